@@ -1,0 +1,54 @@
+# The targets call `python -m grader`; for all of its options: .venv/bin/python -m grader --help
+# Variables: LAB=2  FROM=solutions  TIER=cpu  K=backward  SEED=1  SHARD=1/4  ARCH=sm_90  MIN=60  EXTRA=dev
+
+PYTHON ?= python3
+RUN := .venv/bin/python -m
+SETUP := $(PYTHON) grader/setup_env.py
+
+.DEFAULT_GOAL := help
+.PHONY: help setup grade test test-gpu skeletons todo doctor inspect lint clean
+
+help:  ## print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+setup:  ## make .venv ready; every other target does this by itself (EXTRA=dev)
+	@$(SETUP) $(if $(EXTRA),--extra $(EXTRA))
+	@echo "setup: .venv is ready"
+
+grade:  ## grade your kernels: LAB=2, K=backward, TIER=cpu, FROM=solutions, SEED=1, MIN=60
+	@$(SETUP)
+	@$(RUN) grader grade $(if $(LAB),--lab "$(LAB)") $(if $(FROM),--from "$(FROM)") \
+		$(if $(TIER),--tier "$(TIER)") $(if $(K),-k "$(K)") $(if $(SEED),--seed "$(SEED)") \
+		$(if $(MIN),--min "$(MIN)")
+
+test:  ## test the grader itself; needs no GPU (K=setup)
+	@$(SETUP) --extra dev
+	@$(RUN) pytest -q -n 2 -m "not gpu" $(if $(K),-k "$(K)")
+
+test-gpu:  ## test what needs a GPU (SHARD=1/4 runs the first of four parts)
+	@$(SETUP) --extra dev
+	@$(RUN) pytest -q -m gpu -p no:xdist $(if $(K),-k "$(K)") $(if $(SHARD),--shard "$(SHARD)")
+
+skeletons:  ## write the student files of labs/ from solutions/ (course staff)
+	@$(SETUP)
+	@$(RUN) grader skeletons
+
+todo:  ## list the TODOs that nobody has touched yet
+	@$(SETUP)
+	@$(RUN) grader todo $(if $(LAB),--lab "$(LAB)")
+
+doctor:  ## say what this machine can grade, and what is in the way
+	@$(SETUP)
+	@$(RUN) grader doctor
+
+inspect:  ## compile your kernels for a GPU that need not be here: LAB=3 ARCH=sm_90
+	@$(SETUP)
+	@$(RUN) grader inspect $(if $(LAB),--lab "$(LAB)") $(if $(ARCH),--arch "$(ARCH)")
+
+lint:  ## check the style of the Python files
+	@$(SETUP) --extra dev
+	@$(RUN) ruff check .
+
+clean:  ## remove .venv, results/ and all caches
+	@rm -rf .venv .venv.lock results .pytest_cache .ruff_cache .hypothesis *.egg-info
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,53 @@
+"""Find labs by their folders, and pair each with the file to grade; imports no torch."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from grader.spec import FOLDER, Exercise, Lab
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """A lab that was found: its folder below labs/, its number, and what it asks."""
+
+    folder: Path
+    number: int
+    lab: Lab
+
+    @property
+    def lab_file(self) -> Path:
+        return self.folder / "lab.py"
+
+    def submission(self, source: Path, exercise: Exercise) -> Path:
+        """The file with the exercise's function below `source`, a tree laid out like labs/."""
+        return source / self.folder.name / exercise.file
+
+
+def load(lab_file: Path) -> Entry:
+    """The lab of one lab.py; ValueError where the folder's name or the file is not what a lab needs."""
+    folder = lab_file.resolve().parent
+    match = FOLDER.fullmatch(folder.name)
+    if not match:
+        raise ValueError(f"{folder.name}: a lab's folder is named like lab5_row_sum")
+    name = f"labs_{folder.name}"
+    specification = importlib.util.spec_from_file_location(name, lab_file)
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[name] = module
+    specification.loader.exec_module(module)
+    if not isinstance(getattr(module, "LAB", None), Lab):
+        raise ValueError(f"{lab_file}: defines no LAB of type grader.spec.Lab")
+    return Entry(folder, int(match[1]), module.LAB)
+
+
+def find(root: Path = ROOT / "labs") -> list[Entry]:
+    """Every lab below `root`, by number; FileNotFoundError where there is none."""
+    found = sorted((load(path) for path in root.glob("*/lab.py")), key=lambda entry: entry.number)
+    if not found:
+        raise FileNotFoundError(f"no */lab.py below {root}")
+    return found

@@ -1,0 +1,227 @@
+"""The command line, `python -m grader`; what answers from files alone imports neither torch nor pytest."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import time
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from grader import __version__, catalog
+from grader.todos import open_todos
+
+USAGE, FAULT, BELOW = 2, 3, 1
+TIERS = click.Choice(["auto", "cpu", "codegen", "gpu"])
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__)
+def main():
+    """Grade Triton kernels on a CPU or a GPU."""
+
+
+def _entries(labs: str | None):
+    """Labs by their numbers, "1,3"; all of them for None. Wrong numbers end the command with a list of right ones."""
+    entries = catalog.find()
+    if not labs:
+        return entries
+    numbers = {int(word) for word in labs.replace(",", " ").split() if word.isdigit()}
+    chosen = [entry for entry in entries if entry.number in numbers]
+    if not chosen or len(chosen) != len(labs.replace(",", " ").split()):
+        known = ", ".join(str(entry.number) for entry in entries)
+        raise click.UsageError(f"--lab {labs}: the labs are {known}")
+    return chosen
+
+
+@main.command()
+@click.option("--lab", "labs", help="numbers of the labs, as in 2 or 1,3; all by default")
+@click.option(
+    "--from",
+    "source",
+    default="labs",
+    show_default=True,
+    help="tree to grade: labs, solutions, any folder like them, or reference",
+)
+@click.option(
+    "--tier", type=TIERS, default="auto", show_default=True, help="auto takes the GPU where there is one"
+)
+@click.option("--seed", type=int, help="seed of the inputs, for a replay")
+@click.option("-k", "keyword", help="only items whose name matches, as in pytest")
+@click.option("--min", "least", type=float, help="exit with 1 below this many points")
+@click.option("--arch", default="sm_90", show_default=True, help="GPU to compile for where code is inspected")
+@click.option(
+    "--results",
+    "folder",
+    default="results",
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="where the reports go",
+)
+def grade(labs, source, tier, seed, keyword, least, arch, folder):
+    """Grade, show the report, and write results.json, summary.md and junit.xml."""
+    console = Console(soft_wrap=True)
+    began = time.monotonic()
+    entries = _entries(labs)
+    words = ", ".join(f"lab {entry.number}" for entry in entries)
+    console.print(f"grader {__version__}: {words} from {source}", highlight=False)
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # no plugin of somebody else's takes part in a grade
+    import pytest
+
+    from grader import plugin, report, results
+    from grader.progress import ProgressPlugin
+
+    folder = _writable(folder)
+    arguments = [
+        *(str(entry.folder) for entry in entries),
+        "-c", str(Path(__file__).with_name("grading.ini")), "--rootdir", str(catalog.ROOT), "--noconftest",
+        "-p", "no:cacheprovider", "-p", "no:terminal", "-p", "grader.plugin",
+        "--junitxml", str(folder / "junit.xml"),
+        "--from", source, "--tier", tier, "--arch", str(_arch(arch)),
+    ]  # fmt: skip
+    arguments += ["--seed", str(seed)] if seed is not None else []
+    arguments += ["-k", keyword] if keyword else []
+    keeper = _Keeper()
+    follower = ProgressPlugin(console)
+    code = pytest.main(arguments, plugins=[keeper, follower])
+    if keeper.config is None or plugin.ANSWERS not in keeper.config.stash:
+        sys.exit(USAGE)
+    answered, run = keeper.config.stash[plugin.ANSWERS], keeper.config.stash[plugin.RUN]
+    for broken in follower.broken:
+        click.echo(f"GRADER FAULT  {broken}", err=True)
+    if not answered:
+        click.echo(f"nothing matches -k {keyword!r}" if keyword else "nothing was graded", err=True)
+        sys.exit(FAULT if follower.broken else USAGE)
+    graded = results.collect(
+        answered, run, run.file, command="python -m grader " + shlex.join(sys.argv[1:]), seconds=time.monotonic() - began,
+        gpu_missing=keeper.config.stash[plugin.GPU_MISSING],
+    )  # fmt: skip
+    report.show(graded, console)
+    try:
+        report.write(graded, folder)
+        console.print(f"written: {folder}/results.json, summary.md, junit.xml", style="dim", highlight=False)
+    except OSError as error:
+        click.echo(f"{folder}: the reports could not be written: {error.strerror}", err=True)
+        sys.exit(FAULT)
+    if code == pytest.ExitCode.INTERRUPTED:
+        sys.exit(130)
+    if any(outcome.verdict.value == "GRADER_FAULT" for _, outcome, _ in answered):
+        sys.exit(FAULT)
+    if least is not None and graded.points < least:
+        console.print(f"below the {least:g} points asked for", highlight=False)
+        sys.exit(BELOW)
+
+
+class _Keeper:
+    """Holds on to pytest's configuration, where the plugin keeps the answers."""
+
+    config = None
+
+    def pytest_configure(self, config):
+        """Remember it."""
+        self.config = config
+
+
+def _writable(folder: Path) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / ".probe"
+        probe.write_text("x")
+        probe.unlink()
+    except OSError as error:
+        click.echo(
+            f"{folder}: cannot be written to ({error.strerror}); --results names another folder", err=True
+        )
+        sys.exit(FAULT)
+    return folder
+
+
+def _arch(text: str) -> int:
+    digits = text.lower().removeprefix("sm_").rstrip("af")
+    if not digits.isdigit():
+        raise click.UsageError(f"--arch {text}: write it as sm_90")
+    return int(digits)
+
+
+@main.command("list")
+def list_labs():
+    """The labs with their exercises and points."""
+    for entry in catalog.find():
+        click.echo(
+            f"lab {entry.number}  {entry.lab.title}, {entry.lab.points:g} points  ({entry.folder.name})"
+        )
+        for exercise in entry.lab.exercises:
+            click.echo(f"       {exercise.name} in {exercise.file}, {len(exercise.cases)} cases")
+
+
+@main.command()
+@click.option("--lab", "labs", help="numbers of the labs; all by default")
+@click.option("--from", "source", default="labs", show_default=True, help="tree to look at")
+def todo(labs, source):
+    """Every TODO that is still open, with its line."""
+    count = 0
+    for entry in _entries(labs):
+        for file in dict.fromkeys(
+            entry.submission(Path(source), exercise) for exercise in entry.lab.exercises
+        ):
+            if not file.is_file():
+                click.echo(f"{file}: missing")
+                continue
+            for task in open_todos(file.read_text("utf-8", errors="replace")):
+                count += 1
+                click.echo(f"{file}:{task.line}  TODO {task.number}: {task.text}")
+    click.echo(f"{count} open" if count else "none open")
+
+
+@main.command()
+def skeletons():
+    """Write labs/ from the marked solutions; refuses to run over uncommitted work."""
+    from grader.skeleton import UncommittedWork, write_skeletons
+
+    try:
+        written = write_skeletons(catalog.ROOT)
+    except (UncommittedWork, ValueError) as error:
+        raise click.ClickException(str(error)) from None
+    for path in written:
+        click.echo(f"wrote {path.relative_to(catalog.ROOT)}")
+
+
+@main.command()
+def schema():
+    """The JSON Schema of results.json."""
+    import json
+
+    from grader.results import schema as model_schema
+
+    click.echo(json.dumps(model_schema(), indent=1))
+
+
+@main.command()
+@click.option("--lab", "labs", help="numbers of the labs; all by default")
+@click.option("--from", "source", default="labs", show_default=True, help="tree with the file")
+@click.option("--arch", default="sm_90", show_default=True, help="GPU to compile for; it need not be there")
+@click.option(
+    "--out",
+    "folder",
+    default="results/inspect",
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="where PTX and SASS go",
+)
+def inspect(labs, source, arch, folder):
+    """Compile the launches of a lab for a GPU and show what became of them."""
+    from grader.inspection import inspect_lab
+
+    for entry in _entries(labs):
+        inspect_lab(entry, Path(source), _arch(arch), folder, Console(soft_wrap=True))
+
+
+@main.command()
+def doctor():
+    """Run a known kernel on each tier, and say what this machine can grade and why not more."""
+    from grader.doctor import examine
+
+    sys.exit(0 if examine(Console(soft_wrap=True)) else FAULT)

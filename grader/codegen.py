@@ -1,0 +1,182 @@
+"""Read what the compiler made of a student's launches: PTX and SASS as facts, facts as verdicts."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from grader.diagnose import cause_of
+from grader.outcome import Outcome
+from grader.spec import Lab, Verdict
+
+# Bytes of shared memory that one block may use, from the CUDA programming guide's table of compute capabilities.
+SHARED_LIMIT = {
+    75: 64,
+    80: 163,
+    86: 99,
+    87: 163,
+    89: 99,
+    90: 227,
+    100: 227,
+    103: 227,
+    110: 227,
+    120: 99,
+    121: 99,
+}
+TENSOR_CORE = re.compile(r"\b(wgmma\.mma_async|mma\.sync|tcgen05\.mma)\b")
+ASYNC_COPY = re.compile(r"\b(cp\.async\.bulk\.tensor|cp\.async\.c[ag])")
+LOAD = re.compile(r"\b(?:LDG|LDGSTS)\.E((?:\.[A-Z0-9_]+)*)")
+LOCAL = re.compile(r"\b(?:STL|LDL)\b")
+WIDTH = {"128": 16, "64": 8, "U16": 2, "S16": 2, "U8": 1, "S8": 1}
+MAX_FILE = 16 * 1024 * 1024  # bytes of PTX or cubin read; a worker wrote them
+
+
+@dataclass(frozen=True)
+class KernelFacts:
+    """One compiled kernel: sizes in bytes, counts of instructions in the text, not of executions."""
+
+    name: str
+    constants: dict
+    num_warps: int
+    num_stages: int
+    shared_bytes: int
+    shared_limit: int
+    registers: int
+    spill_bytes: int
+    tensor_core: str  # instruction family, "" where there is none
+    async_copies: int
+    load_widths: tuple[int, ...]  # bytes, widest first, of the global loads in the text
+    ptx: str = ""
+    sass: str = ""
+
+    @property
+    def config(self) -> str:
+        """`128x256x64, 8 warps, 3 stages` where the names allow it, else the constants."""
+        tile = [self.constants[key] for key in ("BLOCK_M", "BLOCK_N", "BLOCK_K") if key in self.constants]
+        shown = "x".join(map(str, tile)) if len(tile) == 3 else ", ".join(
+            f"{k}={v}" for k, v in self.constants.items() if k not in ("num_warps", "num_stages", "num_ctas", "maxnreg")
+        )  # fmt: skip
+        return f"{shown}, {self.num_warps} warps, {self.num_stages} stages".lstrip(", ")
+
+
+def read_kernels(folder: Path, arch: int) -> list[KernelFacts]:
+    """Facts of every kernel the offline worker left in `folder`; RuntimeError where a disassembler fails."""
+    return [_read(path, arch) for path in sorted(folder.glob("kernel-*.json"))]
+
+
+def _read(path: Path, arch: int) -> KernelFacts:
+    claimed = json.loads(path.read_text()[:MAX_FILE])
+    cubin = path.with_suffix(".cubin")
+    if cubin.is_symlink() or cubin.stat().st_size > MAX_FILE:
+        raise RuntimeError(f"{cubin.name} is not a cubin of a sane size")
+    ptx = path.with_suffix(".ptx").read_text()[:MAX_FILE]
+    usage = _tool("cuobjdump", "--dump-resource-usage", cubin)
+    sass = _tool("cuobjdump", "--dump-sass", cubin)
+    registers = re.search(r"\bREG:(\d+)", usage)
+    stack = re.search(r"\bSTACK:(\d+)", usage)
+    if not registers or not stack:
+        raise RuntimeError("cuobjdump prints no resource usage that this grader can read")
+    tensor_core = TENSOR_CORE.search(ptx)
+    return KernelFacts(
+        name=claimed["name"],
+        constants=claimed["constants"],
+        num_warps=claimed["num_warps"],
+        num_stages=claimed["num_stages"],
+        shared_bytes=claimed["shared_bytes"],
+        shared_limit=SHARED_LIMIT.get(arch, 99) * 1024,
+        registers=int(registers[1]),
+        # ptxas reserves stack for spills alone in these kernels: nothing in Triton takes an address of a local.
+        spill_bytes=int(stack[1]) if LOCAL.search(sass) else 0,
+        tensor_core=tensor_core[1] if tensor_core else "",
+        async_copies=len(ASYNC_COPY.findall(ptx)),
+        load_widths=load_widths(sass),
+        ptx=ptx,
+        sass=sass,
+    )
+
+
+def load_widths(sass: str) -> tuple[int, ...]:
+    """Bytes per thread of the global loads in a SASS listing, widest first; 4 where no suffix says otherwise."""
+    widths = {
+        next((WIDTH[part] for part in match[1].split(".") if part in WIDTH), 4)
+        for match in LOAD.finditer(sass)
+    }
+    return tuple(sorted(widths, reverse=True))
+
+
+def _tool(name: str, flag: str, cubin: Path) -> str:
+    package = importlib.util.find_spec("triton").submodule_search_locations[0]
+    tool = Path(package) / "backends" / "nvidia" / "bin" / name
+    done = subprocess.run([tool, flag, cubin], capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{name} {flag} failed: {done.stderr.strip()[:200]}")
+    return done.stdout
+
+
+def check(name: str, kernels: list[KernelFacts]) -> tuple[bool, str]:
+    """Whether a named check holds for every kernel, and one line that says what was found."""
+    if not kernels:
+        return False, "the call launched no Triton kernel"
+    bad, words = CHECKS[name](kernels)
+    return not bad, words if not bad else f"{words}: {bad[0].config}"
+
+
+SIGNS = {"tensor cores": "no tensor cores", "no spills": "spills", "shared memory": "shared memory"}
+
+
+def outcome(lab: Lab, name: str, passed: bool, words: str, kernels: list[KernelFacts]) -> Outcome:
+    """A check's result with the facts behind it; PTX and SASS stay out, `make inspect` shows them."""
+    facts = [
+        {**{k: v for k, v in vars(kernel).items() if k not in ("ptx", "sass")}, "config": kernel.config}
+        for kernel in kernels
+    ]
+    found = None if passed else cause_of(lab, SIGNS.get(name, "slow"))
+    return Outcome(
+        Verdict.PASS if passed else Verdict.WRONG, share=float(passed), where=words,
+        cause=found.cause if found else "", hint=found.hint if found else None, figures={"kernels": facts},
+    )  # fmt: skip
+
+
+def _tensor_cores(kernels):
+    bad = [k for k in kernels if not k.tensor_core]
+    found = sorted({k.tensor_core for k in kernels if k.tensor_core})
+    return (
+        bad,
+        f"{len(kernels) - len(bad)} of {len(kernels)} configs use {' and '.join(found) or 'tensor cores'}",
+    )
+
+
+def _no_spills(kernels):
+    bad = sorted((k for k in kernels if k.spill_bytes), key=lambda k: -k.spill_bytes)
+    if bad:
+        return (
+            bad,
+            f"{len(bad)} of {len(kernels)} configs spill registers, the worst {bad[0].spill_bytes} bytes a thread",
+        )
+    return bad, f"no spills, at most {max(k.registers for k in kernels)} registers a thread"
+
+
+def _wide_loads(kernels):
+    bad = [k for k in kernels if k.load_widths and k.load_widths[0] < 16]
+    return (
+        bad,
+        f"widest global load {min((k.load_widths or (16,))[0] for k in kernels)} bytes a thread, 16 is best",
+    )
+
+
+def _shared_memory(kernels):
+    bad = [k for k in kernels if k.shared_bytes > k.shared_limit]
+    most = max(k.shared_bytes for k in kernels)
+    return bad, f"at most {most / 1024:.0f} of {kernels[0].shared_limit / 1024:.0f} KB of shared memory"
+
+
+CHECKS = {
+    "tensor cores": _tensor_cores,
+    "no spills": _no_spills,
+    "wide loads": _wide_loads,
+    "shared memory": _shared_memory,
+}

@@ -1,0 +1,155 @@
+"""Hold outputs against an fp64 reference with a tolerance that PyTorch's own error sets; find what is wrong first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+from grader.inputs import BITS
+from grader.lending import TORCH_DTYPES
+from grader.spec import Case, Exercise
+
+# Relative norm of the error that fp32 arithmetic may leave however it is ordered; far below what TF32 leaves, 3e-4.
+NORM_FP32 = 8 * 2.0**-23
+# Below this many elements chance alone may make a wrong answer agree, with probabilities that a class would meet.
+FEWEST_FOR_NULLS = 64
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Why an output is wrong: reason, first bad index, values there, which elements, and the share of tolerance used."""
+
+    output: str
+    reason: str  # UNWRITTEN, NONFINITE, PRECISION or MISMATCH
+    index: tuple[int, ...]
+    got: float
+    expected: float
+    bad: torch.Tensor  # bool, shape of the output
+    used: float  # worst error over the error allowed; more than 1 is wrong
+
+    @property
+    def wrong(self) -> int:
+        return int(self.bad.sum())
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What one call should give: fp64, the same rounded once, PyTorch's result, and the error allowed per element."""
+
+    reference: tuple[torch.Tensor, ...]
+    rounded: tuple[torch.Tensor, ...]
+    allowed: tuple[
+        torch.Tensor, ...
+    ]  # absolute error, broadcasts against the reference; unused where bitwise
+    allowed_norm: tuple[float, ...]  # relative Frobenius norm
+
+
+def expect(exercise: Exercise, case: Case, inputs: dict[str, torch.Tensor]) -> Expected:
+    """The expected outputs of one call, with tolerances calibrated on PyTorch in the case's dtype."""
+    wide = {name: value.double() for name, value in inputs.items()}
+    reference = tuple(exercise.reference(**wide))
+    rounded = tuple(value.to(TORCH_DTYPES[case.dtype]) for value in reference)
+    if case.bitwise:
+        return Expected(reference, rounded, rounded, (0.0,) * len(reference))
+    epsilon = torch.finfo(TORCH_DTYPES[case.dtype]).eps
+    allowed, allowed_norm = [], []
+    by_torch = exercise.torch_op(**inputs)
+    for value, own, unit in zip(reference, by_torch, exercise.tolerance.unit(case, wide, reference)):
+        error = (own.double() - value).abs()
+        worst = (error / unit).max().item() if value.numel() else 0.0
+        allowed.append((2.0 * worst + exercise.tolerance.floor) * unit)
+        norm = value.norm().item()
+        own_norm = error.norm().item() / norm if norm else 0.0
+        allowed_norm.append(2.0 * own_norm + exercise.tolerance.floor_norm * epsilon + NORM_FP32)
+    return Expected(reference, rounded, tuple(allowed), tuple(allowed_norm))
+
+
+def examine(
+    exercise: Exercise, case: Case, expected: Expected, outputs, untouched=None
+) -> tuple[Finding | None, float]:
+    """The first thing wrong with the outputs, or None, and the largest share of tolerance used.
+
+    `untouched` gives, where known, a mask of elements that still hold their poison.
+    """
+    used = 0.0
+    for k, (name, got) in enumerate(zip(exercise.outputs, outputs)):
+        finding, share = _examine_one(name, case, expected, k, got, untouched[k] if untouched else None)
+        used = max(used, share)
+        if finding:
+            return finding, used
+    return None, used
+
+
+def _examine_one(name, case, expected, k, got, untouched):
+    reference, rounded = expected.reference[k], expected.rounded[k]
+    if got.numel() == 0:
+        return None, 0.0
+    if case.bitwise:
+        bad = got.contiguous().view(BITS[got.dtype]) != rounded.contiguous().view(BITS[got.dtype])
+        used = float("inf") if bad.any() else 0.0
+    else:
+        share = (got.double() - reference).abs() / expected.allowed[k]
+        bad = ~(share <= 1.0)  # NaN compares false: it never passes
+        used = share.max().item()
+    if not bad.any() and not case.bitwise:
+        norm = reference.norm().item()
+        own = (got.double() - reference).norm().item() / norm if norm else 0.0
+        used = max(used, own / expected.allowed_norm[k])
+        if own > expected.allowed_norm[k]:  # every element within its bound, yet all together too far off
+            bad = share >= 0.5 * share.max()
+            return _finding(name, "PRECISION", bad, got, reference, used), used
+    if not bad.any():
+        return None, used
+    if untouched is not None and (untouched & bad).any():
+        return _finding(name, "UNWRITTEN", untouched & bad, got, reference, used), used
+    infinite = bad & ~got.isfinite()
+    if infinite.any():
+        return _finding(name, "NONFINITE", infinite, got, reference, used), used
+    return _finding(
+        name, "PRECISION" if _nearly(got, reference) else "MISMATCH", bad, got, reference, used
+    ), used
+
+
+def _nearly(got, reference) -> bool:
+    """Right but for digits: what a coarser arithmetic would give, not another formula."""
+    error = got.double() - reference
+    return bool(error.norm() < 3e-2 * reference.norm() and error.abs().max() < 5e-2 * reference.abs().max())
+
+
+def _finding(name, reason, bad, got, reference, used) -> Finding:
+    index = tuple(int(i) for i in bad.nonzero()[0])
+    return Finding(name, reason, index, got[index].item(), reference[index].item(), bad, used)
+
+
+def accepted_nulls(exercise: Exercise, case: Case, expected: Expected, inputs, other: Expected) -> list[str]:
+    """Worthless answers that this case would let pass: none, or the case is invalid.
+
+    `other` is what another draw of inputs gives: an answer kept from an earlier call.
+    """
+    if min(value.numel() for value in expected.reference) < FEWEST_FOR_NULLS:
+        return []
+    return [
+        name
+        for name, outputs in _nulls(expected, inputs, other)
+        if name not in case.also_right and examine(exercise, case, expected, outputs)[0] is None
+    ]
+
+
+def _nulls(expected: Expected, inputs, other: Expected) -> Iterator[tuple[str, list[torch.Tensor]]]:
+    yield "zeros", [torch.zeros_like(value) for value in expected.rounded]
+    yield "uniform", [torch.full_like(value, 1.0 / value.shape[-1]) for value in expected.rounded]
+    yield "an earlier result", list(other.rounded)
+    yield "fewer digits", [_coarse(value) for value in expected.rounded]
+    for name, value in inputs.items():
+        if all(value.shape == out.shape for out in expected.rounded):
+            yield f"a copy of {name}", [value] * len(expected.rounded)
+
+
+def _coarse(value: torch.Tensor) -> torch.Tensor:
+    """The value as a lower precision holds it: 8 bits for fp32, 3 bits fewer for 16-bit types."""
+    if value.dtype == torch.float32:
+        return value.to(torch.bfloat16).float()
+    bits = value.contiguous().view(torch.int16) & ~0x7
+    return bits.view(value.dtype)

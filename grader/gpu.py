@@ -1,0 +1,139 @@
+"""Facts about the GPU from NVML: what it is, how fast it may be, and what its clocks do right now."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from dataclasses import asdict, dataclass, field
+
+# Dense FLOP per clock and multiprocessor with 16-bit inputs, from NVIDIA's architecture white papers: an upper bound.
+FLOP_PER_CLOCK = {
+    70: 1024,
+    75: 1024,
+    80: 2048,
+    86: 1024,
+    87: 1024,
+    89: 2048,
+    90: 4096,
+    100: 8192,
+    103: 8192,
+    120: 2048,
+}
+# Clock reasons that slow a block for causes outside the code; a software power cap is normal for a matrix product.
+DISTURBING = {"hw slowdown": 0x8, "sw thermal": 0x20, "hw thermal": 0x40, "hw power brake": 0x80}
+OTHER_REASONS = {
+    "idle": 0x1,
+    "application clocks": 0x2,
+    "sw power cap": 0x4,
+    "sync boost": 0x10,
+    "display": 0x100,
+}
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU: name, driver, a hash of its UUID, compute capability, theoretical bandwidth and dense 16-bit peak."""
+
+    name: str
+    driver: str
+    uuid_hash: str
+    capability: int  # 90 for compute capability 9.0
+    memory_bytes: int
+    bandwidth: float  # bytes/s
+    peak_flops: float  # FLOP/s
+    max_sm_mhz: int
+    mig: bool = False
+
+    def as_dict(self) -> dict:
+        return asdict(self)
+
+
+@dataclass
+class Clocks:
+    """Samples taken between blocks: SM clock, power, temperature, and clock reasons that were active."""
+
+    sm_mhz: list[int] = field(default_factory=list)
+    watts: list[float] = field(default_factory=list)
+    celsius: list[int] = field(default_factory=list)
+    reasons: set[str] = field(default_factory=set)
+
+
+def _handle():
+    import pynvml
+
+    pynvml.nvmlInit()
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip() or "none"
+    if chosen.isdigit():
+        return pynvml.nvmlDeviceGetHandleByIndex(int(chosen))
+    return pynvml.nvmlDeviceGetHandleByUUID(chosen)
+
+
+def find() -> tuple[Gpu | None, str]:
+    """The GPU that CUDA will use, or None and why there is none, in words for a student. Imports no torch."""
+    try:
+        import pynvml
+
+        handle = _handle()
+    except Exception as error:  # any NVML trouble means the same here: no GPU that can be graded on
+        text = str(error)
+        return None, "no NVIDIA driver on this machine" if "Library" in text or "Driver Not" in text else text
+    major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
+    sm_mhz = pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_SM)
+    memory_mhz = pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_MEM)
+    cores = bus = 0
+    with contextlib.suppress(pynvml.NVMLError):
+        cores = pynvml.nvmlDeviceGetNumGpuCores(handle)
+        bus = pynvml.nvmlDeviceGetMemoryBusWidth(handle)
+    mig = False
+    with contextlib.suppress(pynvml.NVMLError):
+        mig = bool(pynvml.nvmlDeviceGetMigMode(handle)[0])
+    capability = 10 * major + minor
+    multiprocessors = cores // (64 if capability in (70, 72, 75, 80) else 128)
+    gpu = Gpu(
+        name=_text(pynvml.nvmlDeviceGetName(handle)),
+        driver=_text(pynvml.nvmlSystemGetDriverVersion()),
+        uuid_hash=hashlib.sha256(_text(pynvml.nvmlDeviceGetUUID(handle)).encode()).hexdigest()[:16],
+        capability=capability,
+        memory_bytes=pynvml.nvmlDeviceGetMemoryInfo(handle).total,
+        bandwidth=2.0 * memory_mhz * 1e6 * bus / 8,  # two transfers a clock
+        peak_flops=FLOP_PER_CLOCK.get(capability, 0) * multiprocessors * sm_mhz * 1e6,
+        max_sm_mhz=sm_mhz,
+        mig=mig,
+    )
+    return gpu, ""
+
+
+def _text(value) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+class ClockReader:
+    """Reads clocks and clock reasons; where NVML gives none, says so once and reads nothing."""
+
+    def __init__(self):
+        self.samples = Clocks()
+        self.missing = ""
+        try:
+            self._device = _handle()
+        except Exception as error:  # a machine without NVML can still be timed, with less evidence
+            self._device, self.missing = None, str(error)
+
+    def sample(self) -> list[str]:
+        """Record one sample; returns the disturbing reasons active at this moment."""
+        if self._device is None:
+            return []
+        import pynvml
+
+        with contextlib.suppress(pynvml.NVMLError):
+            self.samples.sm_mhz.append(pynvml.nvmlDeviceGetClockInfo(self._device, pynvml.NVML_CLOCK_SM))
+            self.samples.watts.append(pynvml.nvmlDeviceGetPowerUsage(self._device) / 1000)
+            self.samples.celsius.append(
+                pynvml.nvmlDeviceGetTemperature(self._device, pynvml.NVML_TEMPERATURE_GPU)
+            )
+            active = pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._device)
+            self.samples.reasons |= {
+                name for name, bit in (OTHER_REASONS | DISTURBING).items() if active & bit
+            }
+            return [name for name, bit in DISTURBING.items() if active & bit]
+        return []

@@ -1,0 +1,147 @@
+"""Seeded inputs, and their place in lent memory between guard bands."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+
+from grader.lending import ALIGN, TORCH_DTYPES, Arena, Tensor
+from grader.spec import PLAIN, Case, Exercise, Layout
+
+# An unmasked store of the widest block a student is likely to choose still lands in the band: 65,536 fp32.
+GUARD = 256 * 1024
+BITS = {torch.float32: torch.int32, torch.float16: torch.int16, torch.bfloat16: torch.int16}
+EXPONENT = {"fp32": 0x7F800000, "fp16": 0x7C00, "bf16": 0x7F80}
+MANTISSA = {"fp32": 0x7FFFFF, "fp16": 0x3FF, "bf16": 0x7F}
+
+
+class Rng:
+    """Random tensors in fp32 on one device, drawn from a seed and what they are for."""
+
+    def __init__(self, seed: int, purpose: str, device: str):
+        digest = hashlib.sha256(f"{seed}/{purpose}".encode()).digest()
+        self.device = device
+        self._generator = torch.Generator(device=device)
+        self._generator.manual_seed(int.from_bytes(digest[:7], "little"))
+
+    def normal(self, *shape: int) -> torch.Tensor:
+        """N(0, 1)."""
+        return torch.randn(shape, generator=self._generator, device=self.device)
+
+    def uniform(self, *shape: int) -> torch.Tensor:
+        """Uniform in [0, 1)."""
+        return torch.rand(shape, generator=self._generator, device=self.device)
+
+    def integers(self, low: int, high: int, *shape: int) -> torch.Tensor:
+        """Whole numbers from low to high, both included, as fp32."""
+        numbers = torch.randint(low, high + 1, shape, generator=self._generator, device=self.device)
+        return numbers.to(torch.float32)
+
+    def whole(self, bound: int) -> int:
+        """One whole number from 0 to bound - 1."""
+        return int(torch.randint(0, bound, (), generator=self._generator, device=self.device))
+
+
+@dataclass(frozen=True)
+class Loan:
+    """A named tensor in an arena together with the guard bands before and after it."""
+
+    name: str
+    tensor: Tensor
+    start: int  # first byte of the band before
+    stop: int  # one past the last byte of the band behind
+
+
+class Placer:
+    """Places tensors in an arena one behind the other, each between bands of its own."""
+
+    def __init__(self, start: int = 0):
+        self.position = start
+
+    def place(self, name: str, shape: tuple[int, ...], dtype: str, layout: Layout = PLAIN) -> Loan:
+        """A loan for a tensor of this shape; its first element is 256-byte aligned."""
+        start = self.position
+        tensor = Tensor(start + GUARD, tuple(shape), layout.strides(tuple(shape)), dtype)
+        stop = tensor.offset + tensor.span * TORCH_DTYPES[dtype].itemsize + GUARD
+        self.position = math.ceil(stop / ALIGN) * ALIGN
+        return Loan(name, tensor, start, self.position)
+
+
+def draw(exercise: Exercise, case: Case, seed: int, device: str, call: int = 0) -> dict[str, torch.Tensor]:
+    """The inputs of one call in the case's dtype; same seed and call, same bits."""
+    rng = Rng(seed, f"{exercise.name}/{case.name}/{call}", device)
+    return {name: value.to(TORCH_DTYPES[case.dtype]) for name, value in exercise.inputs(rng, case).items()}
+
+
+def output_shapes(exercise: Exercise, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    """Shapes of the outputs, from the reference run on meta tensors: no lab has to state them."""
+    meta = {name: torch.empty(shape, dtype=torch.float64, device="meta") for name, shape in shapes.items()}
+    return {name: tuple(out.shape) for name, out in zip(exercise.outputs, exercise.reference(**meta))}
+
+
+def write_input(arena: Arena, loan: Loan, value: torch.Tensor) -> None:
+    """Lend `value`, with NaN in the bands and between padded rows: an unmasked read shows in the result."""
+    dtype = TORCH_DTYPES[loan.tensor.dtype]
+    arena.bytes(loan.start, loan.stop).view(dtype).fill_(float("nan"))
+    arena.view(loan.tensor).copy_(value)
+
+
+def poison_output(arena: Arena, loan: Loan, rng: Rng) -> torch.Tensor:
+    """Make an output ready: a finite random sentinel around it, NaN with a random payload in it.
+
+    A band of NaN would hide a write of NaN. Returns a copy of the whole region to compare with later.
+    """
+    dtype = TORCH_DTYPES[loan.tensor.dtype]
+    mantissa, exponent = MANTISSA[loan.tensor.dtype], EXPONENT[loan.tensor.dtype]
+    sentinel = 1 + rng.whole(mantissa)  # subnormal, so finite in every dtype
+    poison = exponent | (1 + rng.whole(mantissa))
+    fill_output(arena, loan, sentinel, poison)
+    return arena.bytes(loan.start, loan.stop).view(BITS[dtype]).clone()
+
+
+def fill_output(arena: Arena, loan: Loan, sentinel: int, poison: int) -> None:
+    """Bands and gaps get the bits `sentinel`, the tensor's own elements the bits `poison`."""
+    bits = BITS[TORCH_DTYPES[loan.tensor.dtype]]
+    arena.bytes(loan.start, loan.stop).view(bits).fill_(sentinel)
+    if loan.tensor.span:
+        arena.view(loan.tensor).view(bits).fill_(poison)
+
+
+def bands_whole(arena: Arena, loan: Loan, sentinel: int) -> bool:
+    """Whether the bands before and behind a tensor still hold `sentinel`; gaps between rows are not looked at."""
+    dtype = TORCH_DTYPES[loan.tensor.dtype]
+    end = loan.tensor.offset + loan.tensor.span * dtype.itemsize
+    ends = (arena.bytes(loan.start, loan.tensor.offset), arena.bytes(end, end + (loan.stop - end) // 4 * 4))
+    return all(bool((band.view(BITS[dtype]) == sentinel).all()) for band in ends)
+
+
+def untouched(arena: Arena, loan: Loan, before: torch.Tensor) -> torch.Tensor:
+    """True where an element of the output still holds its poison, bit for bit."""
+    view = arena.view(loan.tensor)
+    return view.view(BITS[view.dtype]) == _interior(loan, before)
+
+
+def first_change_outside(arena: Arena, loan: Loan, before: torch.Tensor) -> int | None:
+    """Offset in elements from the tensor's first one of the first changed guard element; None where all are whole."""
+    dtype = TORCH_DTYPES[loan.tensor.dtype]
+    now = arena.bytes(loan.start, loan.stop).view(BITS[dtype]).clone()
+    if loan.tensor.span:
+        _interior(loan, now).copy_(_interior(loan, before))
+    changed = (now != before).nonzero()
+    if changed.numel() == 0:
+        return None
+    behind = changed[changed >= GUARD // dtype.itemsize]
+    nearest = behind.min() if behind.numel() else changed.max()
+    return int(nearest) - GUARD // dtype.itemsize
+
+
+def _interior(loan: Loan, region: torch.Tensor) -> torch.Tensor:
+    """The tensor's own elements within a copy of its region."""
+    first = GUARD // region.element_size()
+    return region[first : first + loan.tensor.span].as_strided(
+        loan.tensor.shape, loan.tensor.strides, region.storage_offset() + first
+    )

@@ -1,0 +1,118 @@
+"""Memory that the judge owns and lends: shared memory on a CPU, CUDA IPC on a GPU; both sides open it here."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+from dataclasses import dataclass
+
+import torch
+
+TORCH_DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+ALIGN = 256  # bytes; tensor descriptors want 16, cache lines 128
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """Where a tensor lies in an arena: byte offset of its first element, shape and strides in elements."""
+
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+
+    @property
+    def span(self) -> int:
+        """Elements from the first to the last, gaps between rows included; 0 for an empty tensor."""
+        if 0 in self.shape:
+            return 0
+        return 1 + sum((size - 1) * stride for size, stride in zip(self.shape, self.strides))
+
+
+class _IpcHandle(ctypes.Structure):
+    _fields_ = [("reserved", ctypes.c_char * 64)]
+
+
+class _DeviceBytes:
+    """Raw device memory, in the form torch.as_tensor takes without a copy."""
+
+    def __init__(self, pointer: int, size: int):
+        self.__cuda_array_interface__ = {
+            "shape": (size,),
+            "typestr": "|u1",
+            "data": (pointer, False),
+            "version": 3,
+        }
+
+
+def _cuda(function: str, *args) -> None:
+    """Call the CUDA driver; RuntimeError with its name for the error."""
+    library = ctypes.CDLL("libcuda.so.1")
+    code = getattr(library, function)(*args)
+    if code:
+        text = ctypes.c_char_p()
+        library.cuGetErrorName(code, ctypes.byref(text))
+        raise RuntimeError(f"{function}: {(text.value or b'unknown error').decode()}")
+
+
+class Arena:
+    """One block of lent memory. An IPC handle exposes a whole allocation, so nothing else ever lies in one."""
+
+    def __init__(self, device: str, size: int, handle: int | bytes, raw):
+        self.device = device
+        self.size = size
+        self.handle = handle  # file descriptor on a CPU, 64 bytes on a GPU
+        self._raw = raw
+
+    @classmethod
+    def create(cls, device: str, size: int) -> Arena:
+        """A new arena of `size` bytes; pages of a CPU arena take memory only once they are touched."""
+        if device == "cpu":
+            descriptor = os.memfd_create("lent", os.MFD_CLOEXEC)
+            os.ftruncate(descriptor, size)
+            return cls(device, size, descriptor, mmap.mmap(descriptor, size))
+        torch.cuda.init()
+        torch.zeros(1, device="cuda")  # makes torch's context current before the driver is called directly
+        pointer = ctypes.c_uint64()
+        _cuda("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(size))
+        handle = _IpcHandle()
+        _cuda("cuIpcGetMemHandle", ctypes.byref(handle), pointer)
+        raw = torch.as_tensor(_DeviceBytes(pointer.value, size), device="cuda")
+        return cls(device, size, ctypes.string_at(ctypes.byref(handle), 64), raw)
+
+    @classmethod
+    def open(cls, device: str, size: int, handle: int | bytes) -> Arena:
+        """The worker's view of the same memory."""
+        if device == "cpu":
+            return cls(device, size, handle, mmap.mmap(handle, size))
+        torch.zeros(1, device="cuda")
+        structure = _IpcHandle()
+        ctypes.memmove(ctypes.byref(structure), handle, 64)
+        pointer = ctypes.c_uint64()
+        # The structure goes by value; 1 is CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, the only flag there is.
+        _cuda("cuIpcOpenMemHandle_v2", ctypes.byref(pointer), structure, ctypes.c_uint(1))
+        return cls(device, size, handle, torch.as_tensor(_DeviceBytes(pointer.value, size), device="cuda"))
+
+    def bytes(self, start: int, stop: int) -> torch.Tensor:
+        """Bytes `start` to `stop` as uint8."""
+        if self.device == "cpu":
+            # A storage of its own for each view: the interpreter copies whole storages back and forth.
+            return torch.frombuffer(self._raw, dtype=torch.uint8, offset=start, count=stop - start)
+        return self._raw[start:stop]
+
+    def view(self, tensor: Tensor) -> torch.Tensor:
+        """The tensor itself, on the lent memory."""
+        dtype = TORCH_DTYPES[tensor.dtype]
+        if tensor.span == 0:
+            return torch.empty(tensor.shape, dtype=dtype, device=self.device)
+        flat = self.bytes(tensor.offset, tensor.offset + tensor.span * dtype.itemsize).view(dtype)
+        return flat.as_strided(tensor.shape, tensor.strides)
+
+    def close(self) -> None:
+        """Give the memory back; views of it must not be used any more."""
+        if self.device == "cpu":
+            os.close(self.handle)
+        else:
+            _cuda("cuMemFree_v2", ctypes.c_uint64(self._raw.data_ptr()))
+        self._raw = None

@@ -1,0 +1,183 @@
+"""The pytest side: every lab.py becomes items, one a case; their outcomes become verdicts and results files."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from pathlib import Path
+
+import pytest
+
+from grader import catalog, gpu
+from grader.outcome import Outcome
+from grader.questions import Question, questions
+from grader.report import explain
+from grader.run import TIERS, Run
+from grader.spec import Verdict
+
+RUN = pytest.StashKey[Run]()
+ANSWERS = pytest.StashKey[list]()
+OUTCOME = pytest.StashKey[Outcome]()
+GPU_MISSING = pytest.StashKey[str]()
+
+
+def pytest_addoption(parser):
+    """Options of a graded run, and the shards of the GPU tests."""
+    group = parser.getgroup("grader")
+    group.addoption(
+        "--tier",
+        choices=TIERS,
+        default="auto",
+        help="what to grade on; auto takes the GPU where there is one",
+    )
+    group.addoption(
+        "--from",
+        dest="source",
+        default="labs",
+        help="tree to grade: labs, solutions, any folder like them, or reference",
+    )
+    group.addoption(
+        "--seed", type=int, default=None, help="seed of the inputs, for a replay; drawn fresh by default"
+    )
+    group.addoption(
+        "--arch", type=int, default=90, help="compute capability for the codegen tier, 90 for sm_90"
+    )
+    group.addoption(
+        "--shard", default=None, metavar="I/N", help="run the I-th of N parts of the selected tests"
+    )
+
+
+def pytest_configure(config):
+    """Choose the tier and the seed once for the whole run."""
+    tier, (found, missing) = config.getoption("tier"), gpu.find()
+    if tier == "auto":
+        tier = "gpu" if found else "cpu"
+    if tier == "gpu" and not found:
+        raise pytest.UsageError(f"--tier gpu: {missing}; --tier cpu grades what needs no GPU")
+    seed = config.getoption("seed")
+    source = config.getoption("source")
+    if source != "reference" and not Path(source).is_dir():
+        raise pytest.UsageError(f"--from {source}: no such folder")
+    run = Run(
+        source,
+        tier,
+        secrets.randbits(32) if seed is None else seed,
+        found if tier == "gpu" else None,
+        config.getoption("arch"),
+    )
+    config.stash[RUN], config.stash[ANSWERS], config.stash[GPU_MISSING] = run, [], missing
+
+
+def pytest_report_header(config):
+    """One line with what a replay needs."""
+    run = config.stash[RUN]
+    return f"grader: tier {run.tier}, grading {run.source}, seed {run.seed}"
+
+
+def pytest_collect_file(file_path, parent):
+    """A folder with a lab.py is a lab."""
+    if _is_lab(file_path) and not parent.session.isinitpath(file_path):
+        return LabFile.from_parent(parent, path=file_path)
+    return None
+
+
+def pytest_pycollect_makemodule(module_path, parent):
+    """A lab.py named on the command line would be taken for a test module."""
+    return LabFile.from_parent(parent, path=module_path) if _is_lab(module_path) else None
+
+
+def _is_lab(path: Path) -> bool:
+    return path.name == "lab.py" and catalog.FOLDER.fullmatch(path.parent.name) is not None
+
+
+def pytest_collection_modifyitems(config, items):
+    """Keep one shard, where one was asked for."""
+    shard = config.getoption("shard")
+    if shard:
+        try:
+            part, parts = (int(number) for number in shard.split("/"))
+        except ValueError:
+            raise pytest.UsageError(f"--shard {shard}: write it as 1/4") from None
+        if not 1 <= part <= parts:
+            raise pytest.UsageError(f"--shard {shard}: the first number counts from 1 to the second")
+        kept = items[part - 1 :: parts]
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = kept
+
+
+def pytest_collection_finish(session):
+    """Have the imports of the warm parents begin while the first items run."""
+    asked = [item.question for item in session.items if isinstance(item, LabItem)]
+    if asked and not session.config.option.collectonly:
+        session.config.stash[RUN].warm(asked)
+
+
+def pytest_unconfigure(config):
+    """Leave no process behind."""
+    if RUN in config.stash:
+        config.stash[RUN].close()
+
+
+class LabFile(pytest.File):
+    """One lab.py."""
+
+    def collect(self):
+        """One item for each question of the lab."""
+        for question in questions(catalog.load(self.path)):
+            yield LabItem.from_parent(self, name=question.id, question=question)
+
+
+class LabItem(pytest.Item):
+    """One question; fails with the message a student reads, and skips what this run cannot grade."""
+
+    def __init__(self, *, question: Question, **more):
+        super().__init__(**more)
+        self.question = question
+        self.user_properties.append(("max_points", f"{question.points:g}"))
+
+    def runtest(self):
+        """Ask the judge."""
+        start = time.monotonic()
+        outcome = self.config.stash[RUN].answer(self.question)
+        self.config.stash[ANSWERS].append((self.question, outcome, time.monotonic() - start))
+        self.stash[OUTCOME] = outcome
+        self.user_properties.append(("verdict", outcome.verdict.value))
+        if outcome.verdict is Verdict.NOT_GRADED:
+            pytest.skip(f"NOT GRADED: {outcome.where}")
+        if outcome.verdict is not Verdict.PASS:
+            raise NotPassedError(outcome)
+
+    def repr_failure(self, excinfo, style=None):
+        """The message for the student; a stack trace only where pytest or this plugin broke."""
+        if isinstance(excinfo.value, NotPassedError):
+            return "\n".join(explain(self.question, excinfo.value.outcome))
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self):
+        """Where a test explorer should jump: the lab's definition."""
+        return self.path, None, self.name
+
+
+class NotPassedError(Exception):
+    """Carries an outcome other than PASS from the judge to the report."""
+
+    def __init__(self, outcome: Outcome):
+        super().__init__(outcome.verdict.value)
+        self.outcome = outcome
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Hand the verdict on to the words of the terminal."""
+    report = (yield).get_result()
+    if isinstance(item, LabItem) and call.when == "call" and OUTCOME in item.stash:
+        report.verdict = item.stash[OUTCOME].verdict.value
+
+
+def pytest_report_teststatus(report, config):
+    """Verdicts in the words of the course instead of passed, failed and skipped."""
+    verdict = getattr(report, "verdict", None)
+    if verdict is None or report.when != "call":
+        return None
+    letter = {"PASS": ".", "NOT_GRADED": "-", "NOT_STARTED": "n", "SLOW": "s"}.get(verdict, "F")
+    return report.outcome, letter, verdict.replace("_", " ")

@@ -1,0 +1,44 @@
+"""What one graded item asks: a case, a look at generated code, or a timed shape; imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from grader.catalog import Entry
+from grader.spec import Case, Exercise
+
+CORRECTNESS, CODEGEN, SPEED = "correctness", "codegen", "speed"
+COMPILES = "compiles"  # the codegen item of an exercise that has no check with points
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """One item of a lab, with the points it is worth."""
+
+    entry: Entry
+    exercise: Exercise
+    kind: str
+    name: str
+    case: Case
+    points: float
+
+    @property
+    def id(self) -> str:
+        """`softmax_forward/correctness/rows=29,cols=1001,fp16`."""
+        return f"{self.exercise.name}/{self.kind}/{self.name}"
+
+
+def questions(entry: Entry) -> Iterator[Question]:
+    """Everything a lab asks, exercise by exercise: what is cheap to know comes before what it decides."""
+    for exercise in entry.lab.exercises:
+        share = exercise.points / len(exercise.cases)
+        for case in exercise.cases:
+            yield Question(entry, exercise, CORRECTNESS, case.name, case, share)
+        if exercise.codegen:
+            for name, points in (exercise.codegen.checks or {COMPILES: 0.0}).items():
+                yield Question(entry, exercise, CODEGEN, name, exercise.codegen.case, points)
+        if exercise.speed:
+            share = exercise.speed.points / len(exercise.speed.shapes)
+            for case in exercise.speed.shapes:
+                yield Question(entry, exercise, SPEED, case.name, case, share)

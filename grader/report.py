@@ -1,0 +1,280 @@
+"""Reports: what a student reads on the terminal, and a Markdown summary; text only, no arithmetic on points."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from grader.outcome import Outcome
+from grader.questions import CODEGEN, CORRECTNESS, SPEED, Question
+from grader.results import ExerciseResult, ItemResult, LabResult, Results
+from grader.spec import Verdict
+
+WIDTH = 100
+FAULT_ADVICE = (
+    "This is a problem in the grader or the machine, not in your file. No points were taken off.",
+    "Run it again; if it repeats, send results/results.json to the course staff.",
+)
+STYLES = {
+    "PASS": "green",
+    "NOT_GRADED": "dim",
+    "NOT_STARTED": "cyan",
+    "SLOW": "yellow",
+    "INCONCLUSIVE": "yellow",
+}
+SHOWN_FRAMES = 3
+SHOWN_PRINTED = 12  # lines of what a failing file printed
+
+
+def explain(question: Question, outcome: Outcome) -> list[str]:
+    """The message for one item, as a test explorer shows it."""
+    folder = question.entry.folder.name
+    path = f"{folder}/{question.exercise.file}"
+    item = ItemResult(
+        id=question.id, kind=question.kind, name=question.name, verdict=outcome.verdict, reason=outcome.reason, points=0.0,
+        max_points=question.points, where=outcome.where, pattern=outcome.pattern, cause=outcome.cause, hint=outcome.hint,
+        frames=list(outcome.frames), printed=outcome.printed, figures=outcome.figures, seconds=0.0,
+    )  # fmt: skip
+    return [f"{_word(item)}  {item.name}", *_details(item, folder, path)]
+
+
+def _word(item: ItemResult) -> str:
+    return (item.verdict.value + (f"/{item.reason}" if item.reason else "")).replace("_", " ")
+
+
+def _details(item: ItemResult, folder: str, path: str) -> Iterator[str]:
+    for todo in item.figures.get("todos", ()):
+        yield f"    {path}:{todo['line']}  TODO {todo['number']}: {todo['text']}"
+    label = {Verdict.WRONG: "first wrong" if item.kind == CORRECTNESS else "found"}.get(item.verdict, "what")
+    if item.where:
+        first, *rest = item.where.splitlines()
+        yield f"    {label:<13} {first}"
+        yield from (f"    {'':<13} {line}" for line in rest[:12])
+    if item.pattern:
+        yield f"    {'pattern':<13} {item.pattern}"
+    for frame in item.frames[:SHOWN_FRAMES]:
+        yield f"    {'at':<13} {path}:{frame.get('line', '?')}  {frame.get('code', '')}"
+    if item.cause:
+        yield f"    {'likely cause':<13} {item.cause}"
+    if item.hint:
+        yield f"    {'read':<13} labs/{folder}/README.md, hint {item.hint}"
+    if item.printed.strip():
+        lines = item.printed.strip().splitlines()
+        yield f"    {'printed':<13} {lines[0]}"
+        yield from (f"    {'':<13} {line}" for line in lines[1:SHOWN_PRINTED])
+    if item.verdict is Verdict.GRADER_FAULT:
+        yield from (f"    {line}" for line in FAULT_ADVICE)
+
+
+def lab_lines(lab: LabResult) -> Iterator[tuple[str, str]]:
+    """A lab's report, line by line, each with the style a terminal may give it."""
+    for exercise in lab.exercises:
+        yield "", ""
+        yield f"lab {lab.number}  {exercise.name}", "bold"
+        for kind, title in ((CORRECTNESS, "correctness"), (CODEGEN, "generated code"), (SPEED, "speed")):
+            items = [item for item in exercise.items if item.kind == kind]
+            if items:
+                yield from _group(lab, exercise, title, items)
+    yield "", ""
+    total = f"{lab.points:.1f} / {lab.graded_points:.1f}"
+    yield f"{f'lab {lab.number}  {lab.title}, total':<{WIDTH - 16}}{total:>14}", "bold"
+    if lab.not_graded_points:
+        yield f"{'not graded':<{WIDTH - 16}}{f'{lab.not_graded_points:.1f}':>14}", "dim"
+
+
+def _group(lab: LabResult, exercise: ExerciseResult, title: str, items: Sequence[ItemResult]):
+    graded = [item for item in items if item.verdict not in (Verdict.NOT_GRADED, Verdict.GRADER_FAULT)]
+    passed = [item for item in graded if item.verdict is Verdict.PASS]
+    points, most = sum(item.points for item in graded), sum(item.max_points for item in graded)
+    states = {item.verdict for item in graded}
+    style = ""
+    if states == {Verdict.NOT_STARTED}:
+        word, count = "not started", ""
+    elif title == "speed":
+        word, count, style = "", "", "green" if len(passed) == len(graded) else "yellow"
+    else:
+        word = "ok" if len(passed) == len(graded) else "FAIL"
+        style = "green" if word == "ok" else "red"
+        count = f"{len(passed)} of {len(graded)}"
+    if graded:
+        score = f"{points:.1f} / {most:.1f}" if most else ""
+        yield f"{f'  {title:<16}{word:<5}{count}':<{WIDTH - 16}}{score:>14}", style
+    if title == "speed" and any("percent" in item.figures for item in graded):
+        yield from _speed_table(graded)
+    if title == "generated code":
+        yield from _codegen_lines(graded)
+    yield from _failures(lab, exercise, [item for item in graded if item.verdict is not Verdict.PASS], title)
+    faults = [item for item in items if item.verdict is Verdict.GRADER_FAULT]
+    yield from _failures(lab, exercise, faults, title)
+    open_items = [item for item in items if item.verdict is Verdict.NOT_GRADED]
+    for why in dict.fromkeys(item.where for item in open_items):
+        same = [item for item in open_items if item.where == why]
+        most = sum(item.max_points for item in same)
+        shown = f"{most:.1f} points" if most else "no points"
+        yield f"  NOT GRADED  {title}, {len(same)} of {len(items)}, {shown}: {why}", "dim"
+
+
+def _failures(lab, exercise, items, title):
+    """Each failure once; several that read the same stand under one heading."""
+    path = f"{lab.folder}/{exercise.file}"
+    groups: dict[tuple, list[ItemResult]] = {}
+    for item in items:
+        if item.verdict is Verdict.SLOW:
+            details = _slow(item, lab.folder)
+        else:
+            details = _details(item, lab.folder, path)
+        groups.setdefault((_word(item), tuple(details)), []).append(item)
+    shown = set()
+    if (
+        title == "correctness"
+        and exercise is not lab.exercises[0]
+        and all(i.verdict is Verdict.NOT_STARTED for i in items)
+    ):
+        before = next((e for e in lab.exercises if e.file == exercise.file), exercise)
+        if (
+            before is not exercise and before.items[0].figures.get("todos") == items[0].figures.get("todos")
+            if items
+            else False
+        ):
+            return  # the same open TODOs of the same file, said above
+    for (word, details), same in groups.items():
+        if same[0].verdict is Verdict.NOT_STARTED and title != "correctness":
+            continue  # said once, under correctness
+        if same[0].where.startswith("not looked at until") and word not in shown:
+            yield f"  {same[0].where}", "dim"
+            shown.add(word)
+            continue
+        names = same[0].name if len(same) == 1 else f"{len(same)} items, the first {same[0].name}"
+        heading = word if same[0].verdict is Verdict.NOT_STARTED else f"{word}  {names}"
+        yield f"  {heading}", STYLES.get(same[0].verdict.value, "red")
+        for line in details:
+            yield line, ""
+
+
+def _slow(item: ItemResult, folder: str):
+    yield f"    {'likely cause':<13} {item.cause}"
+    yield f"    {'read':<13} labs/{folder}/README.md, hint {item.hint}"
+
+
+def _speed_table(items: Sequence[ItemResult]):
+    timed = [item for item in items if "percent" in item.figures]
+    slowest = min(timed, key=lambda item: item.figures["percent"])
+    baseline = timed[0].figures["baseline"]
+    yield f"    {'shape':<30} {'yours':>12} {baseline[:14]:>14} {'percent':>9} {'interval':>15}  rate", "dim"
+    for item in timed:
+        f = item.figures
+        low, high = f["interval"]
+        rate = f"{f['teraflops']:.0f} TFLOP/s" if f["flops"] else f"{f['terabytes_per_s']:.2f} TB/s"
+        peers = "".join(f", {name} {us:.0f} us" for name, us in f["peers_us"].items())
+        mark = "  <- slowest" if item is slowest and len(timed) > 1 else ""
+        flag = "  TIMING MISMATCH: the worker's own clock disagrees" if f["timing_mismatch"] else ""
+        times = f"{f['student_us']:>9.1f} us {f['reference_us']:>11.1f} us"
+        band = f"{low:.1f}-{high:.1f}"
+        yield f"    {item.name:<30} {times} {f['percent']:>8.1f}% {band:>15}  {rate}{peers}{mark}{flag}", ""
+
+
+def _codegen_lines(items: Sequence[ItemResult]):
+    for item in items:
+        if item.verdict is Verdict.PASS and item.where:
+            yield f"    {item.name:<16}{item.where}", ""
+    kernels = next((item.figures["kernels"] for item in items if item.figures.get("kernels")), [])
+    for kernel in kernels:
+        widest = (
+            f"loads {kernel['load_widths'][0]} bytes wide"
+            if kernel["load_widths"]
+            else "no plain global loads"
+        )
+        tensor = kernel["tensor_core"] or "no tensor cores"
+        shared = f"{kernel['shared_bytes'] // 1024} of {kernel['shared_limit'] // 1024} KB shared"
+        spills = f"{kernel['spill_bytes']} bytes spilled" if kernel["spill_bytes"] else "no spills"
+        yield f"    {kernel['name']}: {kernel['config']}", "dim"
+        yield (
+            f"      {tensor}, {widest}, {kernel['async_copies']} async copies, {kernel['registers']} registers, {spills}, {shared}",
+            "dim",
+        )
+
+
+def show(results: Results, console: Console) -> None:
+    """The whole report on a console; plain where it is piped."""
+    for lab in results.labs:
+        for line, style in lab_lines(lab):
+            console.print(Text(line, style=style), soft_wrap=True)
+    console.print()
+    total = f"{results.points:.1f} / {results.graded_points:.1f}"
+    console.print(Text(f"{'total':<{WIDTH - 16}}{total:>14}", style="bold"), soft_wrap=True)
+    if results.not_graded_points:
+        where = "a GPU" if results.tier != "gpu" else "another run"
+        console.print(
+            Text(
+                f"{results.not_graded_points:.1f} of {results.max_points:.1f} points need {where}",
+                style="dim",
+            ),
+            soft_wrap=True,
+        )
+    machine = results.machine
+    name = machine.gpu["name"] if machine.gpu else "no GPU"
+    console.print(
+        f"{name}, torch {machine.torch}, triton {machine.triton}, tier {results.tier}, seed {results.seed}, {results.seconds:.0f} s",
+        style="dim", soft_wrap=True, highlight=False,
+    )  # fmt: skip
+
+
+def markdown(results: Results) -> str:
+    """A summary for a CI step: one table row an exercise and kind, failures below."""
+    machine = results.machine
+    name = machine.gpu["name"] if machine.gpu else "no GPU"
+    lines = [
+        f"## {results.points:.1f} of {results.graded_points:.1f} points",
+        "",
+        f"{results.not_graded_points:.1f} points not graded · {name} · torch {machine.torch} · triton {machine.triton} · "
+        f"tier {results.tier} · seed {results.seed} · {results.date}",
+        "",
+        "| lab | exercise | | verdicts | points |",
+        "|---|---|---|---|---:|",
+    ]
+    failures = []
+    for lab in results.labs:
+        for exercise in lab.exercises:
+            for kind in (CORRECTNESS, CODEGEN, SPEED):
+                items = [item for item in exercise.items if item.kind == kind]
+                if not items:
+                    continue
+                counts = {
+                    word: sum(_word(item) == word for item in items)
+                    for word in dict.fromkeys(map(_word, items))
+                }
+                verdicts = ", ".join(f"{count} {word}" for word, count in counts.items())
+                points, most = sum(i.points for i in items), sum(i.max_points for i in items)
+                lines.append(
+                    f"| {lab.number} | {exercise.name} | {kind} | {verdicts} | {points:.1f} / {most:.1f} |"
+                )
+                bad = [
+                    i
+                    for i in items
+                    if i.verdict not in (Verdict.PASS, Verdict.NOT_GRADED, Verdict.NOT_STARTED)
+                ]
+                for item in bad:
+                    failures += [
+                        f"{_word(item)}  {item.id}",
+                        *_details(item, lab.folder, f"{lab.folder}/{exercise.file}"),
+                        "",
+                    ]
+    if failures:
+        # Indented text is code in Markdown: nothing a student printed can become markup.
+        lines += ["", "### What failed", "", *("    " + line for line in failures)]
+    return "\n".join(lines) + "\n"
+
+
+def write(results: Results, folder: Path) -> None:
+    """results.json and summary.md, each complete or not there at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in (
+        ("results.json", results.model_dump_json(indent=1)),
+        ("summary.md", markdown(results)),
+    ):
+        part = folder / f".{name}.part"
+        part.write_text(text, encoding="utf-8")
+        part.replace(folder / name)

@@ -1,0 +1,242 @@
+"""One grading run: answers questions one after the other and keeps what they share."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from grader.catalog import Entry
+from grader.gpu import Gpu
+from grader.outcome import Outcome
+from grader.questions import CODEGEN, COMPILES, CORRECTNESS, SPEED, Question
+from grader.session import Session
+from grader.spec import Exercise, Verdict
+from grader.todos import open_todos, open_todos_of
+
+TIERS = ("auto", "cpu", "codegen", "gpu")
+REFERENCE = "reference"  # as a source: the baselines of lab.py take the student's seat, and should read 100 %
+CODEGEN_LIMIT_S = 180.0
+SET_SHARE = 6  # a buffer set takes at most this part of the free memory
+
+
+class Run:
+    """Grades questions against the files below `source`. Close it: it holds processes and memory."""
+
+    def __init__(self, source: Path | str, tier: str, seed: int, gpu: Gpu | None, arch: int = 90):
+        if tier not in TIERS or tier == "auto":
+            raise ValueError(f"tier is {tier!r}, not one of {', '.join(TIERS[1:])}")
+        self.source, self.tier, self.seed, self.gpu, self.arch = source, tier, seed, gpu, arch
+        self._session: Session | None = None
+        self._arenas: dict[str, object] = {}
+        self._seats: dict[tuple, object] = {}
+        self._kernels: dict[tuple, object] = {}
+        self._failed: dict[tuple, Outcome] = {}
+        self._checked: dict[tuple, Outcome | None] = {}
+
+    # -- before anything runs -----------------------------------------------------------------------------------------
+
+    def warm(self, asked: Sequence[Question]) -> None:
+        """Start the warm parents that these questions will need, so that their imports overlap with the judge's."""
+        kinds = {q.kind for q in asked if self._unanswerable(q) is None}
+        if CORRECTNESS in kinds and self.tier == "cpu":
+            self.session.parent(interpreted=True)
+        if CODEGEN in kinds or self.tier == "gpu" and kinds:
+            self.session.parent(interpreted=False)
+
+    @property
+    def session(self) -> Session:
+        """The session, begun at the first use: a run without anything to execute starts no process."""
+        if self._session is None:
+            self._session = Session("cuda" if self.tier == "gpu" else "cpu", self.seed)
+        return self._session
+
+    def file(self, question: Question) -> Path:
+        """The file that is graded for a question."""
+        if self.source == REFERENCE:
+            return question.entry.lab_file
+        return question.entry.submission(Path(self.source), question.exercise)
+
+    # -- answers ------------------------------------------------------------------------------------------------------
+
+    def answer(self, question: Question) -> Outcome:
+        """The outcome of one question; whatever goes wrong in the grader itself is a GRADER_FAULT."""
+        key = (question.entry.folder, question.exercise.name)
+        outcome = self._unanswerable(question)
+        if outcome is None and question.kind != CORRECTNESS and key in self._failed:
+            first = self._failed[key]
+            words = f"not looked at until every case of {question.exercise.name} is right"
+            return Outcome(first.verdict, first.reason, where=words)
+        if outcome is None:
+            try:
+                ask = {CORRECTNESS: self._correctness, CODEGEN: self._codegen, SPEED: self._speed}[
+                    question.kind
+                ]
+                outcome = ask(question)
+            except Exception as error:  # a fault of ours must cost no student points, and must name itself
+                place = traceback.extract_tb(error.__traceback__)[-1]
+                words = f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
+                outcome = Outcome(Verdict.GRADER_FAULT, where=words)
+        if question.kind == CORRECTNESS and outcome.verdict not in (
+            Verdict.PASS,
+            Verdict.NOT_GRADED,
+            Verdict.GRADER_FAULT,
+        ):
+            self._failed.setdefault(key, outcome)
+        return outcome
+
+    def _unanswerable(self, question: Question) -> Outcome | None:
+        """What can be said without running anything: no file, no function, open TODOs, or nothing to run it on."""
+        key = (question.entry.folder, question.exercise.name)
+        if self.source != REFERENCE:
+            if key not in self._checked:
+                self._checked[key] = read_file(self.file(question), question.exercise)
+            if self._checked[key]:
+                return self._checked[key]
+        elif question.kind != SPEED:
+            return Outcome(Verdict.NOT_GRADED, where="the reference is only timed")
+        if question.kind == CODEGEN:
+            return None
+        if self.tier == "codegen":
+            return Outcome(Verdict.NOT_GRADED, where="this tier only compiles")
+        if self.tier == "cpu" and question.kind == SPEED:
+            return Outcome(Verdict.NOT_GRADED, where="needs a GPU")
+        if self.tier == "cpu" and question.case.needs_gpu:
+            why = (
+                "bf16 is wrong in the interpreter"
+                if question.case.dtype == "bf16"
+                else "too large for the interpreter"
+            )
+            return Outcome(Verdict.NOT_GRADED, where=f"needs a GPU: {why}")
+        return None
+
+    def _correctness(self, question: Question) -> Outcome:
+        from grader.judge import grade_case
+
+        seat = self._seat("correctness", question, self._arena("small"), interpreted=self.tier == "cpu")
+        outcome = grade_case(seat, question.entry.lab, question.exercise, question.case)
+        if outcome.verdict not in (Verdict.PASS, Verdict.WRONG):
+            seat.close()  # after anything out of the ordinary the next case gets a fresh worker
+        return outcome
+
+    def _codegen(self, question: Question) -> Outcome:
+        from grader import codegen
+
+        key = (question.entry.folder, question.exercise.name)
+        if key not in self._kernels:
+            self._kernels[key] = self._compile(question)
+        kernels = self._kernels[key]
+        if isinstance(kernels, Outcome):
+            return kernels
+        if question.name == COMPILES:
+            passed, words = bool(kernels), f"{len(kernels)} kernels compiled for sm_{self.arch}"
+        else:
+            passed, words = codegen.check(question.name, kernels)
+        return codegen.outcome(question.entry.lab, question.name, passed, words, kernels)
+
+    def _compile(self, question: Question):
+        """Facts of the kernels that the exercise's call launches, or the outcome of a call that failed."""
+        from grader import codegen
+        from grader.inputs import Placer
+        from grader.judge import lay_out
+        from grader.shapes import shapes_of
+
+        seat = self._seat("codegen", question, self._arena("host"), tuning="offline", arch=self.arch)
+        failed = seat.start()
+        if failed:
+            return failed
+        for old in seat.folder.glob("kernel-*"):
+            old.unlink()
+        exercise = question.exercise
+        calls = [lay_out(exercise, question.case, Placer(), shapes_of(exercise, question.case))]
+        plan = seat.prepare(exercise, calls, CODEGEN_LIMIT_S)
+        failed = plan if isinstance(plan, Outcome) else seat.go(plan, CODEGEN_LIMIT_S)
+        return failed or codegen.read_kernels(seat.folder, self.arch)
+
+    def _speed(self, question: Question) -> Outcome:
+        from grader.duel import Duel
+
+        arena = self._arena("sets")
+        student = self._seat("speed", question, arena, tuning="full")
+        lab_file = replace(question, exercise=replace(question.exercise, file="lab.py"))
+        reference = self._seat("reference", lab_file, arena, tuning="full", file=question.entry.lab_file)
+        function = question.exercise.speed.baselines[0].function.__name__ if self.source == REFERENCE else ""
+        duel = Duel(
+            question.entry.lab, question.exercise, question.case, student, reference, self.gpu, function
+        )
+        outcome = duel.run()
+        if not outcome.figures:
+            student.close()  # it died or misbehaved; the next shape gets a fresh worker
+        return outcome
+
+    # -- what the answers share ---------------------------------------------------------------------------------------
+
+    def _arena(self, name: str):
+        from grader.lending import Arena
+
+        if name not in self._arenas:
+            if name == "sets":
+                import torch
+
+                free, _ = torch.cuda.mem_get_info()
+                self._arenas[name] = Arena.create("cuda", 2 * (free // SET_SHARE // 4096 * 4096))
+            else:
+                device = "cpu" if name == "host" else self.session.device
+                self._arenas[name] = Arena.create(device, ARENA_BYTES[device])
+        return self._arenas[name]
+
+    def _seat(self, purpose: str, question: Question, arena, file: Path | None = None, **options):
+        from grader.judge import Seat
+
+        file = file or self.file(question)
+        if (purpose, file) not in self._seats:
+            # One lab at a time: workers of the lab before give back their memory.
+            for key in [key for key in self._seats if key[1].parent.name != file.parent.name]:
+                self._seats.pop(key).close()
+            self._seats[purpose, file] = Seat(self.session, file, arena, **options)
+        return self._seats[purpose, file]
+
+    def close(self) -> None:
+        """End every process and give back what the run holds."""
+        for seat in self._seats.values():
+            seat.close()
+        for arena in self._arenas.values():
+            arena.close()
+        if self._session:
+            self._session.close()
+
+
+ARENA_BYTES = {"cpu": 8 << 30, "cuda": 1 << 30}  # memory of a CPU arena is taken only where it is touched
+
+
+def read_file(file: Path, exercise: Exercise) -> Outcome | None:
+    """What a look at the file alone decides; None where it is ready to run."""
+    try:
+        source = file.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        return Outcome(Verdict.NOT_STARTED, where=f"{file.name} is missing")
+    except UnicodeDecodeError as error:
+        return Outcome(Verdict.COMPILE_ERROR, where=f"{file.name} is not UTF-8 text (byte {error.start})")
+    except OSError as error:
+        return Outcome(Verdict.COMPILE_ERROR, where=f"{file.name} cannot be read: {error.strerror}")
+    if not source.strip():
+        return Outcome(Verdict.NOT_STARTED, where=f"{file.name} is empty")
+    try:
+        compile(source, file.name, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None) or 1
+        code = (getattr(error, "text", "") or "").strip()
+        frame = {"line": line, "function": "", "code": code[:200]}
+        return Outcome(
+            Verdict.COMPILE_ERROR,
+            where=f"{type(error).__name__}: {getattr(error, 'msg', error)}",
+            frames=(frame,),
+        )
+    # Placeholders in host code always stop the call; one in a kernel may lie in a branch that this call leaves out.
+    certain = [todo for todo in open_todos_of(source, exercise.name) if not todo.in_kernel]
+    if certain:
+        return Outcome(
+            Verdict.NOT_STARTED, figures={"todos": [vars(todo) for todo in open_todos(source) or certain]}
+        )
+    return None

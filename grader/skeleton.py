@@ -1,0 +1,116 @@
+"""Skeletons rendered from solutions, the only hand-written side; imports no torch."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+from pathlib import Path
+
+from grader.todos import Todo, bound_names, parse, placeholders_in
+
+_MARK = re.compile(r"#\s*(BEGIN|END)\s*TODO\b", re.IGNORECASE)  # any spelling, so that none is overlooked
+_BEGIN = re.compile(r"(\s*)# BEGIN TODO (\d+): (.+) \(about \d+ lines?\)\s*")
+_END = re.compile(r"(\s*)# END TODO (\d+)\s*")
+
+
+class UncommittedWork(RuntimeError):  # noqa: N818, because the name already says what is wrong
+    """A file that would be overwritten holds work that git cannot bring back."""
+
+
+def render(source: str) -> str:
+    """Skeleton of a solution: marked regions keep their leading comments, a placeholder stands for the code.
+
+    ValueError, naming the line, unless the marks read BEGIN 1, END 1, BEGIN 2 and so on down the file, with
+    code in each region; also for a file without a mark. SyntaxError where the solution has one.
+    """
+    lines, tree, marks = source.split("\n"), ast.parse(source), _marks(source)
+    out, copied = [], 0
+    for (begin, match), (end, _) in zip(marks[::2], marks[1::2], strict=True):
+        kept = begin
+        while lines[kept].lstrip().startswith("#") and kept < end - 1:
+            kept += 1
+        if not "".join(lines[kept : end - 1]).strip():
+            raise ValueError(f"line {begin}: TODO {match[2]} holds no code")
+        todo = Todo(int(match[2]), match[3], begin)
+        out += lines[copied:kept] + [match[1] + line for line in _placeholders(todo, kept + 1, end, tree)]
+        copied = end - 1
+    return "\n".join(out + lines[copied:])
+
+
+def _marks(source: str) -> list[tuple[int, re.Match]]:
+    """Line and match of each mark; their one legal order leaves no room for gaps, repeats or nesting."""
+    marks = []
+    for at, line in enumerate(source.split("\n"), start=1):
+        if _MARK.search(line):
+            number, ends = len(marks) // 2 + 1, len(marks) % 2
+            match = (_END if ends else _BEGIN).fullmatch(line)
+            if not match or int(match[2]) != number or (ends and match[1] != marks[-1][1][1]):
+                due = f"END TODO {number}" if ends else f"BEGIN TODO {number}: task (about 3 lines)"
+                raise ValueError(f"line {at}: '# {due}' is due where '{line.strip()}' stands")
+            marks.append((at, match))
+    if not marks:
+        raise ValueError("no TODO mark in the file; without one the skeleton hands out the whole solution")
+    if len(marks) % 2:
+        raise ValueError(f"line {marks[-1][0]}: TODO {marks[-1][1][2]} has no END")
+    return marks
+
+
+def _placeholders(todo: Todo, first: int, end: int, tree: ast.Module) -> list[str]:
+    """What stands, before indentation, for the code in lines `first` to `end` - 1."""
+    task = f"TODO {todo.number}: {todo.text}"
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    around = [node for node in functions if node.lineno < todo.line and first <= node.end_lineno]
+    if around:
+        text = json.dumps(task, ensure_ascii=False)
+        decorators = map(ast.unparse, max(around, key=lambda node: node.lineno).decorator_list)
+        kernel = any(re.fullmatch(r"([\w.]+\.)?jit(\(.*\))?", decorator) for decorator in decorators)
+        return [f"tl.static_assert(False, {text})" if kernel else f"raise NotImplementedError({text})"]
+    # A raise at module level would stop the import, and with it the exercises that do not need this region.
+    statements = [statement for statement in tree.body if todo.line < statement.lineno < end]
+    if not (statements and all(map(bound_names, statements))):
+        raise ValueError(f"line {todo.line}: outside a function, TODO {todo.number} may only define names")
+    names = dict.fromkeys(name for statement in statements for name in bound_names(statement))
+    return [f"{name} = None  # {task}" for name in names]
+
+
+def only_adds_lines(skeleton: str, solution: str) -> list[str]:
+    """Lines of the skeleton, placeholders aside, that the solution lacks or has in another order."""
+    placeholders = {todo.line for todo in placeholders_in(skeleton, parse(skeleton))}
+    rest, strange = solution.split("\n"), []
+    for at, line in enumerate(skeleton.split("\n"), start=1):
+        if at not in placeholders and line not in rest:
+            strange.append(line)
+        elif at not in placeholders:
+            rest = rest[rest.index(line) + 1 :]
+    return strange
+
+
+def write_skeletons(root: Path) -> list[Path]:
+    """Write labs/lab*/*.py from the solutions below `root` and return them; on UncommittedWork write none."""
+    texts = {}
+    for path in sorted(root.glob("solutions/lab*/*.py")):
+        target = root / "labs" / path.relative_to(root / "solutions")
+        try:
+            texts[target] = render(path.read_text("utf-8")).encode()
+        except (ValueError, SyntaxError) as error:
+            raise ValueError(f"{path.relative_to(root)}: {error}") from error
+    if not texts:
+        raise FileNotFoundError(f"no solutions/lab*/*.py below {root}, so no skeleton to write")
+    lost = [str(path.relative_to(root)) for path, text in texts.items() if _would_lose(path, text)]
+    if lost:
+        raise UncommittedWork(f"nothing written, git has no copy of {', '.join(lost)}; commit it first")
+    for path, text in texts.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text)
+    return list(texts)
+
+
+def _would_lose(path: Path, text: bytes) -> bool:
+    if not path.exists() or path.read_bytes() == text:
+        return False
+    # Ignored files count as well: git has no copy of them either.
+    command = ["git", "status", "--porcelain", "--ignored", "--", path.name]
+    status = subprocess.run(command, cwd=path.parent, capture_output=True, check=False)
+    return status.returncode != 0 or bool(status.stdout)

@@ -1,0 +1,214 @@
+"""What a lab asks, as frozen data that refuses bad values; imports no torch."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+DTYPES = ("fp32", "fp16", "bf16")
+
+
+class Verdict(str, enum.Enum):
+    """How one case ended; the words a student reads."""
+
+    PASS = "PASS"
+    WRONG = "WRONG"
+    SLOW = "SLOW"
+    NOT_STARTED = "NOT_STARTED"
+    NOT_GRADED = "NOT_GRADED"
+    COMPILE_ERROR = "COMPILE_ERROR"
+    CRASHED = "CRASHED"
+    TIMEOUT = "TIMEOUT"
+    OUT_OF_MEMORY = "OUT_OF_MEMORY"
+    RESOURCE_LIMIT = "RESOURCE_LIMIT"
+    POLICY = "POLICY"
+    OUT_OF_BOUNDS = "OUT_OF_BOUNDS"
+    MUTATED_INPUT = "MUTATED_INPUT"
+    IMPOSSIBLE = "IMPOSSIBLE"
+    INCONCLUSIVE = "INCONCLUSIVE"
+    GRADER_FAULT = "GRADER_FAULT"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a tensor lies in memory: rows `pad` elements apart beyond their length, or stored transposed."""
+
+    transposed: bool = False
+    pad: int = 0
+
+    def __post_init__(self):
+        if self.pad < 0:
+            raise ValueError(f"pad is {self.pad}; rows cannot overlap")
+
+    def strides(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Strides in elements for `shape`."""
+        stored = shape[::-1] if self.transposed else shape
+        strides, step = [], 1
+        for axis in range(len(stored) - 1, -1, -1):
+            strides.insert(0, step)
+            step *= stored[axis]
+            if axis == len(stored) - 1:
+                step += self.pad
+        return tuple(strides[::-1] if self.transposed else strides)
+
+
+PLAIN = Layout()
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One call to grade: `params` go to the exercise's `inputs`, everything else is handled by the judge."""
+
+    params: Mapping[str, Any]
+    dtype: str = "fp32"
+    layouts: Mapping[str, Layout] = field(default_factory=dict)  # per tensor name; contiguous where absent
+    gpu_only: bool = False
+    bitwise: bool = False  # every bit must agree with PyTorch's result in this dtype
+    also_right: tuple[
+        str, ...
+    ] = ()  # null solutions that happen to be right here, e.g. "uniform" for one column
+    limit_s: float = 60.0
+
+    def __post_init__(self):
+        if self.dtype not in DTYPES:
+            raise ValueError(f"dtype is {self.dtype!r}, not one of {', '.join(DTYPES)}")
+        object.__setattr__(self, "params", MappingProxyType(dict(self.params)))
+        object.__setattr__(self, "layouts", MappingProxyType(dict(self.layouts)))
+
+    @property
+    def name(self) -> str:
+        """An id that reads as text: `rows=29,cols=1001,x padded 7,fp16`."""
+        words = [f"{key}={value}" for key, value in self.params.items()]
+        for tensor, layout in self.layouts.items():
+            words += [f"{tensor} transposed"] if layout.transposed else []
+            words += [f"{tensor} padded {layout.pad}"] if layout.pad else []
+        return ",".join([*words, self.dtype])
+
+    @property
+    def needs_gpu(self) -> bool:
+        """bf16 arithmetic is wrong in Triton's interpreter, so bf16 cases need a GPU."""
+        return self.gpu_only or self.dtype == "bf16"
+
+
+@dataclass(frozen=True, eq=False)
+class Tolerance:
+    """Error allowed against the fp64 reference: twice PyTorch's own, plus `floor` units per element.
+
+    `unit(case, inputs, reference)` gives the size of one acceptable error for each element of each output: a tuple of
+    fp64 tensors that broadcast against the reference. `floor_norm` is the same for the relative Frobenius norm, in
+    units of the dtype's epsilon.
+    """
+
+    unit: Callable
+    floor: float = 2.0
+    floor_norm: float = 0.25
+
+
+@dataclass(frozen=True, eq=False)
+class Arm:
+    """A trusted function timed in the reference worker: name for the report, function of lab.py, layouts it wants."""
+
+    name: str
+    function: Callable
+    layouts: Mapping[str, Layout] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Speed:
+    """Timed shapes and how percent becomes points; percent is of the fastest of `baselines`."""
+
+    points: float
+    shapes: tuple[Case, ...]
+    baselines: tuple[Arm, ...]
+    zero_at: float
+    passing_at: float
+    full_at: float
+    bytes_moved: Callable[[Case], int]  # each input once, each output once
+    flops: Callable[[Case], int] | None = None  # None: bandwidth decides
+    peers: tuple[Arm, ...] = ()  # timed and shown beside the result, without points
+    smaller: Callable[[Mapping], Mapping] | None = None  # params of a smaller problem, where memory is short
+
+    def __post_init__(self):
+        if not self.shapes or not self.baselines:
+            raise ValueError("speed needs at least one shape and one baseline")
+        if not 0 <= self.zero_at < self.passing_at <= self.full_at <= 100:
+            raise ValueError(
+                f"zero {self.zero_at}, passing {self.passing_at}, full {self.full_at}: not in order"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Codegen:
+    """What the compiler should make of the student's own launches; `checks` maps a check's name to its points."""
+
+    case: Case
+    checks: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self):
+        object.__setattr__(self, "checks", MappingProxyType(dict(self.checks)))
+
+
+@dataclass(frozen=True, eq=False)
+class Exercise:
+    """One graded function of one student file.
+
+    `inputs(rng, case)` returns the tensors by parameter name, in the order of the call; `reference(**inputs)` takes
+    them in fp64 and returns a tuple, one tensor for each name in `outputs`; `torch_op(**inputs)` is the same in the
+    case's dtype by PyTorch itself, whose error calibrates the tolerance. `differentiable` exercises are called as
+    y = f(x), then y.backward(dy): their inputs are x and dy, their outputs y and dx. `signs(case, inputs, expected,
+    got)` may name, from the first wrong output, a mistake that only this exercise can make; None where it sees none.
+    """
+
+    name: str
+    file: str
+    points: float
+    inputs: Callable
+    reference: Callable
+    torch_op: Callable
+    tolerance: Tolerance
+    cases: tuple[Case, ...]
+    outputs: tuple[str, ...] = ("out",)
+    differentiable: bool = False
+    signs: Callable | None = None
+    speed: Speed | None = None
+    codegen: Codegen | None = None
+
+    def __post_init__(self):
+        if not self.name.isidentifier():
+            raise ValueError(f"{self.name!r} is not a function name")
+        if not self.cases:
+            raise ValueError(f"{self.name}: no cases; a check that finds nothing to check must fail")
+        names = [case.name for case in self.cases]
+        twice = {name for name in names if names.count(name) > 1}
+        if twice:
+            raise ValueError(f"{self.name}: case {sorted(twice)[0]!r} stands there twice")
+
+
+@dataclass(frozen=True, eq=False)
+class Lab:
+    """Everything a lab folder asks for. `causes` maps a sign (see diagnose) to a README hint and the likely cause."""
+
+    title: str
+    exercises: tuple[Exercise, ...]
+    causes: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+
+    def __post_init__(self):
+        if not self.exercises:
+            raise ValueError(f"{self.title}: no exercises")
+
+    @property
+    def points(self) -> float:
+        """Points of all exercises, tiers together."""
+        total = 0.0
+        for exercise in self.exercises:
+            total += exercise.points
+            total += exercise.speed.points if exercise.speed else 0.0
+            total += sum(exercise.codegen.checks.values()) if exercise.codegen else 0.0
+        return total
+
+
+FOLDER = re.compile(r"lab(\d+)_[a-z0-9_]+")

@@ -1,0 +1,87 @@
+"""Statistics of paired rounds and the limits of physics; pure arithmetic on times that the judge took itself.
+
+Method: ABBA rounds as in NVIDIA's nvbench and Google's benchmark guides, an order-statistic interval of the median
+(Conover, Practical Nonparametric Statistics), and a stop rule that looks at the width and never at the value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+FEWEST_ROUNDS = 11
+MOST_ROUNDS = 40
+HALF_WIDTH = 0.005  # of the ratio: stop once the interval is this narrow on either side
+CONFIDENCE = 0.95
+MISMATCH_SHARE, MISMATCH_US = 0.03, 30.0  # a worker's own time may differ by this much per call
+
+
+@dataclass(frozen=True)
+class Round:
+    """Times in microseconds of one ABBA round: two blocks each, fresh data in each half."""
+
+    reference_us: tuple[float, float]
+    student_us: tuple[float, float]
+
+    def ratio(self, overhead_us: float) -> float:
+        """Reference over student, the hand-shake of each block taken off: 1.0 is as fast, 2.0 twice as fast."""
+        return (sum(self.reference_us) - 2 * overhead_us) / (sum(self.student_us) - 2 * overhead_us)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Median ratio and its interval; `conclusive` where the interval is narrow enough."""
+
+    median: float
+    low: float
+    high: float
+    conclusive: bool
+
+
+def median(values: Sequence[float]) -> float:
+    """The middle value, or the mean of the middle two; ValueError for none."""
+    if not values:
+        raise ValueError("the median of nothing")
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Order-statistic interval of the median with at least 95 % coverage; the extremes where too few are given."""
+    ordered, n = sorted(values), len(values)
+    below, rank = 0.0, 0
+    while rank < n // 2 and 2 * (below + math.comb(n, rank) / 2**n) <= 1 - CONFIDENCE:
+        below += math.comb(n, rank) / 2**n
+        rank += 1
+    rank = max(rank, 1)
+    return ordered[rank - 1], ordered[n - rank]
+
+
+def estimate(ratios: Sequence[float]) -> Estimate:
+    """Median and interval of the ratios so far."""
+    low, high = interval(ratios)
+    middle = median(ratios)
+    return Estimate(
+        middle, low, high, len(ratios) >= FEWEST_ROUNDS and (high - low) / 2 <= HALF_WIDTH * middle
+    )
+
+
+def finished(ratios: Sequence[float]) -> bool:
+    """Enough rounds: the interval is narrow, or patience is at its end."""
+    return len(ratios) >= MOST_ROUNDS or (len(ratios) >= FEWEST_ROUNDS and estimate(ratios).conclusive)
+
+
+def mismatch(judge_us: float, claimed_us: float | None, calls: int) -> bool:
+    """Whether a worker's own time for a block differs from the judge's by more than noise and hand-shake."""
+    if claimed_us is None:
+        return False
+    return abs(judge_us - claimed_us) > max(MISMATCH_SHARE * judge_us, MISMATCH_US * calls)
+
+
+def floor_us(bytes_moved: int, flops: int, bandwidth: float, peak_flops: float) -> float:
+    """The least time physics allows for one call, from dense peak FLOP/s and theoretical bytes/s; 0 if unknown."""
+    by_memory = bytes_moved / bandwidth if bandwidth else 0.0
+    by_arithmetic = flops / peak_flops if peak_flops else 0.0
+    return 1e6 * max(by_memory, by_arithmetic)

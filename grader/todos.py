@@ -1,0 +1,101 @@
+"""The TODOs that a student's file still holds, and which of them a graded function meets; imports no torch."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from dataclasses import dataclass, field
+
+_TASK = re.compile(r"TODO (\d+): (.+)")
+_EMPTY = {ast.Pass, ast.Expr, ast.Constant}  # what `pass`, `...` and a docstring consist of
+
+
+@dataclass(frozen=True)
+class Todo:
+    """A task still open: number (0: a function without a body), text without the size, line from 1.
+
+    `in_kernel` placeholders stop only a launch that compiles their line: a branch on a constexpr may leave them out.
+    """
+
+    number: int
+    text: str
+    line: int
+    in_kernel: bool = field(default=False, compare=False)
+
+
+def open_todos(source: str) -> tuple[Todo, ...]:
+    """Placeholders still in a student's file, in order; none where the file does not parse."""
+    return _distinct(placeholders_in(source, parse(source)))
+
+
+def open_todos_of(source: str, function: str) -> tuple[Todo, ...]:
+    """Open TODOs that `function` reaches through the names it uses; TODO 0 tells that its body is empty."""
+    tree = parse(source)
+    reached, names = [], [function]
+    for name in names:  # grows while names lead to further names
+        for node in tree.body:
+            if node not in reached and name in bound_names(node):
+                reached.append(node)
+                names += _used(node)
+    lines = {line for node in reached for line in range(node.lineno, node.end_lineno + 1)}
+    todos = [todo for todo in placeholders_in(source, tree) if todo.line in lines]
+    for node in reached:
+        own = isinstance(node, ast.FunctionDef) and node.name == function
+        if own and {type(part) for statement in node.body for part in ast.walk(statement)} <= _EMPTY:
+            todos.append(Todo(0, f"{function} has no body yet", node.lineno))
+    return _distinct(todos)
+
+
+def parse(source: str) -> ast.Module:
+    """The syntax tree, empty where the file does not parse."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an invalid escape is for the run of the file to report, once
+            return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last two: nested without end
+        return ast.Module(body=[], type_ignores=[])
+
+
+def placeholders_in(source: str, tree: ast.Module) -> list[Todo]:
+    """Every placeholder, in the order of the tree; a region that defines several names has several."""
+    todos = []
+    for node in ast.walk(tree):
+        in_kernel = False
+        match node:
+            case ast.Raise(ast.Call(ast.Name("NotImplementedError"), [ast.Constant(str(text))])):
+                pass
+            case ast.Call(ast.Attribute(_, "static_assert"), [ast.Constant(False), ast.Constant(str(text))]):
+                in_kernel = True
+            case ast.Assign(value=ast.Constant(None), col_offset=0, end_lineno=line):
+                text = source.split("\n")[line - 1].partition("# ")[2].rstrip()
+            case _:
+                continue
+        if task := _TASK.fullmatch(text):
+            todos.append(Todo(int(task[1]), task[2], node.lineno, in_kernel))
+    return todos
+
+
+def _distinct(todos: list[Todo]) -> tuple[Todo, ...]:
+    """The first place of each number: a region that defines several names has several placeholders."""
+    first = {todo.number: todo for todo in sorted(todos, key=lambda todo: -todo.line)}
+    return tuple(first[number] for number in sorted(first))
+
+
+def bound_names(statement: ast.stmt) -> list[str]:
+    """Names that a statement defines in its own scope."""
+    if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+        return [statement.name]
+    targets = getattr(statement, "targets", None) or [getattr(statement, "target", statement)]
+    nodes = [node for target in targets for node in ast.walk(target)]
+    return [node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+
+
+def _used(statement: ast.AST) -> set[str]:
+    """Names that a statement takes from outside; of a class method by method, as locals stay apart."""
+    if isinstance(statement, ast.ClassDef):
+        return set().union(*map(_used, ast.iter_child_nodes(statement)))
+    nodes = list(ast.walk(statement))
+    names = [node for node in nodes if isinstance(node, ast.Name)]
+    own = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    return {node.id for node in names} - own - {node.arg for node in nodes if isinstance(node, ast.arg)}

@@ -1,0 +1,49 @@
+"""A warm parent: it has imported torch and triton, holds no CUDA context, and forks a worker in milliseconds.
+
+The judge starts one for each mode (interpreted, compiled), since TRITON_INTERPRET counts only before the import. A
+worker is forked twice, so that it becomes a child of the judge, which alone waits for it and kills it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import struct
+
+FDS_PER_WORKER = 4  # control socket, stdout, stderr, lent memory (or the control socket again)
+
+
+def main(control: int) -> None:
+    """Import, say ready, then fork one worker for each request until the judge closes the socket."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the judge decides what Ctrl-C ends
+    import torch  # noqa: F401 - imported for the children
+    import triton  # noqa: F401 - imported for the children
+    import triton.language  # noqa: F401 - imported for the children
+
+    from grader import worker
+
+    requests = socket.socket(fileno=control)
+    requests.sendall(b"R")
+    while True:
+        message, fds, _, _ = socket.recv_fds(requests, 1, FDS_PER_WORKER)
+        if not message:
+            return
+        pid_out, pid_in = os.pipe()
+        middle = os.fork()
+        if middle == 0:
+            child = os.fork()
+            if child:
+                os.write(pid_in, struct.pack("<i", child))
+                os._exit(0)
+            requests.close()
+            os.close(pid_out)
+            os.close(pid_in)
+            worker.main(*fds)
+            os._exit(0)
+        os.close(pid_in)
+        os.waitpid(middle, 0)
+        requests.sendall(os.read(pid_out, 4))
+        os.close(pid_out)
+        for fd in fds:
+            os.close(fd)

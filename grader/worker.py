@@ -1,0 +1,232 @@
+"""The only module that imports a student's file: it runs the function on lent memory when told to, and says so.
+
+It never sees an expected value, a tolerance or a result; what it reports is a claim that earns nothing.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import linecache
+import os
+import random
+import resource
+import socket
+import sys
+import time
+import traceback
+
+import torch
+import triton
+
+from grader.lending import Arena, Tensor
+from grader.protocol import HEADER, Kind, pack, unpack_header, unpack_payload
+
+MAX_TEXT = 4000  # characters of an error message that travel
+MAX_FRAMES = 8
+COMPILE_ERRORS = {"CompilationError", "CompileTimeAssertionFailure", "OutOfResources", "PTXASError", "UnsupportedLanguageConstruct"}  # fmt: skip
+
+
+def main(control: int, stdout: int, stderr: int, memory: int) -> None:
+    """Serve one judge over `control`; returns when the judge closes it."""
+    os.setsid()
+    os.dup2(stdout, 1)
+    os.dup2(stderr, 2)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    channel = socket.socket(fileno=control)
+    _, block, setup = _receive(channel)
+    try:
+        arena = _settle(setup, memory)
+        module = _load(setup["file"])
+    except BaseException as error:  # noqa: B902 - SystemExit in a student's file is a result, too
+        channel.sendall(pack(Kind.FAILED, block, describe(error, setup["file"])))
+        return
+    channel.sendall(pack(Kind.DONE, block, {}))
+    on_gpu = arena.device != "cpu"
+    plans = {}
+    while True:
+        frame = _receive(channel)
+        if frame is None:
+            return
+        kind, block, payload = frame
+        try:
+            if kind is Kind.PREPARE:
+                plans[payload["plan"]] = _plan(module, arena, payload)
+                reply = {}
+            else:
+                reply = _run(plans[payload["plan"]], on_gpu)
+        except BaseException as error:  # noqa: B902 - as above
+            channel.sendall(pack(Kind.FAILED, block, describe(error, setup["file"])))
+        else:
+            channel.sendall(pack(Kind.DONE, block, reply))
+
+
+def _receive(channel: socket.socket):
+    """The next frame, or None once the judge has closed its end."""
+
+    def exactly(count):
+        data = b""
+        while len(data) < count:
+            more = channel.recv(count - len(data))
+            if not more:
+                return None
+            data += more
+        return data
+
+    header = exactly(HEADER.size)
+    if header is None:
+        return None
+    kind, block, length = unpack_header(header)
+    return kind, block, unpack_payload(exactly(length) if length else b"{}")
+
+
+def _settle(setup: dict, memory: int) -> Arena:
+    """Limits, a private folder, an environment of its own, and the lent memory, before student code is imported."""
+    os.chdir(setup["folder"])
+    os.environ.clear()
+    os.environ.update(setup["environment"])
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (setup["file_bytes"], setup["file_bytes"]))
+    torch.set_num_threads(1)
+    handle = memory if setup["device"] == "cpu" else bytes.fromhex(setup["handle"])
+    arena = Arena.open(setup["device"], setup["arena_bytes"], handle)
+    if setup["tuning"] != "full":
+        _tune_by_chance(setup["seed"], runs_first=setup["device"] != "cpu")
+    if setup["tuning"] == "offline":
+        from grader import offline
+
+        offline.install(setup["arch"], setup["folder"])
+    return arena
+
+
+def _tune_by_chance(seed: int, runs_first: bool) -> None:
+    """Let autotuned kernels take a config by chance instead of timing all: cheaper, and it checks more configs.
+
+    Without a GPU nothing can be timed: the interpreter and the offline compiler need this in any case.
+    """
+    chance = random.Random(seed)
+
+    class ByChance:
+        def get_benchmarker(self):
+            return lambda call, quantiles=None: [chance.random()] * 3
+
+    if not runs_first:
+        triton.runtime.driver.set_active(ByChance())
+        return
+
+    def first_that_runs():
+        found = []
+
+        def benchmark(call, quantiles=None):
+            # A config that does not fit this GPU raises here, and the autotuner moves on, as it does when it times.
+            if found and found[0] is current[0]:
+                return [float("inf")] * 3
+            call()
+            found[:] = [current[0]]
+            return [0.0] * 3
+
+        return benchmark
+
+    current = [None]
+    prune = triton.runtime.autotuner.Autotuner.prune_configs
+
+    def shuffled(self, kwargs):
+        current[0] = object()
+        configs = list(prune(self, kwargs))
+        chance.shuffle(configs)
+        return configs
+
+    triton.runtime.autotuner.Autotuner.prune_configs = shuffled
+    driver = triton.runtime.driver.active
+    benchmark = first_that_runs()
+    driver.get_benchmarker = lambda: benchmark
+
+
+def _load(path: str):
+    specification = importlib.util.spec_from_file_location("submission", path)
+    module = importlib.util.module_from_spec(specification)
+    sys.modules["submission"] = module
+    specification.loader.exec_module(module)
+    return module
+
+
+def _plan(module, arena: Arena, payload: dict):
+    """A list of ready calls: the lent tensors are opened now, so that a timed block only calls."""
+
+    def lent(place):
+        offset, shape, strides, dtype = place
+        return arena.view(Tensor(offset, tuple(shape), tuple(strides), dtype))
+
+    function = getattr(module, payload["function"], None)
+    if not callable(function):
+        raise AttributeError(f"this file has no function {payload['function']}")
+    calls = []
+    for inputs, outputs in payload["calls"]:
+        inputs = [lent(place) for place in inputs]
+        outputs = {name: lent(place) for name, place in outputs.items()}
+        calls.append(
+            _gradient(function, inputs, outputs) if payload["differentiable"] else (function, inputs, outputs)
+        )
+    return calls
+
+
+def _gradient(function, inputs, outputs):
+    """y = f(x), then y.backward(dy), results copied into lent memory: DESIGN's trusted piece, never timed."""
+
+    def forward_and_backward(x, dy, y, dx):
+        leaf = x.detach().requires_grad_()
+        result = function(leaf)
+        if not isinstance(result, torch.Tensor):
+            raise TypeError(f"{function.__name__} returned {type(result).__name__}, not a tensor")
+        if result.grad_fn is None:
+            raise RuntimeError(f"{function.__name__} returned a tensor without a gradient function")
+        y.copy_(result.detach())
+        result.backward(dy)
+        if leaf.grad is None:
+            raise RuntimeError("backward left no gradient in x.grad")
+        dx.copy_(leaf.grad)
+
+    return forward_and_backward, [*inputs, *outputs.values()], {}
+
+
+def _run(calls, on_gpu: bool) -> dict:
+    start = time.perf_counter_ns()
+    for function, inputs, outputs in calls:
+        function(*inputs, **outputs)
+    if on_gpu:
+        torch.cuda.synchronize()
+    return {"claimed_us": (time.perf_counter_ns() - start) / 1e3}
+
+
+def describe(error: BaseException, path: str) -> dict:
+    """An error as data: category, type, text, and only the frames of the student's file, the last one first."""
+    chain, link = [], error
+    while link is not None and len(chain) < 8:
+        chain.append(link)
+        link = link.__cause__ or link.__context__
+    names = {type(link).__name__ for link in chain}
+    text = str(error)
+    if isinstance(error, SystemExit):
+        category, text = "exit", f"the file called sys.exit({error.code!r})"
+    elif "TODO" in text and ("AssertionError" in text or names & {"CompileTimeAssertionFailure"}) or "NotImplementedError" in names:  # fmt: skip
+        category = "not started"
+    elif isinstance(error, MemoryError):
+        category, text = "host memory", text or "out of memory"
+    elif "OutOfMemoryError" in names or "out of memory" in text:
+        category = "gpu memory"
+    elif "illegal memory access" in text or "misaligned address" in text or "device-side assert" in text:
+        category = "illegal access"
+    elif names & COMPILE_ERRORS or isinstance(error, SyntaxError):
+        category = "compile"
+    else:
+        category = "exception"
+    frames = []
+    for link in chain[::-1]:
+        for frame in reversed(traceback.extract_tb(link.__traceback__)):
+            if frame.filename == path and len(frames) < MAX_FRAMES:
+                line = linecache.getline(path, frame.lineno).strip()[:200]
+                frames.append({"line": frame.lineno, "function": frame.name, "code": line})
+    if isinstance(error, SyntaxError) and error.filename == path:
+        frames.insert(
+            0, {"line": error.lineno or 1, "function": "", "code": (error.text or "").strip()[:200]}
+        )
+    return {"category": category, "type": type(error).__name__, "text": text[:MAX_TEXT], "frames": frames}

@@ -1,0 +1,86 @@
+"""Lab 1: what is asked of elementwise_add, and how it is graded."""
+
+from grader.spec import Arm, Case, Codegen, Exercise, Lab, Speed, Tolerance
+
+ITEM_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
+
+
+def inputs(rng, case):
+    n, values = case.params["n"], case.params.get("values", "normal")
+    x, y = rng.normal(n), rng.normal(n)
+    if values == "spikes":  # a few elements tower over the rest: a sampled or averaged answer misses them
+        x = x.where(rng.uniform(n) > 0.01, 1e4 * x)
+    if values == "cancelling":  # sums far smaller than either side
+        y = -x + 1e-3 * y
+    return {"x": x, "y": y}
+
+
+def torch_add(x, y, *, out=None):
+    import torch
+
+    return torch.add(x, y, out=out)
+
+
+def unit(case, inputs, reference):
+    return tuple(expected.abs() for expected in reference)  # bitwise cases: only named in messages
+
+
+def signs(case, inputs, expected, got):
+    x, y = inputs["x"].double(), inputs["y"].double()
+    if got.equal(x) or got.equal(y):
+        return "one side only"
+    return None
+
+
+SIZES = (0, 1, 7, 127, 128, 129, 1009, 65537)
+CASES = (
+    *(Case({"n": n}, "fp32", bitwise=True) for n in (*SIZES, 2**20 + 3)),
+    *(Case({"n": n}, "fp16", bitwise=True) for n in (0, 7, 129, 65537)),
+    *(Case({"n": n}, "bf16", bitwise=True) for n in (*SIZES, 2**20 + 3)),
+    *(Case({"n": 4099, "values": values}, "fp32", bitwise=True) for values in ("spikes", "cancelling")),
+)
+
+LAB = Lab(
+    title="elementwise add",
+    exercises=(
+        Exercise(
+            name="elementwise_add",
+            file="elementwise_add.py",
+            points=70,
+            inputs=inputs,
+            reference=lambda x, y: (x + y,),
+            torch_op=lambda x, y: (x + y,),
+            tolerance=Tolerance(unit),
+            cases=CASES,
+            signs=signs,
+            speed=Speed(
+                points=30,
+                shapes=(Case({"n": 2**28}, "fp32", bitwise=True), Case({"n": 2**29}, "bf16", bitwise=True)),
+                baselines=(Arm("torch.add", torch_add),),
+                zero_at=40,
+                passing_at=70,
+                full_at=90,
+                bytes_moved=lambda case: 3 * case.params["n"] * ITEM_BYTES[case.dtype],
+                smaller=lambda params: {"n": params["n"] // 2},
+            ),
+            codegen=Codegen(Case({"n": 2**20}, "fp32")),
+        ),
+    ),
+    causes={
+        "nothing written": (
+            4,
+            "the sums never reach `out`: a new tensor was filled, or nothing was launched",
+        ),
+        "tail unwritten": (
+            3,
+            "the grid is one program short: // drops the last, partial block, cdiv keeps it",
+        ),
+        "part unwritten": (1, "some elements belong to no program: look at the offsets"),
+        "tail wrong": (2, "the last, partial block is treated differently: look at the mask"),
+        "out of bounds write": (2, "the store has no mask, or the mask lets lanes past n through"),
+        "one side only": (1, "one of the two loads is missing from the sum"),
+        "mutated": (4, "the sum was stored into an input instead of `out`"),
+        "wrong": (1, "the wrong elements meet: look at the offsets of the loads and of the store"),
+        "slow": (5, "lanes that are neighbours should touch neighbouring addresses, in blocks of 1024 or so"),
+    },
+)

@@ -1,0 +1,284 @@
+"""Lab 2: what is asked of the online softmax, its gradient and its autograd function, and how they are graded."""
+
+from grader.spec import Arm, Case, Codegen, Exercise, Lab, Layout, Speed, Tolerance
+
+EPSILON = {"fp32": 2.0**-23, "fp16": 2.0**-10, "bf16": 2.0**-7}
+SMALLEST = {"fp32": 2.0**-126, "fp16": 2.0**-14, "bf16": 2.0**-126}  # smallest normal number
+ITEM_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
+
+
+def logits(rng, case):
+    rows, cols, values = case.params["rows"], case.params["cols"], case.params.get("values", "normal")
+    x = 2.0 * rng.normal(rows, cols)
+    if values == "huge":  # exp overflows without the maximum subtracted
+        x = x + 10000.0
+    if values == "negative":  # a maximum that starts at 0 makes every exp vanish
+        x = x - 300.0
+    if values == "ascending":  # every block raises the maximum
+        x = x.sort(dim=1).values
+    if values == "descending":
+        x = x.sort(dim=1, descending=True).values
+    if values == "constant":
+        x = x[:, :1] + 0.0 * x
+    if values == "masked":  # a causal mask: -inf from the first column to the last but 97
+        x[:, : cols - 97] = -float("inf")
+    return x
+
+
+def forward_inputs(rng, case):
+    return {"x": logits(rng, case)}
+
+
+def backward_inputs(rng, case):
+    # y rounds to the case's dtype when it is lent; dy leans to one side, so that the sum of y * dy matters.
+    return {
+        "dy": rng.normal(case.params["rows"], case.params["cols"]) + 1.0,
+        "y": logits(rng, case).softmax(dim=1),
+    }
+
+
+def gradient_inputs(rng, case):
+    return {"x": logits(rng, case), "dy": rng.normal(case.params["rows"], case.params["cols"]) + 1.0}
+
+
+def softmax_units(case, x, y):
+    """One rounding to the dtype, and fp32 errors of exp, which grow with the distance from the maximum."""
+    distance = (x.amax(dim=1, keepdim=True) - x).clamp(max=200.0)
+    fp32 = 8.0 * EPSILON["fp32"] * (1.0 + distance) * y
+    return EPSILON[case.dtype] * y.clamp(min=SMALLEST[case.dtype]) + fp32 + 4.0 * SMALLEST["fp32"]
+
+
+def gradient_units(case, dy, y, dx, y_error):
+    """One rounding of dx, and the error of the factors: fp32 sums, plus `y_error`, the relative error of y."""
+    size = y * (dy.abs() + (y * dy.abs()).sum(dim=1, keepdim=True))
+    rounding = EPSILON[case.dtype] * dx.abs().clamp(min=SMALLEST[case.dtype])
+    return rounding + (8.0 * EPSILON["fp32"] + y_error) * size + 4.0 * SMALLEST["fp32"]
+
+
+def forward_unit(case, inputs, reference):
+    return (softmax_units(case, inputs["x"], reference[0]),)
+
+
+def backward_unit(case, inputs, reference):
+    return (gradient_units(case, inputs["dy"], inputs["y"], reference[0], 0.0),)
+
+
+def both_units(case, inputs, reference):
+    y, dx = reference
+    x, dy = inputs["x"], inputs["dy"]
+    # Backward starts from the rounded y, whose error relative to y is that of the forward pass.
+    y_error = softmax_units(case, x, y) / y.clamp(min=SMALLEST[case.dtype])
+    return softmax_units(case, x, y), gradient_units(case, dy, y, dx, y_error)
+
+
+def backward(dy, y):
+    return y * (dy - (y * dy).sum(dim=1, keepdim=True))
+
+
+def softmax_and_gradient(x, dy):
+    y = x.softmax(dim=1)
+    return y, backward(dy, y)
+
+
+def torch_backward(dy, y):
+    import torch
+
+    return (torch.ops.aten._softmax_backward_data(dy, y, 1, dy.dtype),)
+
+
+def torch_both(x, dy):
+    y = x.softmax(dim=1)
+    return y, torch_backward(dy, y)[0]
+
+
+def copy(x, *, out):
+    out.copy_(x)
+
+
+def torch_softmax(x, *, out):
+    import torch
+
+    torch.softmax(x, dim=1, out=out)
+
+
+def add(dy, y, *, out):
+    import torch
+
+    torch.add(dy, y, out=out)
+
+
+def torch_softmax_backward(dy, y, *, out):
+    import torch
+
+    torch.ops.aten._softmax_backward_data.out(dy, y, 1, dy.dtype, grad_input=out)
+
+
+def forward_signs(case, inputs, expected, got):
+    sums = got.sum(dim=1)
+    if not sums.isfinite().all():
+        return None
+    if (got.sum(dim=0) - got.shape[0] / got.shape[1]).abs().max() < 1e-2 < (sums - 1.0).abs().max():
+        return "wrong axis"
+    if (sums < 0.99).any() and (sums < 1.01).all():
+        return "sums below one"
+    if (sums > 1.01).any():
+        return "sums above one"
+    return None
+
+
+def backward_signs(case, inputs, expected, got):
+    product = inputs["y"].double() * inputs["dy"].double()
+    if (got - product).abs().max() < 1e-2 * product.abs().max():
+        return "no sum"
+    return None
+
+
+def shapes(rows, cols, **more):
+    return {"rows": rows, "cols": cols, **more}
+
+
+PADDED = {"x": Layout(pad=24), "out": Layout(pad=7)}
+SMALL = ((1, 1), (3, 2), (5, 127), (5, 128), (4, 129), (29, 1001))
+LONG = ((3, 16385), (2, 40000), (1, 131072))
+ALSO_RIGHT = {(1, 1): ("uniform",)}  # one column: every softmax is 1
+EDGES = ("huge", "negative", "ascending", "descending", "masked")
+
+FORWARD_CASES = (
+    *(Case(shapes(r, c), "fp32", also_right=ALSO_RIGHT.get((r, c), ())) for r, c in (*SMALL, *LONG)),
+    *(Case(shapes(r, c), "fp16", also_right=ALSO_RIGHT.get((r, c), ())) for r, c in (*SMALL[2:], LONG[1])),
+    *(
+        Case(shapes(r, c), "bf16", also_right=ALSO_RIGHT.get((r, c), ()))
+        for r, c in (*SMALL, *LONG, (1000, 3001))
+    ),
+    *(Case(shapes(7, 20011, values=values), "fp32") for values in EDGES),
+    Case(shapes(7, 1009, values="constant"), "fp32", also_right=("uniform", "an earlier result")),
+    *(Case(shapes(29, 1001), dtype, PADDED) for dtype in ("fp32", "fp16", "bf16")),
+)
+BACKWARD_CASES = (
+    *(Case(shapes(r, c), "fp32", also_right=("zeros", "uniform") if c == 1 else ()) for r, c in (*SMALL, *LONG)),
+    *(Case(shapes(r, c), "fp16") for r, c in (*SMALL[2:], LONG[1])),
+    *(Case(shapes(r, c), "bf16") for r, c in (*SMALL[2:], *LONG, (1000, 3001))),
+    *(Case(shapes(29, 1001), dtype, {"dy": Layout(pad=24), "y": Layout(pad=8), "out": Layout(pad=7)})
+      for dtype in ("fp32", "fp16", "bf16")),
+)  # fmt: skip
+GRADIENT_CASES = (
+    *(Case(shapes(r, c), "fp32") for r, c in ((4, 129), (29, 1001), (2, 40000))),
+    *(Case(shapes(r, c), "fp16") for r, c in ((5, 127), (29, 1001))),
+    *(Case(shapes(r, c), "bf16") for r, c in ((29, 1001), (100, 20011))),
+    Case(shapes(5, 20011, values="masked"), "fp32"),
+    Case(shapes(29, 1001), "fp32", {"x": Layout(pad=24)}),
+)
+TIMED = tuple(Case(shapes(2**28 // cols, cols), "bf16") for cols in (4096, 8192, 16384, 32768))
+
+LAB = Lab(
+    title="online softmax",
+    exercises=(
+        Exercise(
+            name="softmax_forward",
+            file="online_softmax.py",
+            points=30,
+            inputs=forward_inputs,
+            reference=lambda x: (x.softmax(dim=1),),
+            torch_op=lambda x: (x.softmax(dim=1),),
+            tolerance=Tolerance(forward_unit),
+            cases=FORWARD_CASES,
+            signs=forward_signs,
+            speed=Speed(
+                points=20,
+                shapes=TIMED,
+                baselines=(Arm("copy", copy),),
+                peers=(Arm("torch.softmax", torch_softmax),),
+                zero_at=30,
+                passing_at=60,
+                full_at=85,
+                bytes_moved=lambda case: (
+                    2 * case.params["rows"] * case.params["cols"] * ITEM_BYTES[case.dtype]
+                ),
+                smaller=lambda params: {**params, "rows": params["rows"] // 2},
+            ),
+            codegen=Codegen(Case(shapes(4096, 4096), "bf16")),
+        ),
+        Exercise(
+            name="softmax_backward",
+            file="online_softmax.py",
+            points=20,
+            inputs=backward_inputs,
+            reference=lambda dy, y: (backward(dy, y),),
+            torch_op=torch_backward,
+            tolerance=Tolerance(backward_unit),
+            cases=BACKWARD_CASES,
+            signs=backward_signs,
+            speed=Speed(
+                points=15,
+                shapes=TIMED,
+                baselines=(Arm("add", add),),
+                peers=(Arm("torch.softmax backward", torch_softmax_backward),),
+                zero_at=30,
+                passing_at=60,
+                full_at=85,
+                bytes_moved=lambda case: (
+                    3 * case.params["rows"] * case.params["cols"] * ITEM_BYTES[case.dtype]
+                ),
+                smaller=lambda params: {**params, "rows": params["rows"] // 2},
+            ),
+            codegen=Codegen(Case(shapes(4096, 4096), "bf16")),
+        ),
+        Exercise(
+            name="softmax",
+            file="online_softmax.py",
+            points=15,
+            inputs=gradient_inputs,
+            reference=softmax_and_gradient,
+            torch_op=torch_both,
+            tolerance=Tolerance(both_units),
+            cases=GRADIENT_CASES,
+            outputs=("y", "dx"),
+            differentiable=True,
+        ),
+    ),
+    causes={
+        "nothing written": (
+            5,
+            "the result never reaches `out`: a new or a contiguous tensor was filled instead",
+        ),
+        "tail unwritten": (2, "the row is longer than one block: loop over it"),
+        "part unwritten": (
+            2,
+            "some columns or rows belong to no block: loop over the whole row, one program a row",
+        ),
+        "sums below one": (
+            1,
+            "masked lanes are counted in the sum: they must load -inf, so that exp gives 0",
+        ),
+        "sums above one": (2, "the sum misses earlier blocks, or was not rescaled when the maximum rose"),
+        "wrong axis": (2, "the columns sum to 1, not the rows: reduce along the row"),
+        "not finite": (
+            3,
+            "inf or NaN: subtract the maximum before exp, start it at -inf, and mind -inf - (-inf)",
+        ),
+        "tail wrong": (1, "only the last, partial block is wrong: look at its mask and at `other`"),
+        "later blocks wrong": (
+            2,
+            "right up to the first block, wrong behind it: carry the maximum and the sum along",
+        ),
+        "first blocks wrong": (4, "early blocks were normalised with a maximum that rose later"),
+        "later rows wrong": (5, "only row 0 is right: the start of row i is i times the row stride"),
+        "no sum": (6, "dx is y * dy: the sum of y * dy over the row is missing"),
+        "out of bounds write": (
+            1,
+            "the store has no mask, or the row stride of `out` was taken to be n_cols",
+        ),
+        "out of bounds read": (
+            5,
+            "NaN from between the rows: the row stride was taken to be n_cols, or a mask is missing",
+        ),
+        "mutated": (5, "an input was written to; the result belongs in `out`"),
+        "precision": (
+            8,
+            "the error is several times PyTorch's: compute exp and the sums in fp32, round at the store",
+        ),
+        "gradient": (7, "save the result for the backward pass, and give the kernel a contiguous dy"),
+        "wrong": (2, "start with a row that fits one block, then one that does not"),
+        "slow": (9, "look at warps per row, the width of a block, and how often the row is read"),
+    },
+)

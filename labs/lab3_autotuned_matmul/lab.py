@@ -1,0 +1,215 @@
+"""Lab 3: what is asked of the matrix product and of its fused epilogue, and how they are graded."""
+
+import math
+
+from grader.spec import Arm, Case, Codegen, Exercise, Lab, Layout, Speed, Tolerance
+
+EPSILON = {"fp32": 2.0**-23, "fp16": 2.0**-10, "bf16": 2.0**-7}
+
+# Whole numbers whose sums are exact in fp32 in any order, and wrong at once in anything less: odd, so that the last
+# bit counts; beyond what TF32 holds for fp32, beyond what an fp16 sum holds for fp16.
+EXACT = {"fp32": (1025, 2047), "fp16": (0, 511), "bf16": (0, 127)}
+
+
+def product_inputs(rng, case):
+    m, n, k = case.params["m"], case.params["n"], case.params["k"]
+    if case.bitwise:
+        low, high = EXACT[case.dtype]
+        odd = 2.0 * rng.integers(low, high, m, k) + 1.0
+        sign = 2.0 * rng.integers(0, 1, m, k) - 1.0
+        return {"a": odd * sign, "b": rng.integers(-1, 1, k, n)}
+    return {"a": rng.normal(m, k), "b": rng.normal(k, n)}
+
+
+def epilogue_inputs(rng, case):
+    tensors = product_inputs(rng, case)
+    n, k = case.params["n"], case.params["k"]
+    # As large as the products' sums, so that ReLU cuts about half of them.
+    bias = rng.integers(-255, 255, n) if case.bitwise else math.sqrt(k) * rng.normal(n)
+    return {**tensors, "bias": bias}
+
+
+def with_bias(a, b, bias):
+    return ((a @ b + bias).clamp(min=0.0),)
+
+
+def torch_mm(a, b, *, out):
+    import torch
+
+    torch.mm(a, b, out=out)
+
+
+def unit(case, inputs, reference):
+    """Relative to the largest value of the row: one rounding to the dtype, and an fp32 sum over K."""
+    (expected,) = reference
+    share = EPSILON[case.dtype] + 0.5 * EPSILON["fp32"] * math.sqrt(case.params["k"])
+    return (share * expected.abs().amax(dim=1, keepdim=True).clamp(min=1e-6),)
+
+
+def signs(case, inputs, expected, got):
+    a, b = inputs["a"].double(), inputs["b"].double()
+    m, n, k = case.params["m"], case.params["n"], case.params["k"]
+    if "bias" in inputs:
+        bias = inputs["bias"].double()
+        for name, other in (("no bias", (a @ b).clamp(min=0.0)), ("no relu", a @ b + bias)):
+            if _close(got, other):
+                return name
+        return None
+    if m == n == k and (_close(got, a.T @ b) or _close(got, a @ b.T)):
+        return "swapped strides"
+    for block in (16, 32, 64, 128):
+        kept = k // block * block
+        if 0 < kept < k and _close(got, a[:, :kept] @ b[:kept]):
+            return "tail of k dropped"
+        if k > block and _close(got, a[:, :block] @ b[:block]):
+            return "pointers stand still"
+    return None
+
+
+def _close(x, y):
+    return bool((x - y).norm() < 1e-2 * y.norm())
+
+
+def sizes(m, n, k):
+    return {"m": m, "n": n, "k": k}
+
+
+NT = {"b": Layout(transposed=True)}
+TN_PADDED = {"a": Layout(transposed=True), "b": Layout(pad=8), "out": Layout(pad=5)}
+SQUARE = sizes(192, 192, 192)
+
+EXACT_CASES = tuple(
+    Case(sizes(*shape), dtype, layouts, bitwise=True)
+    for dtype in ("fp32", "fp16", "bf16")
+    for shape, layouts in (((128, 128, 128), {}), ((129, 127, 200), NT))
+)
+TAIL_CASES = tuple(
+    Case(sizes(*shape), dtype, layouts)
+    for dtype in ("fp32", "fp16", "bf16")
+    for shape, layouts in (
+        ((1, 1, 1), {}),
+        ((100, 300, 257), {}),
+        ((33, 65, 17), NT),
+        ((65, 40, 129), TN_PADDED),
+    )
+)
+MATMUL_CASES = (
+    *EXACT_CASES,
+    *TAIL_CASES,
+    Case(SQUARE, "fp32"),
+    Case(sizes(3, 517, 64), "fp16"),
+    Case(sizes(517, 3, 64), "fp16"),
+    Case(sizes(24, 16, 4096), "fp16"),
+    *(Case(sizes(*shape), "bf16") for shape in ((3, 517, 64), (1031, 1027, 521), (1024, 1024, 1024))),
+    Case(sizes(1024, 1024, 1024), "bf16", NT),
+    Case(sizes(1024, 512, 4096), "bf16", bitwise=True),
+)
+EPILOGUE_CASES = (
+    *(Case(sizes(128, 128, 128), dtype, bitwise=True) for dtype in ("fp32", "fp16", "bf16")),
+    *(Case(sizes(*shape), dtype, layouts)
+      for dtype in ("fp32", "fp16", "bf16")
+      for shape, layouts in (((100, 300, 257), {}), ((65, 40, 129), TN_PADDED))),
+    Case(sizes(1031, 1027, 521), "bf16"),
+)  # fmt: skip
+SIDE = 4096
+CODEGEN_CASE = Case(sizes(SIDE, SIDE, SIDE), "bf16")
+
+LAB = Lab(
+    title="autotuned matmul",
+    exercises=(
+        Exercise(
+            name="matmul",
+            file="autotuned_matmul.py",
+            points=30,
+            inputs=product_inputs,
+            reference=lambda a, b: (a @ b,),
+            torch_op=lambda a, b: (a @ b,),
+            tolerance=Tolerance(unit),
+            cases=MATMUL_CASES,
+            signs=signs,
+            speed=Speed(
+                points=40,
+                shapes=tuple(Case(sizes(side, side, side), "bf16") for side in (SIDE, 2 * SIDE)),
+                baselines=(
+                    Arm("torch.mm NN", torch_mm),
+                    Arm("torch.mm NT", torch_mm, {"b": Layout(transposed=True)}),
+                ),
+                zero_at=30,
+                passing_at=70,
+                full_at=90,
+                bytes_moved=lambda case: 2 * 3 * case.params["m"] ** 2,
+                flops=lambda case: 2 * case.params["m"] * case.params["n"] * case.params["k"],
+                smaller=lambda params: {name: side // 2 for name, side in params.items()},
+            ),
+            codegen=Codegen(CODEGEN_CASE, {"tensor cores": 5, "no spills": 5}),
+        ),
+        Exercise(
+            name="matmul_bias_relu",
+            file="autotuned_matmul.py",
+            points=20,
+            inputs=epilogue_inputs,
+            reference=with_bias,
+            torch_op=with_bias,
+            tolerance=Tolerance(unit),
+            cases=EPILOGUE_CASES,
+            signs=signs,
+            codegen=Codegen(CODEGEN_CASE),
+        ),
+    ),
+    causes={
+        "nothing written": (
+            5,
+            "the tiles never reach `out`: a new tensor was filled, or nothing was launched",
+        ),
+        "tail unwritten": (
+            1,
+            "the last tiles have no program: use cdiv for the grid, and check the last group",
+        ),
+        "part unwritten": (1, "whole tiles belong to no program: look at how pid becomes pid_m and pid_n"),
+        "swapped strides": (
+            2,
+            "a transposed operand was multiplied: row index times row stride, column times column stride",
+        ),
+        "tail of k dropped": (
+            3,
+            "the last, partial block of K is missing: loop to cdiv(K, BLOCK_K), and mask it",
+        ),
+        "pointers stand still": (
+            3,
+            "only the first block of K was summed: advance both pointers by BLOCK_K strides",
+        ),
+        "not finite": (3, "NaN or inf: the last block of K reads past the end unless both loads are masked"),
+        "precision": (
+            4,
+            "the sum lost digits: fp32 accumulator, input_precision='ieee', one rounding at the store",
+        ),
+        "nondeterministic": (
+            5,
+            "two runs differ: two programs write the same tile, or add to an uncleared `out`",
+        ),
+        "out of bounds write": (5, "the store needs both masks, rows below M and columns below N"),
+        "out of bounds read": (
+            3,
+            "NaN from outside a matrix: mask the rows of A, the columns of B and the last block of K",
+        ),
+        "no bias": (6, "the bias is missing: add it to the fp32 sums, one value for each column"),
+        "no relu": (6, "negative values remain: clamp the sums at 0 after the bias"),
+        "mutated": (5, "an input was written to; the result belongs in `out`"),
+        "last columns wrong": (2, "look at the strides of B and of the result, and at the mask of columns"),
+        "last rows wrong": (2, "look at the strides of A and of the result, and at the mask of rows"),
+        "shared memory": (
+            7,
+            "a config wants more shared memory than a block may use: fewer stages or a smaller tile",
+        ),
+        "spills": (7, "a tile of 128 x 256 sums needs 8 warps; with 4 the registers do not suffice"),
+        "no tensor cores": (
+            9,
+            "tl.dot on 16-bit operands with tiles of at least 16 x 16 x 16 uses tensor cores",
+        ),
+        "wrong": (1, "try 16 x 16 x 16 with one tile first, then M different from N, then tails"),
+        "slow": (
+            9,
+            "try larger tiles (128 x 256 x 64), 8 warps, 3 or 4 stages, and the grouped order of tiles",
+        ),
+    },
+)

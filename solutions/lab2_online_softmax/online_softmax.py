@@ -1,0 +1,142 @@
+"""Softmax over rows of any length with the online maximum, its gradient, and both as an autograd function."""
+
+import torch
+import triton
+import triton.language as tl
+
+MAX_BLOCK = 16384  # the widest block whose values stay in registers with 16 warps
+
+
+@triton.jit
+def online_softmax_kernel(
+    x_ptr,  # (n_rows, n_cols) fp32, fp16 or bf16, columns contiguous
+    y_ptr,  # (n_rows, n_cols) like x
+    n_cols,
+    stride_x,  # elements from one row of x to the next
+    stride_y,
+    BLOCK: tl.constexpr,
+):
+    """y[i, :] = exp(x[i, :] - m) / d, m = max x[i, :], d = sum exp(x[i, :] - m); program i owns row i."""
+    row = tl.program_id(axis=0).to(tl.int64)
+    x_row_ptr = x_ptr + row * stride_x
+    y_row_ptr = y_ptr + row * stride_y
+    m = -float("inf")  # maximum of the columns seen so far
+    d = 0.0  # sum of exp(x - m) over the columns seen so far
+    for start in range(0, n_cols, BLOCK):
+        # BEGIN TODO 1: fold one block of columns into m and d (about 8 lines)
+        # A lane past the end of the row must leave both unchanged.
+        offs = start + tl.arange(0, BLOCK)
+        x = tl.load(x_row_ptr + offs, mask=offs < n_cols, other=-float("inf")).to(tl.float32)
+        m_new = tl.maximum(m, tl.max(x, axis=0))
+        # While all values are -inf, any finite shift gives exp(-inf) = 0; -inf - -inf would give NaN.
+        shift = tl.where(m_new == -float("inf"), 0.0, m_new)
+        d = d * tl.exp(m - shift) + tl.sum(tl.exp(x - shift), axis=0)
+        m = m_new
+        # END TODO 1
+    for start in range(0, n_cols, BLOCK):
+        # BEGIN TODO 2: normalise one block with the final m and d, and store it (about 4 lines)
+        offs = start + tl.arange(0, BLOCK)
+        x = tl.load(x_row_ptr + offs, mask=offs < n_cols, other=-float("inf")).to(tl.float32)
+        y = tl.exp(x - m) / d
+        tl.store(y_row_ptr + offs, y.to(y_ptr.dtype.element_ty), mask=offs < n_cols)
+        # END TODO 2
+
+
+@triton.jit
+def softmax_backward_kernel(
+    dy_ptr,  # (n_rows, n_cols) fp32, fp16 or bf16, columns contiguous
+    y_ptr,  # (n_rows, n_cols) like dy, the result of the forward pass
+    dx_ptr,  # (n_rows, n_cols) like dy
+    n_cols,
+    stride_dy,
+    stride_y,
+    stride_dx,
+    BLOCK: tl.constexpr,
+):
+    """dx[i, :] = y[i, :] * (dy[i, :] - sum y[i, :] * dy[i, :]); program i owns row i."""
+    row = tl.program_id(axis=0).to(tl.int64)
+    dy_row_ptr = dy_ptr + row * stride_dy
+    y_row_ptr = y_ptr + row * stride_y
+    dx_row_ptr = dx_ptr + row * stride_dx
+    # BEGIN TODO 3: the sum of y * dy over the row, then dx block by block (about 12 lines)
+    # Products of two fp16 numbers lose half of their digits in fp16: multiply and add in fp32.
+    dot = 0.0
+    for start in range(0, n_cols, BLOCK):
+        offs = start + tl.arange(0, BLOCK)
+        dy = tl.load(dy_row_ptr + offs, mask=offs < n_cols, other=0.0).to(tl.float32)
+        y = tl.load(y_row_ptr + offs, mask=offs < n_cols, other=0.0).to(tl.float32)
+        dot += tl.sum(y * dy, axis=0)
+    for start in range(0, n_cols, BLOCK):
+        offs = start + tl.arange(0, BLOCK)
+        dy = tl.load(dy_row_ptr + offs, mask=offs < n_cols, other=0.0).to(tl.float32)
+        y = tl.load(y_row_ptr + offs, mask=offs < n_cols, other=0.0).to(tl.float32)
+        dx = y * (dy - dot)
+        tl.store(dx_row_ptr + offs, dx.to(dx_ptr.dtype.element_ty), mask=offs < n_cols)
+    # END TODO 3
+
+
+def block_and_warps(n_cols: int) -> tuple[int, int]:
+    """Block width, a power of two, and warps per program for rows of n_cols columns."""
+    block = min(triton.next_power_of_2(n_cols), MAX_BLOCK)
+    return block, min(max(block // 512, 4), 16)
+
+
+def softmax_forward(x: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
+    """Softmax over the last dimension of x, (n_rows, n_cols) fp32, fp16 or bf16, columns contiguous.
+
+    Rows of x and of `out` may be any number of elements apart; the result goes to `out`, of the same shape,
+    where one is given. Each row holds at least one finite value; -inf is allowed beside it. After Milakov and
+    Gimelshein, arXiv:1805.02867, algorithm 3.
+    """
+    if out is None:
+        out = torch.empty_like(x)
+    # BEGIN TODO 4: launch one program a row (about 5 lines)
+    n_rows, n_cols = x.shape
+    block, num_warps = block_and_warps(n_cols)
+    online_softmax_kernel[(n_rows,)](
+        x, out, n_cols, x.stride(0), out.stride(0), BLOCK=block, num_warps=num_warps
+    )
+    # END TODO 4
+    return out
+
+
+def softmax_backward(dy: torch.Tensor, y: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
+    """Gradient of softmax with respect to its input, from dy and the forward result y, both (n_rows, n_cols).
+
+    Rows may be any number of elements apart; the result goes to `out` where one is given.
+    """
+    if out is None:
+        out = torch.empty_like(dy)
+    # BEGIN TODO 5: launch one program a row (about 6 lines)
+    n_rows, n_cols = dy.shape
+    block, num_warps = block_and_warps(n_cols)
+    softmax_backward_kernel[(n_rows,)](
+        dy, y, out, n_cols, dy.stride(0), y.stride(0), out.stride(0), BLOCK=block, num_warps=num_warps
+    )
+    # END TODO 5
+    return out
+
+
+class OnlineSoftmax(torch.autograd.Function):
+    """softmax_forward with softmax_backward as its gradient."""
+
+    @staticmethod
+    def forward(ctx, x):
+        # BEGIN TODO 6: compute the result, and keep what the gradient needs (about 3 lines)
+        y = softmax_forward(x)
+        ctx.save_for_backward(y)
+        return y
+        # END TODO 6
+
+    @staticmethod
+    def backward(ctx, dy):
+        # BEGIN TODO 7: the gradient with respect to x (about 2 lines)
+        # The gradient of a sum is expanded, with stride 0 between columns: make it contiguous.
+        (y,) = ctx.saved_tensors
+        return softmax_backward(dy.contiguous(), y)
+        # END TODO 7
+
+
+def softmax(x: torch.Tensor) -> torch.Tensor:
+    """Differentiable softmax over the last dimension of x, (n_rows, n_cols) fp32, fp16 or bf16."""
+    return OnlineSoftmax.apply(x)
