@@ -40,9 +40,7 @@ class Expected:
 
     reference: tuple[torch.Tensor, ...]
     rounded: tuple[torch.Tensor, ...]
-    allowed: tuple[
-        torch.Tensor, ...
-    ]  # absolute error, broadcasts against the reference; unused where bitwise
+    allowed: tuple[torch.Tensor | None, ...]  # absolute error, broadcasts; None: only the norm counts
     allowed_norm: tuple[float, ...]  # relative Frobenius norm
 
 
@@ -86,20 +84,20 @@ def _examine_one(name, case, expected, k, got, untouched):
     reference, rounded = expected.reference[k], expected.rounded[k]
     if got.numel() == 0:
         return None, 0.0
+    if expected.allowed[k] is None:
+        return _examine_norm(name, expected, k, got)
     if case.bitwise:
         bad = got.contiguous().view(BITS[got.dtype]) != rounded.contiguous().view(BITS[got.dtype])
         used = float("inf") if bad.any() else 0.0
     else:
-        share = (got.double() - reference).abs() / expected.allowed[k]
+        share = (got.to(reference.dtype) - reference).abs() / expected.allowed[k]
         bad = ~(share <= 1.0)  # NaN compares false: it never passes
         used = share.max().item()
-    if not bad.any() and not case.bitwise:
-        norm = reference.norm().item()
-        own = (got.double() - reference).norm().item() / norm if norm else 0.0
-        used = max(used, own / expected.allowed_norm[k])
-        if own > expected.allowed_norm[k]:  # every element within its bound, yet all together too far off
-            bad = share >= 0.5 * share.max()
-            return _finding(name, "PRECISION", bad, got, reference, used), used
+    if not case.bitwise and not bad.any():
+        finding, norm_used = _examine_norm(name, expected, k, got)
+        used = max(used, norm_used)
+        if finding:
+            return finding, used
     if not bad.any():
         return None, used
     if untouched is not None and (untouched & bad).any():
@@ -110,6 +108,19 @@ def _examine_one(name, case, expected, k, got, untouched):
     return _finding(
         name, "PRECISION" if _nearly(got, reference) else "MISMATCH", bad, got, reference, used
     ), used
+
+
+def _examine_norm(name, expected, k, got) -> tuple[Finding | None, float]:
+    """Whether all elements together are too far off, even where each one alone is not."""
+    reference = expected.reference[k]
+    error = got.to(reference.dtype) - reference
+    norm = reference.norm().item()
+    used = error.norm().item() / norm / expected.allowed_norm[k] if norm else 0.0
+    if used <= 1.0:  # NaN compares false
+        return None, used
+    bad = ~(error.abs() < 0.5 * error.abs().max())
+    reason = "PRECISION" if _nearly(got, reference) else "MISMATCH"
+    return _finding(name, reason, bad, got, reference, used), used
 
 
 def _nearly(got, reference) -> bool:

@@ -83,11 +83,9 @@ def output_shapes(exercise: Exercise, shapes: Mapping[str, tuple[int, ...]]) -> 
     return {name: tuple(out.shape) for name, out in zip(exercise.outputs, exercise.reference(**meta))}
 
 
-def write_input(arena: Arena, loan: Loan, value: torch.Tensor) -> None:
-    """Lend `value`, with NaN in the bands and between padded rows: an unmasked read shows in the result."""
-    dtype = TORCH_DTYPES[loan.tensor.dtype]
-    arena.bytes(loan.start, loan.stop).view(dtype).fill_(float("nan"))
-    arena.view(loan.tensor).copy_(value)
+def band_input(arena: Arena, loan: Loan) -> None:
+    """NaN in the bands and between padded rows: an unmasked read shows in the result."""
+    arena.bytes(loan.start, loan.stop).view(TORCH_DTYPES[loan.tensor.dtype]).fill_(float("nan"))
 
 
 def poison_output(arena: Arena, loan: Loan, rng: Rng) -> torch.Tensor:
@@ -96,19 +94,31 @@ def poison_output(arena: Arena, loan: Loan, rng: Rng) -> torch.Tensor:
     A band of NaN would hide a write of NaN. Returns a copy of the whole region to compare with later.
     """
     dtype = TORCH_DTYPES[loan.tensor.dtype]
-    mantissa, exponent = MANTISSA[loan.tensor.dtype], EXPONENT[loan.tensor.dtype]
-    sentinel = 1 + rng.whole(mantissa)  # subnormal, so finite in every dtype
-    poison = exponent | (1 + rng.whole(mantissa))
-    fill_output(arena, loan, sentinel, poison)
+    sentinel, poison = draw_sentinel(rng, loan.tensor.dtype), draw_poison(rng, loan.tensor.dtype)
+    band_output(arena, loan, sentinel)
+    poison_interior(arena, loan, poison)
     return arena.bytes(loan.start, loan.stop).view(BITS[dtype]).clone()
 
 
-def fill_output(arena: Arena, loan: Loan, sentinel: int, poison: int) -> None:
-    """Bands and gaps get the bits `sentinel`, the tensor's own elements the bits `poison`."""
-    bits = BITS[TORCH_DTYPES[loan.tensor.dtype]]
-    arena.bytes(loan.start, loan.stop).view(bits).fill_(sentinel)
+def draw_sentinel(rng: Rng, dtype: str) -> int:
+    """Bits of a random subnormal number: finite in every dtype, and no result of ordinary arithmetic."""
+    return 1 + rng.whole(MANTISSA[dtype])
+
+
+def draw_poison(rng: Rng, dtype: str) -> int:
+    """Bits of a NaN with a random payload; a GPU computes only the canonical one."""
+    return EXPONENT[dtype] | (1 + rng.whole(MANTISSA[dtype]))
+
+
+def band_output(arena: Arena, loan: Loan, sentinel: int) -> None:
+    """The bits `sentinel` in bands, gaps and the tensor itself."""
+    arena.bytes(loan.start, loan.stop).view(BITS[TORCH_DTYPES[loan.tensor.dtype]]).fill_(sentinel)
+
+
+def poison_interior(arena: Arena, loan: Loan, poison: int) -> None:
+    """The bits `poison` in the tensor's own elements."""
     if loan.tensor.span:
-        arena.view(loan.tensor).view(bits).fill_(poison)
+        arena.view(loan.tensor).view(BITS[TORCH_DTYPES[loan.tensor.dtype]]).fill_(poison)
 
 
 def bands_whole(arena: Arena, loan: Loan, sentinel: int) -> bool:

@@ -13,12 +13,12 @@ from grader.inputs import (
     Loan,
     Placer,
     Rng,
+    band_input,
     draw,
     first_change_outside,
     output_shapes,
     poison_output,
     untouched,
-    write_input,
 )
 from grader.lending import Arena
 from grader.outcome import Outcome, failure
@@ -138,7 +138,8 @@ def grade_case(seat: Seat, lab: Lab, exercise: Exercise, case: Case) -> Outcome:
     inputs, outputs = lay_out(exercise, case, Placer(), {name: tuple(v.shape) for name, v in values.items()})
     rng = Rng(session.seed, f"poison/{exercise.name}/{case.name}", session.device)
     for loan in inputs:
-        write_input(arena, loan, values[loan.name])
+        band_input(arena, loan)
+        arena.view(loan.tensor).copy_(values[loan.name])
     before_inputs = [arena.bytes(loan.start, loan.stop).clone() for loan in inputs]
     failed = seat.start()
     if failed:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from grader.catalog import Entry
 from grader.gpu import Gpu
@@ -14,6 +16,9 @@ from grader.questions import CODEGEN, COMPILES, CORRECTNESS, SPEED, Question
 from grader.session import Session
 from grader.spec import Exercise, Verdict
 from grader.todos import open_todos, open_todos_of
+
+if TYPE_CHECKING:
+    from grader.judge import Seat  # imports torch, which a run over skeletons does not need
 
 TIERS = ("auto", "cpu", "codegen", "gpu")
 REFERENCE = "reference"  # as a source: the baselines of lab.py take the student's seat, and should read 100 %
@@ -31,7 +36,11 @@ class Run:
         self._session: Session | None = None
         self._arenas: dict[str, object] = {}
         self._seats: dict[tuple, object] = {}
-        self._kernels: dict[tuple, object] = {}
+        self._kernels: dict[tuple, Future] = {}
+        self._compiler = ThreadPoolExecutor(1)  # compiles ahead, while the first cases run
+        self._compiling: tuple[Path, Seat] | None = (
+            None  # the file and worker of the compiling thread, its alone
+        )
         self._failed: dict[tuple, Outcome] = {}
         self._checked: dict[tuple, Outcome | None] = {}
 
@@ -42,8 +51,12 @@ class Run:
         kinds = {q.kind for q in asked if self._unanswerable(q) is None}
         if CORRECTNESS in kinds and self.tier == "cpu":
             self.session.parent(interpreted=True)
-        if CODEGEN in kinds or self.tier == "gpu" and kinds:
+        if CODEGEN in kinds or (self.tier == "gpu" and kinds):
             self.session.parent(interpreted=False)
+        for question in asked:
+            key = (question.entry.folder, question.exercise.name)
+            if question.kind == CODEGEN and key not in self._kernels and self._unanswerable(question) is None:
+                self._kernels[key] = self._compiler.submit(self._compile, question)
 
     @property
     def session(self) -> Session:
@@ -123,10 +136,7 @@ class Run:
     def _codegen(self, question: Question) -> Outcome:
         from grader import codegen
 
-        key = (question.entry.folder, question.exercise.name)
-        if key not in self._kernels:
-            self._kernels[key] = self._compile(question)
-        kernels = self._kernels[key]
+        kernels = self._kernels[question.entry.folder, question.exercise.name].result()
         if isinstance(kernels, Outcome):
             return kernels
         if question.name == COMPILES:
@@ -139,10 +149,16 @@ class Run:
         """Facts of the kernels that the exercise's call launches, or the outcome of a call that failed."""
         from grader import codegen
         from grader.inputs import Placer
-        from grader.judge import lay_out
+        from grader.judge import Seat, lay_out
         from grader.shapes import shapes_of
 
-        seat = self._seat("codegen", question, self._arena("host"), tuning="offline", arch=self.arch)
+        file = self.file(question)
+        if self._compiling is None or self._compiling[0] != file:
+            if self._compiling:
+                self._compiling[1].close()
+            arena = self._arena("host")
+            self._compiling = file, Seat(self.session, file, arena, tuning="offline", arch=self.arch)
+        seat = self._compiling[1]
         failed = seat.start()
         if failed:
             return failed
@@ -157,6 +173,7 @@ class Run:
     def _speed(self, question: Question) -> Outcome:
         from grader.duel import Duel
 
+        wait(self._kernels.values())  # a busy thread of this process would disturb the clock
         arena = self._arena("sets")
         student = self._seat("speed", question, arena, tuning="full")
         lab_file = replace(question, exercise=replace(question.exercise, file="lab.py"))
@@ -180,7 +197,7 @@ class Run:
                 import torch
 
                 free, _ = torch.cuda.mem_get_info()
-                self._arenas[name] = Arena.create("cuda", 2 * (free // SET_SHARE // 4096 * 4096))
+                self._arenas[name] = Arena.create("cuda", 2 * free // SET_SHARE)
             else:
                 device = "cpu" if name == "host" else self.session.device
                 self._arenas[name] = Arena.create(device, ARENA_BYTES[device])
@@ -199,6 +216,10 @@ class Run:
 
     def close(self) -> None:
         """End every process and give back what the run holds."""
+        self._compiler.shutdown(wait=False, cancel_futures=True)
+        if self._compiling:
+            self._compiling[1].close()
+        self._compiler.shutdown()
         for seat in self._seats.values():
             seat.close()
         for arena in self._arenas.values():

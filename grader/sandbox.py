@@ -12,6 +12,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -57,21 +58,22 @@ class WarmParent:
         theirs.close()
         self._socket = ours
         self._ready = False
+        self._turn = threading.Lock()  # the compiling thread forks workers, too
 
     def fork(self, fds: list[int]) -> int:
         """A new worker with these descriptors; returns its pid. RuntimeError where the parent has died."""
-        self._socket.settimeout(START_LIMIT_S)
-        try:
-            if not self._ready:
-                self._ready = self._socket.recv(1) == b"R"
-            socket.send_fds(self._socket, [b"F"], fds)
-            return struct.unpack("<i", self._socket.recv(4))[0]
-        except (OSError, struct.error):
-            self._log.flush()
-            tail = Path(self._log.name).read_text(errors="replace").strip().splitlines()[-3:]
-            raise RuntimeError(
-                f"the warm parent did not start a worker: {' | '.join(tail) or 'no output'}"
-            ) from None
+        with self._turn:
+            self._socket.settimeout(START_LIMIT_S)
+            try:
+                if not self._ready:
+                    self._ready = self._socket.recv(1) == b"R"
+                socket.send_fds(self._socket, [b"F"], fds)
+                return struct.unpack("<i", self._socket.recv(4))[0]
+            except (OSError, struct.error):
+                self._log.flush()
+                lines = Path(self._log.name).read_text(errors="replace").strip().splitlines()
+                said = " | ".join(lines[-3:]) or "no output"
+                raise RuntimeError(f"the warm parent did not start a worker: {said}") from None
 
     def close(self) -> None:
         """End the process; running workers are not touched."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import tempfile
 from pathlib import Path
@@ -17,7 +18,7 @@ class Session:
         self.seed = seed
         self.folder = Path(tempfile.mkdtemp(prefix="grader-"))
         self._parents: dict[bool, WarmParent] = {}
-        self._folders = 0
+        self._folders = itertools.count(1)  # two threads take folders
 
     def parent(self, interpreted: bool) -> WarmParent:
         """The warm parent for a mode; started at the first call, usable once its imports are done."""
@@ -27,8 +28,7 @@ class Session:
 
     def private_folder(self, name: str) -> Path:
         """A new folder for one worker."""
-        self._folders += 1
-        folder = self.folder / f"{self._folders:03d}-{name}"
+        folder = self.folder / f"{next(self._folders):03d}-{name}"
         folder.mkdir()
         return folder
 

@@ -16,7 +16,7 @@ def _config(block_m, block_n, block_k, num_stages, num_warps):
 CONFIGS = [
     _config(128, 256, 64, 3, 8),
     _config(128, 256, 64, 4, 8),
-    _config(256, 128, 64, 3, 8),
+    _config(128, 256, 32, 4, 8),
     _config(128, 128, 64, 4, 4),
     _config(128, 128, 64, 4, 8),
     _config(64, 64, 32, 4, 4),
