@@ -129,6 +129,16 @@ def bands_whole(arena: Arena, loan: Loan, sentinel: int) -> bool:
     return all(bool((band.view(BITS[dtype]) == sentinel).all()) for band in ends)
 
 
+def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors of one shape and dtype hold the same bits; NaN agrees with itself, 0 not with -0."""
+    one, other = one.contiguous().flatten(), other.contiguous().flatten()
+    # As wide words as the length allows: fewer elements to compare.
+    for words in (torch.int64, torch.int32, torch.int16):
+        if one.numel() * one.element_size() % words.itemsize == 0 and one.data_ptr() % words.itemsize == 0:
+            return bool((one.view(words) == other.view(words)).all())
+    raise ValueError(f"{one.dtype} is no dtype of this course")
+
+
 def untouched(arena: Arena, loan: Loan, before: torch.Tensor) -> torch.Tensor:
     """True where an element of the output still holds its poison, bit for bit."""
     view = arena.view(loan.tensor)

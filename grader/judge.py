@@ -18,6 +18,7 @@ from grader.inputs import (
     first_change_outside,
     output_shapes,
     poison_output,
+    same_bits,
     untouched,
 )
 from grader.lending import Arena
@@ -52,8 +53,10 @@ class Seat:
         shutil.copyfile(self._file, copy)
         on_cpu = self.arena.device == "cpu"
         environment = {name: os.environ[name] for name in KEPT_ENVIRONMENT if name in os.environ}
-        for name in ("HOME", "TMPDIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH"):
+        for name in ("HOME", "TMPDIR", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH"):
             environment[name] = str(self.folder)
+        # Fresh in each run, and shared by the workers of one file: what was compiled once need not be again.
+        environment["TRITON_CACHE_DIR"] = str(self.session.cache(self._file))
         if self._interpreted:
             environment["TRITON_INTERPRET"] = "1"
         setup = {
@@ -153,7 +156,7 @@ def grade_case(seat: Seat, lab: Lab, exercise: Exercise, case: Case) -> Outcome:
         if failed:
             return _with_cause(lab, failed)
         for loan, region in zip(inputs, before_inputs):
-            if not torch.equal(arena.bytes(loan.start, loan.stop), region):
+            if not same_bits(arena.bytes(loan.start, loan.stop), region):
                 return _said(
                     lab, Verdict.MUTATED_INPUT, "", "mutated", f"{loan.name} differs from what was passed in"
                 )
@@ -174,7 +177,7 @@ def grade_case(seat: Seat, lab: Lab, exercise: Exercise, case: Case) -> Outcome:
             if finding:
                 return _wrong(session, lab, exercise, case, finding, values, expected, got, seat)
             first = got
-        elif not all(torch.equal(old, new) for old, new in zip(first, got)):
+        elif not all(map(same_bits, first, got)):
             return _said(
                 lab,
                 Verdict.WRONG,

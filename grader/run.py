@@ -18,7 +18,9 @@ from grader.spec import Exercise, Verdict
 from grader.todos import open_todos, open_todos_of
 
 if TYPE_CHECKING:
-    from grader.judge import Seat  # imports torch, which a run over skeletons does not need
+    # Both lead to torch, which a run over untouched skeletons does not need.
+    from grader.codegen import KernelFacts
+    from grader.judge import Seat
 
 TIERS = ("auto", "cpu", "codegen", "gpu")
 REFERENCE = "reference"  # as a source: the baselines of lab.py take the student's seat, and should read 100 %
@@ -48,14 +50,14 @@ class Run:
 
     def warm(self, asked: Sequence[Question]) -> None:
         """Start the warm parents that these questions will need, so that their imports overlap with the judge's."""
-        kinds = {q.kind for q in asked if self._unanswerable(q) is None}
+        kinds = {q.kind for q in asked if self.ungradable(q) is None}
         if CORRECTNESS in kinds and self.tier == "cpu":
             self.session.parent(interpreted=True)
         if CODEGEN in kinds or (self.tier == "gpu" and kinds):
             self.session.parent(interpreted=False)
         for question in asked:
             key = (question.entry.folder, question.exercise.name)
-            if question.kind == CODEGEN and key not in self._kernels and self._unanswerable(question) is None:
+            if question.kind == CODEGEN and key not in self._kernels and self.ungradable(question) is None:
                 self._kernels[key] = self._compiler.submit(self._compile, question)
 
     @property
@@ -76,7 +78,7 @@ class Run:
     def answer(self, question: Question) -> Outcome:
         """The outcome of one question; whatever goes wrong in the grader itself is a GRADER_FAULT."""
         key = (question.entry.folder, question.exercise.name)
-        outcome = self._unanswerable(question)
+        outcome = self.ungradable(question)
         if outcome is None and question.kind != CORRECTNESS and key in self._failed:
             first = self._failed[key]
             words = f"not looked at until every case of {question.exercise.name} is right"
@@ -99,7 +101,7 @@ class Run:
             self._failed.setdefault(key, outcome)
         return outcome
 
-    def _unanswerable(self, question: Question) -> Outcome | None:
+    def ungradable(self, question: Question) -> Outcome | None:
         """What can be said without running anything: no file, no function, open TODOs, or nothing to run it on."""
         key = (question.entry.folder, question.exercise.name)
         if self.source != REFERENCE:
@@ -136,7 +138,7 @@ class Run:
     def _codegen(self, question: Question) -> Outcome:
         from grader import codegen
 
-        kernels = self._kernels[question.entry.folder, question.exercise.name].result()
+        kernels = self.kernels(question)
         if isinstance(kernels, Outcome):
             return kernels
         if question.name == COMPILES:
@@ -145,8 +147,14 @@ class Run:
             passed, words = codegen.check(question.name, kernels)
         return codegen.outcome(question.entry.lab, question.name, passed, words, kernels)
 
-    def _compile(self, question: Question):
+    def kernels(self, question: Question) -> list[KernelFacts] | Outcome:
         """Facts of the kernels that the exercise's call launches, or the outcome of a call that failed."""
+        key = (question.entry.folder, question.exercise.name)
+        if key not in self._kernels:
+            self._kernels[key] = self._compiler.submit(self._compile, question)
+        return self._kernels[key].result()
+
+    def _compile(self, question: Question) -> list[KernelFacts] | Outcome:
         from grader import codegen
         from grader.inputs import Placer
         from grader.judge import Seat, lay_out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import shutil
 import tempfile
@@ -30,6 +31,13 @@ class Session:
         """A new folder for one worker."""
         folder = self.folder / f"{next(self._folders):03d}-{name}"
         folder.mkdir()
+        return folder
+
+    def cache(self, file: Path) -> Path:
+        """The folder for compiled kernels of one file, empty when the run begins."""
+        digest = hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:16]
+        folder = self.folder / f"cache-{digest}"
+        folder.mkdir(exist_ok=True)
         return folder
 
     def close(self) -> None:

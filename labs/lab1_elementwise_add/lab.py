@@ -55,7 +55,7 @@ LAB = Lab(
             signs=signs,
             speed=Speed(
                 points=30,
-                shapes=(Case({"n": 2**28}, "fp32", bitwise=True), Case({"n": 2**29}, "bf16", bitwise=True)),
+                shapes=(Case({"n": 2**28}, "fp32", bitwise=True),),
                 baselines=(Arm("torch.add", torch_add),),
                 zero_at=40,
                 passing_at=70,
