@@ -4,7 +4,8 @@ import torch
 import triton
 import triton.language as tl
 
-MAX_BLOCK = 16384  # the widest block whose values stay in registers
+FORWARD_BLOCK = 16384  # the widest blocks whose values stay in registers
+BACKWARD_BLOCK = 32768
 
 
 @triton.jit
@@ -23,12 +24,12 @@ def online_softmax_kernel(
     m = -float("inf")  # maximum of the columns seen so far
     d = 0.0  # sum of exp(x - m) over the columns seen so far
     for start in range(0, n_cols, BLOCK):
-        # BEGIN TODO 1: fold one block of columns into m and d (about 8 lines)
+        # BEGIN TODO 1: fold one block of columns into m and d (about 10 lines)
         # A lane past the end of the row must leave both unchanged.
         tl.static_assert(False, "TODO 1: fold one block of columns into m and d")
         # END TODO 1
     for start in range(0, n_cols, BLOCK):
-        # BEGIN TODO 2: normalise one block with the final m and d, and store it (about 4 lines)
+        # BEGIN TODO 2: normalise one block with the final m and d, and store it (about 6 lines)
         tl.static_assert(False, "TODO 2: normalise one block with the final m and d, and store it")
         # END TODO 2
 
@@ -55,10 +56,9 @@ def softmax_backward_kernel(
     # END TODO 3
 
 
-def block_and_warps(n_cols: int, columns_per_warp: int) -> tuple[int, int]:
-    """Block width, a power of two, and warps per program, 4 to 32, for rows of n_cols columns."""
-    block = min(triton.next_power_of_2(n_cols), MAX_BLOCK)
-    return block, min(max(block // columns_per_warp, 4), 32)
+def clamp(value: int, low: int, high: int) -> int:
+    """The number from low to high that is nearest to value."""
+    return min(max(value, low), high)
 
 
 def softmax_forward(x: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
@@ -70,7 +70,7 @@ def softmax_forward(x: torch.Tensor, *, out: torch.Tensor | None = None) -> torc
     """
     if out is None:
         out = torch.empty_like(x)
-    # BEGIN TODO 4: launch one program a row (about 6 lines)
+    # BEGIN TODO 4: launch one program a row (about 7 lines)
     # Few warps, so that several rows share a multiprocessor: one loads while another computes.
     raise NotImplementedError("TODO 4: launch one program a row")
     # END TODO 4
@@ -84,7 +84,7 @@ def softmax_backward(dy: torch.Tensor, y: torch.Tensor, *, out: torch.Tensor | N
     """
     if out is None:
         out = torch.empty_like(dy)
-    # BEGIN TODO 5: launch one program a row (about 6 lines)
+    # BEGIN TODO 5: launch one program a row (about 7 lines)
     # Twice the values of the forward pass are alive at a time: more warps, fewer registers each.
     raise NotImplementedError("TODO 5: launch one program a row")
     # END TODO 5
