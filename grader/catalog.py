@@ -22,6 +22,7 @@ class Entry:
 
     @property
     def lab_file(self) -> Path:
+        """The lab.py itself; the reference worker imports it, too."""
         return self.folder / "lab.py"
 
     def submission(self, source: Path, exercise: Exercise) -> Path:

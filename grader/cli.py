@@ -25,7 +25,9 @@ def main():
 
 
 def _entries(labs: str | None):
-    """Labs by their numbers, "1,3"; all of them for None. Wrong numbers end the command with a list of right ones."""
+    """Labs by their numbers, "1,3"; all of them for None. Wrong numbers end the command with a list of right
+    ones.
+    """
     entries = catalog.find()
     if not labs:
         return entries
@@ -77,11 +79,26 @@ def grade(labs, source, tier, seed, keyword, least, arch, folder):
     folder = _writable(folder)
     arguments = [
         *(str(entry.folder) for entry in entries),
-        "-c", str(Path(__file__).with_name("grading.ini")), "--rootdir", str(catalog.ROOT), "--noconftest",
-        "-p", "no:cacheprovider", "-p", "no:terminal", "-p", "grader.plugin",
-        "--junitxml", str(folder / "junit.xml"),
-        "--from", source, "--tier", tier, "--arch", str(_arch(arch)),
-    ]  # fmt: skip
+        "-c",
+        str(Path(__file__).with_name("grading.ini")),
+        "--rootdir",
+        str(catalog.ROOT),
+        "--noconftest",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:terminal",
+        "-p",
+        "grader.plugin",
+        "--junitxml",
+        str(folder / "junit.xml"),
+        "--from",
+        source,
+        "--tier",
+        tier,
+        "--arch",
+        str(_arch(arch)),
+    ]
     arguments += ["--seed", str(seed)] if seed is not None else []
     arguments += ["-k", keyword] if keyword else []
     keeper = _Keeper()
@@ -96,9 +113,13 @@ def grade(labs, source, tier, seed, keyword, least, arch, folder):
         click.echo(f"nothing matches -k {keyword!r}" if keyword else "nothing was graded", err=True)
         sys.exit(FAULT if follower.broken else USAGE)
     graded = results.collect(
-        answered, run, run.file, command="python -m grader " + shlex.join(sys.argv[1:]), seconds=time.monotonic() - began,
+        answered,
+        run,
+        run.file,
+        command="python -m grader " + shlex.join(sys.argv[1:]),
+        seconds=time.monotonic() - began,
         gpu_missing=keeper.config.stash[plugin.GPU_MISSING],
-    )  # fmt: skip
+    )
     report.show(graded, console)
     try:
         report.write(graded, folder)
@@ -187,6 +208,19 @@ def skeletons():
         raise click.ClickException(str(error)) from None
     for path in written:
         click.echo(f"wrote {path.relative_to(catalog.ROOT)}")
+
+
+@main.command()
+def tables():
+    """Write the figures in the READMEs again, from the records under solutions/results/."""
+    from grader.tables import rewrite
+
+    for name in ("README.md", "solutions/README.md"):
+        path = catalog.ROOT / name
+        before = path.read_text("utf-8")
+        after = rewrite(before, catalog.ROOT)
+        path.write_text(after, "utf-8")
+        click.echo(f"{name}: {'rewritten' if after != before else 'already says what the records say'}")
 
 
 @main.command()

@@ -13,7 +13,8 @@ from grader.diagnose import cause_of
 from grader.outcome import Outcome
 from grader.spec import Lab, Verdict
 
-# Bytes of shared memory that one block may use, from the CUDA programming guide's table of compute capabilities.
+# Bytes of shared memory that one block may use, from the CUDA programming guide's table of compute
+# capabilities.
 SHARED_LIMIT = {
     75: 64,
     80: 163,
@@ -30,8 +31,10 @@ SHARED_LIMIT = {
 TENSOR_CORE = re.compile(r"\b(wgmma\.mma_async|mma\.sync|tcgen05\.mma)\b")
 ASYNC_COPY = re.compile(r"\b(cp\.async\.bulk\.tensor|cp\.async\.c[ag])")
 LOAD = re.compile(r"\b(?:LDG|LDGSTS)\.E((?:\.[A-Z0-9_]+)*)")
+STORE = re.compile(r"\bSTG\.E((?:\.[A-Z0-9_]+)*)")
 LOCAL = re.compile(r"\b(?:STL|LDL)\b")
-WIDTH = {"128": 16, "64": 8, "U16": 2, "S16": 2, "U8": 1, "S8": 1}
+WIDTH = {"256": 32, "128": 16, "64": 8, "U16": 2, "S16": 2, "U8": 1, "S8": 1}
+LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 MAX_FILE = 16 * 1024 * 1024  # bytes of PTX or cubin read; a worker wrote them
 
 
@@ -57,9 +60,11 @@ class KernelFacts:
     def config(self) -> str:
         """`128x256x64, 8 warps, 3 stages` where the names allow it, else the constants."""
         tile = [self.constants[key] for key in ("BLOCK_M", "BLOCK_N", "BLOCK_K") if key in self.constants]
-        shown = "x".join(map(str, tile)) if len(tile) == 3 else ", ".join(
-            f"{k}={v}" for k, v in self.constants.items() if k not in ("num_warps", "num_stages", "num_ctas", "maxnreg")
-        )  # fmt: skip
+        shown = (
+            "x".join(map(str, tile))
+            if len(tile) == 3
+            else ", ".join(f"{k}={v}" for k, v in self.constants.items() if k not in LAUNCH_OPTIONS)
+        )
         return f"{shown}, {self.num_warps} warps, {self.num_stages} stages".lstrip(", ")
 
 
@@ -89,7 +94,8 @@ def _read(path: Path, arch: int) -> KernelFacts:
         shared_bytes=claimed["shared_bytes"],
         shared_limit=SHARED_LIMIT.get(arch, 99) * 1024,
         registers=int(registers[1]),
-        # ptxas reserves stack for spills alone in these kernels: nothing in Triton takes an address of a local.
+        # ptxas reserves stack for spills alone in these kernels: nothing in Triton takes an address of a
+        # local.
         spill_bytes=int(stack[1]) if LOCAL.search(sass) else 0,
         tensor_core=tensor_core[1] if tensor_core else "",
         async_copies=len(ASYNC_COPY.findall(ptx)),
@@ -100,7 +106,7 @@ def _read(path: Path, arch: int) -> KernelFacts:
 
 
 def load_widths(sass: str) -> tuple[int, ...]:
-    """Bytes per thread of the global loads in a SASS listing, widest first; 4 where no suffix says otherwise."""
+    """Bytes per thread of the global loads in a SASS listing, widest first; 4 where no suffix says."""
     widths = {
         next((WIDTH[part] for part in match[1].split(".") if part in WIDTH), 4)
         for match in LOAD.finditer(sass)
@@ -136,9 +142,13 @@ def outcome(lab: Lab, name: str, passed: bool, words: str, kernels: list[KernelF
     ]
     found = None if passed else cause_of(lab, SIGNS.get(name, "slow"))
     return Outcome(
-        Verdict.PASS if passed else Verdict.WRONG, share=float(passed), where=words,
-        cause=found.cause if found else "", hint=found.hint if found else None, figures={"kernels": facts},
-    )  # fmt: skip
+        Verdict.PASS if passed else Verdict.WRONG,
+        share=float(passed),
+        where=words,
+        cause=found.cause if found else "",
+        hint=found.hint if found else None,
+        figures={"kernels": facts},
+    )
 
 
 def _tensor_cores(kernels):
@@ -155,7 +165,7 @@ def _no_spills(kernels):
     if bad:
         return (
             bad,
-            f"{len(bad)} of {len(kernels)} configs spill registers, the worst {bad[0].spill_bytes} bytes a thread",
+            f"{len(bad)} of {len(kernels)} configs spill, the worst {bad[0].spill_bytes} bytes a thread",
         )
     return bad, f"no spills, at most {max(k.registers for k in kernels)} registers a thread"
 

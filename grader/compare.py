@@ -1,4 +1,6 @@
-"""Hold outputs against an fp64 reference with a tolerance that PyTorch's own error sets; find what is wrong first."""
+"""Hold outputs against an fp64 reference with a tolerance that PyTorch's own error sets; find what is wrong
+first.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +13,19 @@ from grader.inputs import BITS
 from grader.lending import TORCH_DTYPES
 from grader.spec import Case, Exercise
 
-# Relative norm of the error that fp32 arithmetic may leave however it is ordered; far below what TF32 leaves, 3e-4.
+# Relative norm of the error that fp32 arithmetic may leave however it is ordered; far below what TF32 leaves,
+# 3e-4.
 NORM_FP32 = 8 * 2.0**-23
-# Below this many elements chance alone may make a wrong answer agree, with probabilities that a class would meet.
+# Below this many elements chance alone may make a wrong answer agree, with probabilities that a class would
+# meet.
 FEWEST_FOR_NULLS = 64
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Why an output is wrong: reason, first bad index, values there, which elements, and the share of tolerance used."""
+    """Why an output is wrong: reason, first bad index, values there, which elements, and the share of
+    tolerance used.
+    """
 
     output: str
     reason: str  # UNWRITTEN, NONFINITE, PRECISION or MISMATCH
@@ -31,12 +37,15 @@ class Finding:
 
     @property
     def wrong(self) -> int:
+        """How many elements are wrong."""
         return int(self.bad.sum())
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What one call should give: fp64, the same rounded once, PyTorch's result, and the error allowed per element."""
+    """What one call should give: fp64, the same rounded once, PyTorch's result, and the error allowed per
+    element.
+    """
 
     reference: tuple[torch.Tensor, ...]
     rounded: tuple[torch.Tensor, ...]
@@ -54,7 +63,9 @@ def expect(exercise: Exercise, case: Case, inputs: dict[str, torch.Tensor]) -> E
     epsilon = torch.finfo(TORCH_DTYPES[case.dtype]).eps
     allowed, allowed_norm = [], []
     by_torch = exercise.torch_op(**inputs)
-    for value, own, unit in zip(reference, by_torch, exercise.tolerance.unit(case, wide, reference)):
+    for value, own, unit in zip(
+        reference, by_torch, exercise.tolerance.unit(case, wide, reference), strict=True
+    ):
         error = (own.double() - value).abs()
         worst = (error / unit).max().item() if value.numel() else 0.0
         allowed.append((2.0 * worst + exercise.tolerance.floor) * unit)
@@ -72,7 +83,7 @@ def examine(
     `untouched` gives, where known, a mask of elements that still hold their poison.
     """
     used = 0.0
-    for k, (name, got) in enumerate(zip(exercise.outputs, outputs)):
+    for k, (name, got) in enumerate(zip(exercise.outputs, outputs, strict=True)):
         finding, share = _examine_one(name, case, expected, k, got, untouched[k] if untouched else None)
         used = max(used, share)
         if finding:

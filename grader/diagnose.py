@@ -42,8 +42,9 @@ def cause_of(lab: Lab, sign: str, pattern: str = "") -> Diagnosis:
 def diagnose(
     lab: Lab, exercise: Exercise, case: Case, finding: Finding, inputs, expected, got, earlier
 ) -> Diagnosis:
-    """What a wrong output looks like. `expected` fp64 and `got` belong to the finding's output; `earlier` are results
-    of other calls that a cache might have kept."""
+    """What a wrong output looks like. `expected` fp64 and `got` belong to the finding's output; `earlier` are
+    results of other calls that a cache might have kept.
+    """
     where, region = describe_region(finding.bad)
     pattern = f"{finding.wrong:,} of {finding.bad.numel():,} {_verb(finding.reason)}, {where}"
     return cause_of(lab, _sign(exercise, case, finding, region, inputs, expected, got, earlier), pattern)
@@ -93,7 +94,9 @@ def _sign(exercise, case, finding, region, inputs, expected, got, earlier) -> st
 
 
 def describe_region(bad: torch.Tensor) -> tuple[str, str]:
-    """Where the True elements lie: in words with their range, and as the name of a region ("" where it has none)."""
+    """Where the True elements lie: in words with their range, and as the name of a region ("" where it has
+    none).
+    """
     if bad.all():
         return "every element", "all"
     if bad.dim() == 1:

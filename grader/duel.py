@@ -68,7 +68,7 @@ class Ring:
         return loans[0].start, loans[-1].stop
 
 
-class Unfit(Exception):
+class UnfitError(Exception):
     """The duel ends here with this outcome."""
 
     def __init__(self, outcome: Outcome):
@@ -106,7 +106,7 @@ class Duel:
         """Warm both sides, take paired rounds until the interval is narrow, verify every timed output."""
         try:
             return self._run()
-        except Unfit as unfit:
+        except UnfitError as unfit:
             return unfit.outcome
 
     def _run(self) -> Outcome:
@@ -144,7 +144,8 @@ class Duel:
         peers = {peer.name: self._time_arm(peer) for peer in self.exercise.speed.peers}
         return self._outcome(arm, overhead_us, rounds, ratios, disturbed, peers)
 
-    # -- one round ----------------------------------------------------------------------------------------------------
+    # -- one round
+    # ----------------------------------------------------------------------------------------------------
 
     def _round(self, number: int, plans) -> tuple[timing.Round, list[str]]:
         mine, theirs = number % 2, 1 - number % 2  # sets are traded between rounds
@@ -154,7 +155,8 @@ class Duel:
             values = self._fill()
             for side in half:
                 if side == half[1]:
-                    # The reference's results must not lie about when the student runs; in the other half this only
+                    # The reference's results must not lie about when the student runs; in the other half this
+                    # only
                     # makes both second blocks follow the same work.
                     self._poison(theirs)
                 k = mine if side == "student" else theirs
@@ -190,8 +192,8 @@ class Duel:
     def _sample_lines(self, k: int) -> torch.Tensor:
         """Secret lines of every output, its end always among them, bunched on few pages.
 
-        The judge's address translations are cold after the other process has run: lines spread over thousands of
-        pages would cost milliseconds of page walks, inside the clock.
+        The judge's address translations are cold after the other process has run: lines spread over thousands
+        of pages would cost milliseconds of page walks, inside the clock.
         """
         outputs = [loan for _, outputs in self.ring.sets[k] for loan in outputs]
         pages = max(1, SAMPLED_PAGES // len(outputs))
@@ -227,8 +229,8 @@ class Duel:
     def _verify(self, k: int, values) -> None:
         """Every output of the set against PyTorch on the judge's copies.
 
-        All are held to the tolerance of the norm; a secret one is held element by element as well, and from time to
-        time against fp64, which costs as much as all the rest.
+        All are held to the tolerance of the norm; a secret one is held element by element as well, and from
+        time to time against fp64, which costs as much as all the rest.
         """
         if self.trusted:
             return
@@ -253,11 +255,14 @@ class Duel:
                 self._found(finding, drawn, expected.reference, got)
 
     def _agree(self, got, wanted) -> bool:
-        """Whether outputs and PyTorch's agree, bit for bit or within the tolerance of the norm, in few passes."""
+        """Whether outputs and PyTorch's agree, bit for bit or within the tolerance of the norm, in few
+        passes.
+        """
         if self.case.bitwise:
             return all(map(same_bits, got, wanted))
         for value, own, most in zip(got, wanted, self.tolerance[1], strict=True):
-            # In the dtype itself: a difference of neighbours is exact, any other is far too large all the same.
+            # In the dtype itself: a difference of neighbours is exact, any other is far too large all the
+            # same.
             error, size = (torch.linalg.vector_norm(v, dtype=torch.float32) for v in (value - own, own))
             if not bool(error <= most * size):  # NaN compares false
                 return False
@@ -282,7 +287,8 @@ class Duel:
         allowed = tuple(unit.mul_(factor) for factor, unit in zip(factors, units, strict=True))
         return compare.Expected(close, wanted, allowed, norms)
 
-    # -- set-up -------------------------------------------------------------------------------------------------------
+    # -- set-up
+    # -------------------------------------------------------------------------------------------------------
 
     def _ring(self, calls: int) -> None:
         self.ring = Ring(self.arena, self.arena.size // 2, self.exercise, self.case, calls)
@@ -334,21 +340,24 @@ class Duel:
         )
 
     def _overhead(self) -> float:
-        """Microseconds of a block without calls, of the reference worker alone: a student's could be slow on purpose."""
+        """Microseconds of a block without calls, of the reference worker alone: a student's could be slow on
+        purpose.
+        """
         empty = self.reference.prepare(
             self.exercise, [], BLOCK_LIMIT_S, self.exercise.speed.baselines[0].function.__name__
         )
         return timing.median([self._block("reference", empty, BLOCK_LIMIT_S) for _ in range(EMPTY_BLOCKS)])
 
-    # -- the end ------------------------------------------------------------------------------------------------------
+    # -- the end
+    # ------------------------------------------------------------------------------------------------------
 
     def _must(self, failed: Outcome | None) -> None:
         if failed:
-            raise Unfit(failed)
+            raise UnfitError(failed)
 
     def _wrong(self, reason: str, sign: str, where: str, verdict: Verdict = Verdict.WRONG) -> None:
         found = diagnose.cause_of(self.lab, sign)
-        raise Unfit(Outcome(verdict, reason, where=where, cause=found.cause, hint=found.hint))
+        raise UnfitError(Outcome(verdict, reason, where=where, cause=found.cause, hint=found.hint))
 
     def _found(self, finding, drawn, reference, got) -> None:
         k = self.exercise.outputs.index(finding.output)
@@ -356,8 +365,9 @@ class Duel:
             self.lab, self.exercise, self.case, finding, drawn, reference[k], got[k], []
         )
         place = ", ".join(map(str, finding.index))
-        where = f"while timed, {finding.output}[{place}]   yours {finding.got:.6g}   expected {finding.expected:.6g}"
-        raise Unfit(
+        values = f"yours {finding.got:.6g}   expected {finding.expected:.6g}"
+        where = f"while timed, {finding.output}[{place}]   {values}"
+        raise UnfitError(
             Outcome(
                 Verdict.WRONG,
                 finding.reason,
@@ -386,18 +396,33 @@ class Duel:
             verdict = Verdict.INCONCLUSIVE
         samples = self.clocks.samples
         figures = {
-            "shape": dict(self.case.params), "dtype": self.case.dtype, "baseline": arm.name, "calls_per_block": calls,
-            "student_us": student_us, "reference_us": reference_us, "percent": percent,
-            "interval": [100.0 * result.low, 100.0 * result.high], "overhead_us": overhead_us,
-            "bytes_moved": bytes_moved, "flops": flops, "floor_us": least,
-            "terabytes_per_s": bytes_moved / student_us / 1e6, "teraflops": flops / student_us / 1e6,
+            "shape": dict(self.case.params),
+            "dtype": self.case.dtype,
+            "baseline": arm.name,
+            "calls_per_block": calls,
+            "student_us": student_us,
+            "reference_us": reference_us,
+            "percent": percent,
+            "interval": [100.0 * result.low, 100.0 * result.high],
+            "overhead_us": overhead_us,
+            "bytes_moved": bytes_moved,
+            "flops": flops,
+            "floor_us": least,
+            "terabytes_per_s": bytes_moved / student_us / 1e6,
+            "teraflops": flops / student_us / 1e6,
             "peers_us": {name: (us - overhead_us / calls) for name, us in peers.items()},
-            "rounds": [[list(r.reference_us), list(r.student_us)] for r in rounds], "rounds_dropped": disturbed,
+            "rounds": [[list(r.reference_us), list(r.student_us)] for r in rounds],
+            "rounds_dropped": disturbed,
             "claimed_us": timing.median(self.claims),
             "timing_mismatch": self.mismatches > len(rounds),
-            "clocks": {"sm_mhz": _spread(samples.sm_mhz), "watts": _spread(samples.watts), "celsius": _spread(samples.celsius),
-                       "reasons": sorted(samples.reasons), "unread": self.clocks.missing},
-        }  # fmt: skip
+            "clocks": {
+                "sm_mhz": _spread(samples.sm_mhz),
+                "watts": _spread(samples.watts),
+                "celsius": _spread(samples.celsius),
+                "reasons": sorted(samples.reasons),
+                "unread": self.clocks.missing,
+            },
+        }
         found = diagnose.cause_of(self.lab, "slow") if verdict is Verdict.SLOW else None
         where = (
             f"{student_us:.1f} us is less than the {least:.1f} us that this GPU needs"

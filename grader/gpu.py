@@ -7,7 +7,8 @@ import hashlib
 import os
 from dataclasses import asdict, dataclass, field
 
-# Dense FLOP per clock and multiprocessor with 16-bit inputs, from NVIDIA's architecture white papers: an upper bound.
+# Dense FLOP per clock and multiprocessor with 16-bit inputs, from NVIDIA's architecture white papers: an
+# upper bound.
 FLOP_PER_CLOCK = {
     70: 1024,
     75: 1024,
@@ -20,7 +21,8 @@ FLOP_PER_CLOCK = {
     103: 8192,
     120: 2048,
 }
-# Clock reasons that slow a block for causes outside the code; a software power cap is normal for a matrix product.
+# Clock reasons that slow a block for causes outside the code; a software power cap is normal for a matrix
+# product.
 DISTURBING = {"hw slowdown": 0x8, "sw thermal": 0x20, "hw thermal": 0x40, "hw power brake": 0x80}
 OTHER_REASONS = {
     "idle": 0x1,
@@ -33,7 +35,9 @@ OTHER_REASONS = {
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU: name, driver, a hash of its UUID, compute capability, theoretical bandwidth and dense 16-bit peak."""
+    """One GPU: name, driver, a hash of its UUID, compute capability, theoretical bandwidth and dense 16-bit
+    peak.
+    """
 
     name: str
     driver: str
@@ -46,6 +50,7 @@ class Gpu:
     mig: bool = False
 
     def as_dict(self) -> dict:
+        """The same as plain data."""
         return asdict(self)
 
 

@@ -80,7 +80,9 @@ def draw(exercise: Exercise, case: Case, seed: int, device: str, call: int = 0) 
 def output_shapes(exercise: Exercise, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
     """Shapes of the outputs, from the reference run on meta tensors: no lab has to state them."""
     meta = {name: torch.empty(shape, dtype=torch.float64, device="meta") for name, shape in shapes.items()}
-    return {name: tuple(out.shape) for name, out in zip(exercise.outputs, exercise.reference(**meta))}
+    return {
+        name: tuple(out.shape) for name, out in zip(exercise.outputs, exercise.reference(**meta), strict=True)
+    }
 
 
 def band_input(arena: Arena, loan: Loan) -> None:
@@ -122,7 +124,9 @@ def poison_interior(arena: Arena, loan: Loan, poison: int) -> None:
 
 
 def bands_whole(arena: Arena, loan: Loan, sentinel: int) -> bool:
-    """Whether the bands before and behind a tensor still hold `sentinel`; gaps between rows are not looked at."""
+    """Whether the bands before and behind a tensor still hold `sentinel`; gaps between rows are not looked
+    at.
+    """
     dtype = TORCH_DTYPES[loan.tensor.dtype]
     end = loan.tensor.offset + loan.tensor.span * dtype.itemsize
     ends = (arena.bytes(loan.start, loan.tensor.offset), arena.bytes(end, end + (loan.stop - end) // 4 * 4))
@@ -130,7 +134,7 @@ def bands_whole(arena: Arena, loan: Loan, sentinel: int) -> bool:
 
 
 def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors of one shape and dtype hold the same bits; NaN agrees with itself, 0 not with -0."""
+    """Whether two tensors of one shape and dtype hold the same bits: NaN equals itself, 0 not -0."""
     one, other = one.contiguous().flatten(), other.contiguous().flatten()
     # As wide words as the length allows: fewer elements to compare.
     for words in (torch.int64, torch.int32, torch.int16):
@@ -146,7 +150,9 @@ def untouched(arena: Arena, loan: Loan, before: torch.Tensor) -> torch.Tensor:
 
 
 def first_change_outside(arena: Arena, loan: Loan, before: torch.Tensor) -> int | None:
-    """Offset in elements from the tensor's first one of the first changed guard element; None where all are whole."""
+    """Offset in elements from the tensor's first one of the first changed guard element; None where all are
+    whole.
+    """
     dtype = TORCH_DTYPES[loan.tensor.dtype]
     now = arena.bytes(loan.start, loan.stop).view(BITS[dtype]).clone()
     if loan.tensor.span:

@@ -1,4 +1,6 @@
-"""Correctness of one case: lend inputs, have the student's function run, and decide from the judge's own memory."""
+"""Correctness of one case: lend inputs, have the student's function run, and decide from the judge's own
+memory.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ from grader.inputs import (
 from grader.lending import Arena
 from grader.outcome import Outcome, failure
 from grader.protocol import Kind
-from grader.sandbox import KEPT_ENVIRONMENT, Worker, WorkerGone
+from grader.sandbox import KEPT_ENVIRONMENT, Worker, WorkerGoneError
 from grader.session import Session
 from grader.spec import PLAIN, Case, Exercise, Lab, Verdict
 
@@ -60,11 +62,17 @@ class Seat:
         if self._interpreted:
             environment["TRITON_INTERPRET"] = "1"
         setup = {
-            "folder": str(self.folder), "file": str(copy), "environment": environment, "file_bytes": FILE_BYTES,
-            "device": self.arena.device, "arena_bytes": self.arena.size,
+            "folder": str(self.folder),
+            "file": str(copy),
+            "environment": environment,
+            "file_bytes": FILE_BYTES,
+            "device": self.arena.device,
+            "arena_bytes": self.arena.size,
             "handle": "" if on_cpu else self.arena.handle.hex(),
-            "tuning": self._tuning, "seed": self.session.seed, "arch": self._arch,
-        }  # fmt: skip
+            "tuning": self._tuning,
+            "seed": self.session.seed,
+            "arch": self._arch,
+        }
         parent = self.session.parent(self._interpreted)
         self._worker = Worker(parent, self.arena.handle if on_cpu else None)
         self._never_loads = self._ask(Kind.SETUP, setup, LOAD_LIMIT_S, loading=True)
@@ -93,12 +101,12 @@ class Seat:
         self.claimed_us = None
         try:
             answer, reply = self._worker.ask(kind, payload, limit_s)
-        except WorkerGone as gone:
+        except WorkerGoneError as gone:
             verdict = Verdict.TIMEOUT if gone.timeout else Verdict.CRASHED
             return Outcome(verdict, where=gone.reason, printed=self._worker.printed)
         if answer is Kind.FAILED:
             outcome = failure(reply, loading)
-            if loading or outcome.verdict is Verdict.CRASHED and reply.get("category") == "illegal access":
+            if loading or (outcome.verdict is Verdict.CRASHED and reply.get("category") == "illegal access"):
                 self._worker.end()  # its CUDA context, or its module, is of no further use
             return outcome
         claim = reply.get("claimed_us")
@@ -155,12 +163,12 @@ def grade_case(seat: Seat, lab: Lab, exercise: Exercise, case: Case) -> Outcome:
         failed = plan if isinstance(plan, Outcome) else seat.go(plan, case.limit_s)
         if failed:
             return _with_cause(lab, failed)
-        for loan, region in zip(inputs, before_inputs):
+        for loan, region in zip(inputs, before_inputs, strict=True):
             if not same_bits(arena.bytes(loan.start, loan.stop), region):
                 return _said(
                     lab, Verdict.MUTATED_INPUT, "", "mutated", f"{loan.name} differs from what was passed in"
                 )
-        for loan, region in zip(outputs, before):
+        for loan, region in zip(outputs, before, strict=True):
             offset = first_change_outside(arena, loan, region)
             if offset is not None:
                 return _said(
@@ -172,7 +180,7 @@ def grade_case(seat: Seat, lab: Lab, exercise: Exercise, case: Case) -> Outcome:
             invalid = _invalid(session, exercise, case, expected, values)
             if invalid:
                 return invalid
-            masks = [untouched(arena, loan, region) for loan, region in zip(outputs, before)]
+            masks = [untouched(arena, loan, region) for loan, region in zip(outputs, before, strict=True)]
             finding, used = compare.examine(exercise, case, expected, got, masks)
             if finding:
                 return _wrong(session, lab, exercise, case, finding, values, expected, got, seat)
@@ -217,9 +225,15 @@ def _wrong(session, lab, exercise, case, finding, values, expected, got, seat) -
     if found.sign == "not finite" and _reads_past_the_end(case, finding):
         return _said(lab, Verdict.OUT_OF_BOUNDS, "READ", "out of bounds read", where, found.pattern)
     return Outcome(
-        Verdict.WRONG, reason, where=where, pattern=found.pattern, cause=found.cause, hint=found.hint,
-        printed=seat.printed, used=finding.used,
-    )  # fmt: skip
+        Verdict.WRONG,
+        reason,
+        where=where,
+        pattern=found.pattern,
+        cause=found.cause,
+        hint=found.hint,
+        printed=seat.printed,
+        used=finding.used,
+    )
 
 
 def _reads_past_the_end(case: Case, finding) -> bool:

@@ -1,4 +1,4 @@
-"""Memory that the judge owns and lends: shared memory on a CPU, CUDA IPC on a GPU; both sides open it here."""
+"""Memory that the judge owns and lends: shared memory on a CPU, CUDA IPC on a GPU."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Tensor:
         """Elements from the first to the last, gaps between rows included; 0 for an empty tensor."""
         if 0 in self.shape:
             return 0
-        return 1 + sum((size - 1) * stride for size, stride in zip(self.shape, self.strides))
+        return 1 + sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
 
 
 class _IpcHandle(ctypes.Structure):
@@ -58,7 +58,7 @@ def _cuda(function: str, *args) -> None:
 
 
 class Arena:
-    """One block of lent memory. An IPC handle exposes a whole allocation, so nothing else ever lies in one."""
+    """One block of lent memory. An IPC handle exposes a whole allocation: nothing else ever lies in one."""
 
     def __init__(self, device: str, size: int, handle: int | bytes, raw):
         self.device = device
@@ -68,8 +68,9 @@ class Arena:
 
     @classmethod
     def create(cls, device: str, size: int) -> Arena:
-        """A new arena of at least `size` bytes; pages of a CPU arena take memory only once they are touched."""
-        # CUDA maps an allocation that is no whole number of large pages in small ones, and kernels on it reach
+        """A new arena of at least `size` bytes; one on a CPU takes memory only where it is touched."""
+        # CUDA maps an allocation that is no whole number of large pages in small ones, and kernels on it
+        # reach
         # half the bandwidth (measured on an H200).
         size = -(-size // PAGE) * PAGE
         if device == "cpu":

@@ -1,4 +1,4 @@
-"""Worker side of the codegen tier: compile what the student's own call launches, for a GPU that is not there."""
+"""Worker side of the codegen tier: compile what a student's own call launches, for a GPU that is absent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ MAX_KERNELS = 64
 
 
 def install(arch: int, folder: str) -> None:
-    """From now on a launch compiles for sm_`arch` and leaves its PTX, cubin and facts in `folder`; nothing runs."""
+    """From now on a launch compiles for sm_`arch` and leaves its PTX, cubin and facts in `folder`; nothing
+    runs.
+    """
 
     class StandIn:
         def get_current_target(self):
@@ -22,17 +24,18 @@ def install(arch: int, folder: str) -> None:
         def get_current_device(self):
             return 0
 
-        def get_current_stream(self, device=None):
+        def get_current_stream(self, _device=None):
             return 0
 
         def get_benchmarker(self):
-            return lambda call, quantiles=None: (call(), [1.0, 1.0, 1.0])[1]
+            return lambda call, **_: (call(), [1.0, 1.0, 1.0])[1]
 
     triton.runtime.driver.set_active(StandIn())
     launch, seen = JITFunction.run, set()
 
-    def compile_only(self, *args, grid, warmup, **options):
-        kernel = launch(self, *args, grid=grid, warmup=True, **options)
+    def compile_only(self, *args, **options):
+        options["warmup"] = True
+        kernel = launch(self, *args, **options)
         if kernel is None or kernel.hash in seen or len(seen) >= MAX_KERNELS:
             return kernel
         stem = Path(folder) / f"kernel-{len(seen):03d}"

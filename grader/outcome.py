@@ -47,7 +47,5 @@ def _wrong_signature(kind: str, text: str, frames) -> bool:
     """Raised by the call itself, before any line of the function ran."""
     return not frames and (
         kind == "AttributeError"
-        or kind == "TypeError"
-        and "argument" in text
-        and ("unexpected" in text or "positional" in text)
+        or (kind == "TypeError" and "argument" in text and ("unexpected" in text or "positional" in text))
     )

@@ -1,4 +1,4 @@
-"""The pytest side: every lab.py becomes items, one a case; their outcomes become verdicts and results files."""
+"""The pytest side: every lab.py becomes items, one a case, and their outcomes become verdicts."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def pytest_runtest_makereport(item, call):
         report.verdict = item.stash[OUTCOME].verdict.value
 
 
-def pytest_report_teststatus(report, config):
+def pytest_report_teststatus(report):
     """Verdicts in the words of the course instead of passed, failed and skipped."""
     verdict = getattr(report, "verdict", None)
     if verdict is None or report.when != "call":

@@ -15,9 +15,13 @@ class ProgressPlugin:
     def __init__(self, console: Console):
         self.console = console
         self._bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-            console=console, transient=True,
-        )  # fmt: skip
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+        )
         self._task = None
         self._announced = None
         self.broken: list[str] = []
@@ -35,7 +39,7 @@ class ProgressPlugin:
             self._bar.start()
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_protocol(self, item, nextitem):
+    def pytest_runtest_protocol(self, item):
         """Say what runs now."""
         question: Question = item.question
         words = f"lab {question.entry.number}  {question.exercise.name}  {question.kind}"
@@ -45,12 +49,12 @@ class ProgressPlugin:
             self._announced = words
             self.console.print(f"  {words}", highlight=False)
 
-    def pytest_runtest_logfinish(self, nodeid, location):
+    def pytest_runtest_logfinish(self):
         """One item is done."""
         if self._task is not None:
             self._bar.advance(self._task)
 
-    def pytest_sessionfinish(self, session):
+    def pytest_sessionfinish(self):
         """Leave the terminal clean for the report."""
         if self._task is not None:
             self._bar.stop()

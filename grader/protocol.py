@@ -1,6 +1,7 @@
 """Frames between judge and worker: a fixed header, then at most 64 KiB of JSON; nothing is ever unpickled.
 
-A frame from a worker is a claim. Whatever does not parse strictly raises ProtocolError, and the judge ends the worker.
+A frame from a worker is a claim. Whatever does not parse strictly raises ProtocolError, and the judge ends
+the worker.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reports: what a student reads on the terminal, and a Markdown summary; text only, no arithmetic on points."""
+"""Reports: what a student reads on the terminal, and a Markdown summary."""
 
 from __future__ import annotations
 
@@ -34,10 +34,22 @@ def explain(question: Question, outcome: Outcome) -> list[str]:
     folder = question.entry.folder.name
     path = f"{folder}/{question.exercise.file}"
     item = ItemResult(
-        id=question.id, kind=question.kind, name=question.name, verdict=outcome.verdict, reason=outcome.reason, points=0.0,
-        max_points=question.points, where=outcome.where, pattern=outcome.pattern, cause=outcome.cause, hint=outcome.hint,
-        frames=list(outcome.frames), printed=outcome.printed, figures=outcome.figures, seconds=0.0,
-    )  # fmt: skip
+        id=question.id,
+        kind=question.kind,
+        name=question.name,
+        verdict=outcome.verdict,
+        reason=outcome.reason,
+        points=0.0,
+        max_points=question.points,
+        where=outcome.where,
+        pattern=outcome.pattern,
+        cause=outcome.cause,
+        hint=outcome.hint,
+        frames=list(outcome.frames),
+        printed=outcome.printed,
+        figures=outcome.figures,
+        seconds=0.0,
+    )
     return [f"{_word(item)}  {item.name}", *_details(item, folder, path)]
 
 
@@ -189,10 +201,12 @@ def _codegen_lines(items: Sequence[ItemResult]):
         )
         tensor = kernel["tensor_core"] or "no tensor cores"
         shared = f"{kernel['shared_bytes'] // 1024} of {kernel['shared_limit'] // 1024} KB shared"
+        registers = f"{kernel['registers']} registers"
         spills = f"{kernel['spill_bytes']} bytes spilled" if kernel["spill_bytes"] else "no spills"
+        copies = f"{kernel['async_copies']} async copies"
         yield f"    {kernel['name']}: {kernel['config']}", "dim"
         yield (
-            f"      {tensor}, {widest}, {kernel['async_copies']} async copies, {kernel['registers']} registers, {spills}, {shared}",
+            f"      {tensor}, {widest}, {copies}, {registers}, {spills}, {shared}",
             "dim",
         )
 
@@ -217,9 +231,12 @@ def show(results: Results, console: Console) -> None:
     machine = results.machine
     name = machine.gpu["name"] if machine.gpu else "no GPU"
     console.print(
-        f"{name}, torch {machine.torch}, triton {machine.triton}, tier {results.tier}, seed {results.seed}, {results.seconds:.0f} s",
-        style="dim", soft_wrap=True, highlight=False,
-    )  # fmt: skip
+        f"{name}, torch {machine.torch}, triton {machine.triton}, tier {results.tier}, seed {results.seed}, "
+        f"{results.seconds:.0f} s",
+        style="dim",
+        soft_wrap=True,
+        highlight=False,
+    )
 
 
 def markdown(results: Results) -> str:
@@ -229,8 +246,8 @@ def markdown(results: Results) -> str:
     lines = [
         f"## {results.points:.1f} of {results.graded_points:.1f} points",
         "",
-        f"{results.not_graded_points:.1f} points not graded · {name} · torch {machine.torch} · triton {machine.triton} · "
-        f"tier {results.tier} · seed {results.seed} · {results.date}",
+        f"{results.not_graded_points:.1f} points not graded · {name} · torch {machine.torch} · "
+        f"triton {machine.triton} · tier {results.tier} · seed {results.seed} · {results.date}",
         "",
         "| lab | exercise | | verdicts | points |",
         "|---|---|---|---|---:|",

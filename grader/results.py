@@ -14,10 +14,11 @@ from pydantic import BaseModel, ConfigDict
 import grader
 from grader import scoring
 from grader.outcome import Outcome
-from grader.questions import CODEGEN, CORRECTNESS, SPEED, Question
+from grader.questions import SPEED, Question
 from grader.spec import Verdict
 
 SCHEMA_VERSION = 1
+ASSURANCE = "L1: own process; buffers, comparison and clock of the judge; no sandbox, so for honest code only"
 
 
 class _Model(BaseModel):
@@ -145,12 +146,14 @@ def collect(
         source=str(run.source),
         seed=run.seed,
         arch=run.arch,
-        assurance="L1: own process, the judge's buffers, comparison and clock; no sandbox yet, so for honest code only",
+        assurance=ASSURANCE,
         machine=machine(run.gpu, gpu_missing),
-        points=earned, graded_points=graded, not_graded_points=open_points,
+        points=earned,
+        graded_points=graded,
+        not_graded_points=open_points,
         max_points=sum(lab.max_points for lab in labs),
         labs=labs,
-    )  # fmt: skip
+    )
 
 
 def _lab(answered, files) -> LabResult:
@@ -168,9 +171,15 @@ def _lab(answered, files) -> LabResult:
     items = [item for exercise in exercises for item in exercise.items]
     earned, graded, open_points = scoring.total(items)
     return LabResult(
-        folder=entry.folder.name, number=entry.number, title=entry.lab.title, points=earned, graded_points=graded,
-        not_graded_points=open_points, max_points=sum(item.max_points for item in items), exercises=exercises,
-    )  # fmt: skip
+        folder=entry.folder.name,
+        number=entry.number,
+        title=entry.lab.title,
+        points=earned,
+        graded_points=graded,
+        not_graded_points=open_points,
+        max_points=sum(item.max_points for item in items),
+        exercises=exercises,
+    )
 
 
 def _items(exercise, answered) -> list[ItemResult]:
@@ -206,9 +215,6 @@ def _items(exercise, answered) -> list[ItemResult]:
                 tolerance_used=outcome.used,
                 figures=outcome.figures,
                 seconds=round(seconds, 3),
-            )  # fmt: skip
+            )
         )
     return items
-
-
-__all__ = ["CODEGEN", "CORRECTNESS", "Results", "collect", "schema"]

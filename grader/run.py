@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grader.catalog import Entry
 from grader.gpu import Gpu
 from grader.outcome import Outcome
 from grader.questions import CODEGEN, COMPILES, CORRECTNESS, SPEED, Question
@@ -46,10 +45,13 @@ class Run:
         self._failed: dict[tuple, Outcome] = {}
         self._checked: dict[tuple, Outcome | None] = {}
 
-    # -- before anything runs -----------------------------------------------------------------------------------------
+    # -- before anything runs
+    # -----------------------------------------------------------------------------------------
 
     def warm(self, asked: Sequence[Question]) -> None:
-        """Start the warm parents that these questions will need, so that their imports overlap with the judge's."""
+        """Start the warm parents that these questions will need, so that their imports overlap with the
+        judge's.
+        """
         kinds = {q.kind for q in asked if self.ungradable(q) is None}
         if CORRECTNESS in kinds and self.tier == "cpu":
             self.session.parent(interpreted=True)
@@ -73,7 +75,8 @@ class Run:
             return question.entry.lab_file
         return question.entry.submission(Path(self.source), question.exercise)
 
-    # -- answers ------------------------------------------------------------------------------------------------------
+    # -- answers
+    # ------------------------------------------------------------------------------------------------------
 
     def answer(self, question: Question) -> Outcome:
         """The outcome of one question; whatever goes wrong in the grader itself is a GRADER_FAULT."""
@@ -102,7 +105,9 @@ class Run:
         return outcome
 
     def ungradable(self, question: Question) -> Outcome | None:
-        """What can be said without running anything: no file, no function, open TODOs, or nothing to run it on."""
+        """What can be said without running anything: no file, no function, open TODOs, or nothing to run it
+        on.
+        """
         key = (question.entry.folder, question.exercise.name)
         if self.source != REFERENCE:
             if key not in self._checked:
@@ -195,7 +200,8 @@ class Run:
             student.close()  # it died or misbehaved; the next shape gets a fresh worker
         return outcome
 
-    # -- what the answers share ---------------------------------------------------------------------------------------
+    # -- what the answers share
+    # ---------------------------------------------------------------------------------------
 
     def _arena(self, name: str):
         from grader.lending import Arena
@@ -262,7 +268,8 @@ def read_file(file: Path, exercise: Exercise) -> Outcome | None:
             where=f"{type(error).__name__}: {getattr(error, 'msg', error)}",
             frames=(frame,),
         )
-    # Placeholders in host code always stop the call; one in a kernel may lie in a branch that this call leaves out.
+    # Placeholders in host code always stop the call; one in a kernel may lie in a branch that this call
+    # leaves out.
     certain = [todo for todo in open_todos_of(source, exercise.name) if not todo.in_kernel]
     if certain:
         return Outcome(

@@ -22,11 +22,24 @@ from grader.protocol import HEADER, Kind, ProtocolError, pack, unpack_header, un
 PR_SET_CHILD_SUBREAPER = 36
 MAX_OUTPUT = 64 * 1024  # bytes kept of what a worker prints; the rest is read and dropped
 START_LIMIT_S = 120.0  # imports on a cold disk
-KEPT_ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "CC", "LANG", "LC_ALL", "TRITON_PRINT_AUTOTUNING", "TRITON_LIBCUDA_PATH")  # fmt: skip
+KEPT_ENVIRONMENT = (
+    "PATH",
+    "LD_LIBRARY_PATH",
+    "CUDA_HOME",
+    "CUDA_PATH",
+    "CUDA_VISIBLE_DEVICES",
+    "CC",
+    "LANG",
+    "LC_ALL",
+    "TRITON_PRINT_AUTOTUNING",
+    "TRITON_LIBCUDA_PATH",
+)
 
 
-class WorkerGone(Exception):
-    """The worker ended, or was ended, before it answered: `reason` in words, `timeout` where the limit did it."""
+class WorkerGoneError(Exception):
+    """The worker ended, or was ended, before it answered: `reason` in words, `timeout` where the limit did
+    it.
+    """
 
     def __init__(self, reason: str, timeout: bool = False):
         super().__init__(reason)
@@ -48,13 +61,20 @@ class WarmParent:
         # Isolated mode takes neither PYTHONPATH nor the working folder, so the path travels in the command.
         here = str(Path(__file__).resolve().parents[1])
         paths = json.dumps([here, *(os.path.abspath(path) for path in sys.path if path)])
-        command = f"import json, sys; sys.path[:] = json.loads({paths!r}); import grader.warm as w; w.main({theirs.fileno()})"
+        command = (
+            f"import json, sys; sys.path[:] = json.loads({paths!r}); "
+            f"import grader.warm; grader.warm.main({theirs.fileno()})"
+        )
         self._log = open(folder / f"warm-{'interpreted' if interpreted else 'compiled'}.log", "wb")  # noqa: SIM115 - lives with self
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-B", "-c", command],
-            pass_fds=[theirs.fileno()], env=environment, cwd=folder, stdin=subprocess.DEVNULL,
-            stdout=self._log, stderr=subprocess.STDOUT,
-        )  # fmt: skip
+            pass_fds=[theirs.fileno()],
+            env=environment,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+        )
         theirs.close()
         self._socket = ours
         self._ready = False
@@ -84,7 +104,7 @@ class WarmParent:
 
 
 class Worker:
-    """One confined process and the channel to it. Every failure to answer well ends in WorkerGone."""
+    """One confined process and the channel to it. Every failure to answer well ends in WorkerGoneError."""
 
     def __init__(self, parent: WarmParent, memory: int | None):
         self._channel, theirs = socket.socketpair()
@@ -110,9 +130,9 @@ class Worker:
         self.alive = True
 
     def ask(self, kind: Kind, payload: Mapping, limit_s: float) -> tuple[Kind, dict]:
-        """Send one frame and wait for its answer; WorkerGone after `limit_s`, on a bad frame, or at its end."""
+        """Send a frame and wait for its answer; WorkerGoneError after `limit_s`, on a bad frame, at its end."""
         if not self.alive:
-            raise WorkerGone("the worker has ended")
+            raise WorkerGoneError("the worker has ended")
         self._block += 1
         try:
             self._channel.setblocking(True)
@@ -122,9 +142,9 @@ class Worker:
             return self._answer(time.monotonic() + limit_s, limit_s)
         except ProtocolError as error:
             self.end()
-            raise WorkerGone(f"it sent what the protocol does not allow ({error})") from None
+            raise WorkerGoneError(f"it sent what the protocol does not allow ({error})") from None
         except OSError:
-            raise WorkerGone(self._how_it_ended()) from None
+            raise WorkerGoneError(self._how_it_ended()) from None
 
     def _answer(self, deadline: float, limit_s: float) -> tuple[Kind, dict]:
         while True:
@@ -134,14 +154,14 @@ class Worker:
             events = self._selector.select(max(0.0, deadline - time.monotonic()))
             if not events:
                 self.end()
-                raise WorkerGone(f"no answer within {limit_s:g} s", timeout=True)
+                raise WorkerGoneError(f"no answer within {limit_s:g} s", timeout=True)
             for key, _ in events:
                 if key.fileobj is not self._channel:
                     self._drain(key.fileobj)
                     continue
                 data = self._channel.recv(HEADER.size + 2 * 65536)
                 if not data:
-                    raise WorkerGone(self._how_it_ended())
+                    raise WorkerGoneError(self._how_it_ended())
                 self._received += data
 
     def _parse(self) -> tuple[Kind, dict] | None:
@@ -174,7 +194,9 @@ class Worker:
         return "".join(printable(bytes(kept).decode(errors="replace")) for kept in self._pipes.values())
 
     def _how_it_ended(self) -> str:
-        """Reap a worker that closed its channel; in words. One that lives on is given 0.2 s for its exit status."""
+        """Reap a worker that closed its channel; in words. One that lives on is given 0.2 s for its exit
+        status.
+        """
         words = "it closed the channel"
         for _ in range(20):
             try:

@@ -1,4 +1,6 @@
-"""What one run owns: its seed, a private folder, and the warm parents; imports no torch, so it starts at once."""
+"""What one run owns: its seed, a private folder, and the warm parents; imports no torch, so it starts at
+once.
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class _Meta:
 
     uniform = normal
 
-    def integers(self, low: int, high: int, *shape: int) -> torch.Tensor:
+    def integers(self, _low: int, _high: int, *shape: int) -> torch.Tensor:
         return torch.empty(shape, device="meta")
 
 
@@ -39,7 +39,7 @@ def slot_bytes(exercise: Exercise, case: Case) -> int:
 
 
 def fit(exercise: Exercise, case: Case, set_bytes: int, calls: int) -> Case | None:
-    """The case, or a smaller one of its kind, of which `calls` calls fit a buffer set; None where none does."""
+    """The case, or a smaller one of its kind, of which `calls` calls fit a buffer set; else None."""
     while slot_bytes(exercise, case) * calls > set_bytes:
         if exercise.speed is None or exercise.speed.smaller is None:
             return None

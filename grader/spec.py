@@ -98,9 +98,9 @@ class Case:
 class Tolerance:
     """Error allowed against the fp64 reference: twice PyTorch's own, plus `floor` units per element.
 
-    `unit(case, inputs, reference)` gives the size of one acceptable error for each element of each output: a tuple of
-    fp64 tensors that broadcast against the reference. `floor_norm` is the same for the relative Frobenius norm, in
-    units of the dtype's epsilon.
+    `unit(case, inputs, reference)` gives the size of one acceptable error for each element of each output: a
+    tuple of fp64 tensors that broadcast against the reference. `floor_norm` is the same for the relative
+    Frobenius norm, in units of the dtype's epsilon.
     """
 
     unit: Callable
@@ -110,7 +110,9 @@ class Tolerance:
 
 @dataclass(frozen=True, eq=False)
 class Arm:
-    """A trusted function timed in the reference worker: name for the report, function of lab.py, layouts it wants."""
+    """A trusted function timed in the reference worker: name for the report, function of lab.py, layouts it
+    wants.
+    """
 
     name: str
     function: Callable
@@ -143,7 +145,9 @@ class Speed:
 
 @dataclass(frozen=True, eq=False)
 class Codegen:
-    """What the compiler should make of the student's own launches; `checks` maps a check's name to its points."""
+    """What the compiler should make of the student's own launches; `checks` maps a check's name to its
+    points.
+    """
 
     case: Case
     checks: Mapping[str, float] = field(default_factory=dict)
@@ -156,11 +160,12 @@ class Codegen:
 class Exercise:
     """One graded function of one student file.
 
-    `inputs(rng, case)` returns the tensors by parameter name, in the order of the call; `reference(**inputs)` takes
-    them in fp64 and returns a tuple, one tensor for each name in `outputs`; `torch_op(**inputs)` is the same in the
-    case's dtype by PyTorch itself, whose error calibrates the tolerance. `differentiable` exercises are called as
-    y = f(x), then y.backward(dy): their inputs are x and dy, their outputs y and dx. `signs(case, inputs, expected,
-    got)` may name, from the first wrong output, a mistake that only this exercise can make; None where it sees none.
+    `inputs(rng, case)` returns the tensors by parameter name, in the order of the call; `reference(**inputs)`
+    takes them in fp64 and returns a tuple, one tensor for each name in `outputs`; `torch_op(**inputs)` is the
+    same in the case's dtype by PyTorch itself, whose error calibrates the tolerance. `differentiable`
+    exercises are called as y = f(x), then y.backward(dy): their inputs are x and dy, their outputs y and dx.
+    `signs(case, inputs, expected, got)` may name, from the first wrong output, a mistake that only this
+    exercise can make; None where it sees none.
     """
 
     name: str
@@ -190,7 +195,9 @@ class Exercise:
 
 @dataclass(frozen=True, eq=False)
 class Lab:
-    """Everything a lab folder asks for. `causes` maps a sign (see diagnose) to a README hint and the likely cause."""
+    """Everything a lab folder asks for. `causes` maps a sign (see diagnose) to a README hint and the likely
+    cause.
+    """
 
     title: str
     exercises: tuple[Exercise, ...]

@@ -1,7 +1,8 @@
 """Statistics of paired rounds and the limits of physics; pure arithmetic on times that the judge took itself.
 
-Method: ABBA rounds as in NVIDIA's nvbench and Google's benchmark guides, an order-statistic interval of the median
-(Conover, Practical Nonparametric Statistics), and a stop rule that looks at the width and never at the value.
+Method: ABBA rounds as in NVIDIA's nvbench and Google's benchmark guides, an order-statistic interval of the
+median (Conover, Practical Nonparametric Statistics), and a stop rule that looks at the width and never at the
+value.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Round:
     student_us: tuple[float, float]
 
     def ratio(self, overhead_us: float) -> float:
-        """Reference over student, the hand-shake of each block taken off: 1.0 is as fast, 2.0 twice as fast."""
+        """Reference over student, the hand-shake of each block taken off; 2.0 is twice as fast."""
         return (sum(self.reference_us) - 2 * overhead_us) / (sum(self.student_us) - 2 * overhead_us)
 
 
@@ -51,7 +52,9 @@ def median(values: Sequence[float]) -> float:
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Order-statistic interval of the median with at least 95 % coverage; the extremes where too few are given."""
+    """Order-statistic interval of the median with at least 95 % coverage; the extremes where too few are
+    given.
+    """
     ordered, n = sorted(values), len(values)
     below, rank = 0.0, 0
     while rank < n // 2 and 2 * (below + math.comb(n, rank) / 2**n) <= 1 - CONFIDENCE:
@@ -83,7 +86,9 @@ def mismatch(judge_us: float, claimed_us: float | None, calls: int) -> bool:
 
 
 def floor_us(bytes_moved: int, flops: int, bandwidth: float, peak_flops: float) -> float:
-    """The least time physics allows for one call, from dense peak FLOP/s and theoretical bytes/s; 0 if unknown."""
+    """The least time physics allows for one call, from dense peak FLOP/s and theoretical bytes/s; 0 if
+    unknown.
+    """
     by_memory = bytes_moved / bandwidth if bandwidth else 0.0
     by_arithmetic = flops / peak_flops if peak_flops else 0.0
     return 1e6 * max(by_memory, by_arithmetic)

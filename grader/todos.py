@@ -1,4 +1,4 @@
-"""The TODOs that a student's file still holds, and which of them a graded function meets; imports no torch."""
+"""The TODOs that a student's file still holds, and which of them a function meets; imports no torch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ _EMPTY = {ast.Pass, ast.Expr, ast.Constant}  # what `pass`, `...` and a docstrin
 class Todo:
     """A task still open: number (0: a function without a body), text without the size, line from 1.
 
-    `in_kernel` placeholders stop only a launch that compiles their line: a branch on a constexpr may leave them out.
+    `in_kernel` placeholders stop only a launch that compiles their line: a branch on a constexpr may leave
+    them out.
     """
 
     number: int

@@ -1,7 +1,8 @@
 """A warm parent: it has imported torch and triton, holds no CUDA context, and forks a worker in milliseconds.
 
-The judge starts one for each mode (interpreted, compiled), since TRITON_INTERPRET counts only before the import. A
-worker is forked twice, so that it becomes a child of the judge, which alone waits for it and kills it.
+The judge starts one for each mode (interpreted, compiled), since TRITON_INTERPRET counts only before the
+import. A worker is forked twice, so that it becomes a child of the judge, which alone waits for it and kills
+it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ def main(control: int) -> None:
     """Import, say ready, then fork one worker for each request until the judge closes the socket."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the judge decides what Ctrl-C ends
     import torch  # noqa: F401 - imported for the children
-    import triton  # noqa: F401 - imported for the children
+    import triton
     import triton.language  # noqa: F401 - imported for the children
 
     from grader import worker

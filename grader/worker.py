@@ -1,4 +1,5 @@
-"""The only module that imports a student's file: it runs the function on lent memory when told to, and says so.
+"""The only module that imports a student's file: it runs the function on lent memory when told to, and says
+so.
 
 It never sees an expected value, a tolerance or a result; what it reports is a claim that earns nothing.
 """
@@ -24,7 +25,13 @@ from grader.protocol import HEADER, Kind, pack, unpack_header, unpack_payload
 
 MAX_TEXT = 4000  # characters of an error message that travel
 MAX_FRAMES = 8
-COMPILE_ERRORS = {"CompilationError", "CompileTimeAssertionFailure", "OutOfResources", "PTXASError", "UnsupportedLanguageConstruct"}  # fmt: skip
+COMPILE_ERRORS = {
+    "CompilationError",
+    "CompileTimeAssertionFailure",
+    "OutOfResources",
+    "PTXASError",
+    "UnsupportedLanguageConstruct",
+}
 
 
 def main(control: int, stdout: int, stderr: int, memory: int) -> None:
@@ -38,7 +45,7 @@ def main(control: int, stdout: int, stderr: int, memory: int) -> None:
     try:
         arena = _settle(setup, memory)
         module = _load(setup["file"])
-    except BaseException as error:  # noqa: B902 - SystemExit in a student's file is a result, too
+    except BaseException as error:
         channel.sendall(pack(Kind.FAILED, block, describe(error, setup["file"])))
         return
     channel.sendall(pack(Kind.DONE, block, {}))
@@ -55,7 +62,7 @@ def main(control: int, stdout: int, stderr: int, memory: int) -> None:
                 reply = {}
             else:
                 reply = _run(plans[payload["plan"]], on_gpu)
-        except BaseException as error:  # noqa: B902 - as above
+        except BaseException as error:
             channel.sendall(pack(Kind.FAILED, block, describe(error, setup["file"])))
         else:
             channel.sendall(pack(Kind.DONE, block, reply))
@@ -81,7 +88,9 @@ def _receive(channel: socket.socket):
 
 
 def _settle(setup: dict, memory: int) -> Arena:
-    """Limits, a private folder, an environment of its own, and the lent memory, before student code is imported."""
+    """Limits, a private folder, an environment of its own, and the lent memory, before student code is
+    imported.
+    """
     os.chdir(setup["folder"])
     os.environ.clear()
     os.environ.update(setup["environment"])
@@ -100,7 +109,8 @@ def _settle(setup: dict, memory: int) -> Arena:
 
 
 def _tune_by_chance(seed: int, runs_first: bool) -> None:
-    """Let autotuned kernels take a config by chance instead of timing all: cheaper, and it checks more configs.
+    """Let autotuned kernels take a config by chance instead of timing all: cheaper, and it checks more
+    configs.
 
     Without a GPU nothing can be timed: the interpreter and the offline compiler need this in any case.
     """
@@ -108,7 +118,7 @@ def _tune_by_chance(seed: int, runs_first: bool) -> None:
 
     class ByChance:
         def get_benchmarker(self):
-            return lambda call, quantiles=None: [chance.random()] * 3
+            return lambda *_, **__: [chance.random()] * 3
 
     if not runs_first:
         triton.runtime.driver.set_active(ByChance())
@@ -117,8 +127,9 @@ def _tune_by_chance(seed: int, runs_first: bool) -> None:
     def first_that_runs():
         found = []
 
-        def benchmark(call, quantiles=None):
-            # A config that does not fit this GPU raises here, and the autotuner moves on, as it does when it times.
+        def benchmark(call, **_):
+            # A config that does not fit this GPU raises here, and the autotuner moves on, as it does when it
+            # times.
             if found and found[0] is current[0]:
                 return [float("inf")] * 3
             call()
@@ -161,9 +172,9 @@ def _plan(module, arena: Arena, payload: dict):
     if not callable(function):
         raise AttributeError(f"this file has no function {payload['function']}")
     calls = []
-    for inputs, outputs in payload["calls"]:
-        inputs = [lent(place) for place in inputs]
-        outputs = {name: lent(place) for name, place in outputs.items()}
+    for read, written in payload["calls"]:
+        inputs = [lent(place) for place in read]
+        outputs = {name: lent(place) for name, place in written.items()}
         calls.append(
             _gradient(function, inputs, outputs) if payload["differentiable"] else (function, inputs, outputs)
         )
@@ -204,7 +215,7 @@ def _run(calls, on_gpu: bool) -> dict:
 
 
 def describe(error: BaseException, path: str) -> dict:
-    """An error as data: category, type, text, and only the frames of the student's file, the last one first."""
+    """An error as data: category, type, text, and the frames of the student's file, the last one first."""
     chain, link = [], error
     while link is not None and len(chain) < 8:
         chain.append(link)
@@ -213,7 +224,7 @@ def describe(error: BaseException, path: str) -> dict:
     text = str(error)
     if isinstance(error, SystemExit):
         category, text = "exit", f"the file called sys.exit({error.code!r})"
-    elif "TODO" in text and ("AssertionError" in text or names & {"CompileTimeAssertionFailure"}) or "NotImplementedError" in names:  # fmt: skip
+    elif _not_started(names, text):
         category = "not started"
     elif isinstance(error, MemoryError):
         category, text = "host memory", text or "out of memory"
@@ -236,3 +247,9 @@ def describe(error: BaseException, path: str) -> dict:
             0, {"line": error.lineno or 1, "function": "", "code": (error.text or "").strip()[:200]}
         )
     return {"category": category, "type": type(error).__name__, "text": text[:MAX_TEXT], "frames": frames}
+
+
+def _not_started(names: set[str], text: str) -> bool:
+    """A placeholder was met: in host code an exception of its own, in a kernel a failed static assertion."""
+    in_kernel = "AssertionError" in text or "CompileTimeAssertionFailure" in names
+    return "NotImplementedError" in names or (in_kernel and "TODO" in text)

@@ -6,7 +6,8 @@ from grader.spec import Arm, Case, Codegen, Exercise, Lab, Layout, Speed, Tolera
 
 EPSILON = {"fp32": 2.0**-23, "fp16": 2.0**-10, "bf16": 2.0**-7}
 
-# Whole numbers whose sums are exact in fp32 in any order, and wrong at once in anything less: odd, so that the last
+# Whole numbers whose sums are exact in fp32 in any order, and wrong at once in anything less: odd, so that
+# the last
 # bit counts; beyond what TF32 holds for fp32, beyond what an fp16 sum holds for fp16.
 EXACT = {"fp32": (1025, 2047), "fp16": (0, 511), "bf16": (0, 127)}
 

@@ -1,0 +1,120 @@
+"""Write figures into READMEs from the records of graded runs, so that no measured number is typed by hand.
+
+A region of a Markdown file between `<!-- BEGIN speed solutions/results/h200.json -->` and `<!-- END -->` is
+rewritten from the record it names; the first word says how. What stands there is always what the record says.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from pathlib import Path
+
+from rich.console import Console
+
+from grader.questions import SPEED
+from grader.report import show
+from grader.results import Results
+from grader.timing import median
+
+REGION = re.compile(r"(<!-- BEGIN (\w+) (\S+) -->\n).*?(<!-- END -->)", re.DOTALL)
+
+
+def rewrite(text: str, root: Path) -> str:
+    """The text with every marked region rendered from its record; paths are relative to `root`."""
+    return REGION.sub(lambda match: match[1] + RENDERERS[match[2]](root / match[3]) + match[4], text)
+
+
+def load(path: Path) -> list[Results]:
+    """The run of a record, or the runs of a record of several."""
+    data = json.loads(path.read_text("utf-8"))
+    return [Results.model_validate(one) for one in (data if isinstance(data, list) else [data])]
+
+
+def _machine(run: Results) -> str:
+    gpu = run.machine.gpu
+    name = f"{gpu['name']}, driver {gpu['driver']}" if gpu else "no GPU"
+    return f"{name}, torch {run.machine.torch}, triton {run.machine.triton}, {run.date[:10]}, seed {run.seed}"
+
+
+def _timed(run: Results):
+    for lab in run.labs:
+        for exercise in lab.exercises:
+            for item in exercise.items:
+                if item.kind == SPEED and "percent" in item.figures:
+                    yield exercise, item
+
+
+def _speed(path: Path) -> str:
+    """One row a timed shape: times, percent with its interval, rate, and PyTorch's own operator beside it."""
+    (run,) = load(path)
+    lines = [
+        "| function | shape | µs | baseline | µs | percent | interval | rate | rounds |",
+        "|---|---|---:|---|---:|---:|---|---:|---:|",
+    ]
+    for exercise, item in _timed(run):
+        f = item.figures
+        rate = f"{f['teraflops']:.0f} TFLOP/s" if f["flops"] else f"{f['terabytes_per_s']:.2f} TB/s"
+        low, high = f["interval"]
+        peers = "".join(f"; {name} {us:.0f} µs" for name, us in f["peers_us"].items())
+        lines.append(
+            f"| {exercise.name} | {item.name.replace(',', ', ')} | {f['student_us']:.1f} "
+            f"| {f['baseline']}{peers} | {f['reference_us']:.1f} | {f['percent']:.1f} "
+            f"| {low:.1f} to {high:.1f} | {rate} | {len(f['rounds'])} |"
+        )
+    lines += ["", f"{_machine(run)}; {run.seconds:.0f} s from the command to the report.", ""]
+    return "\n".join(lines)
+
+
+def _points(path: Path) -> str:
+    """Points of each lab, and what the machine could not grade."""
+    (run,) = load(path)
+    lines = ["| lab | points | graded | not graded here |", "|---|---:|---:|---:|"]
+    for lab in run.labs:
+        cells = f"{lab.points:.1f} | {lab.graded_points:.1f} | {lab.not_graded_points:.1f}"
+        lines.append(f"| {lab.number}, {lab.title} | {cells} |")
+    lines += ["", f"{_machine(run)}; {run.seconds:.0f} s.", ""]
+    return "\n".join(lines)
+
+
+def _regrades(path: Path) -> str:
+    """How far the percentages of several gradings of one file lie apart."""
+    runs = load(path)
+    percents: dict[str, list[float]] = {}
+    for run in runs:
+        for exercise, item in _timed(run):
+            name = f"{exercise.name}, {item.name.replace(',', ', ')}"
+            percents.setdefault(name, []).append(item.figures["percent"])
+    lines = ["| shape | median | least | most | CV |", "|---|---:|---:|---:|---:|"]
+    for name, values in percents.items():
+        mean = sum(values) / len(values)
+        deviation = (sum((value - mean) ** 2 for value in values) / (len(values) - 1)) ** 0.5
+        cells = (
+            f"{median(values):.2f} | {min(values):.2f} | {max(values):.2f} | {100 * deviation / mean:.2f} %"
+        )
+        lines.append(f"| {name} | {cells} |")
+    points = sorted({round(run.points, 3) for run in runs})
+    verdicts = {item.verdict.value for run in runs for _, item in _timed(run)}
+    words = f"{len(runs)} gradings of one file, {_machine(runs[0])}"
+    lines += [
+        "",
+        f"{words}. Points: {', '.join(f'{p:g}' for p in points)}; verdicts: {', '.join(sorted(verdicts))}.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _report(path: Path) -> str:
+    """The report of a run as the terminal shows it."""
+    (run,) = load(path)
+    text = io.StringIO()
+    show(run, Console(file=text, width=200, no_color=True))
+    body = "\n".join(line.rstrip() for line in text.getvalue().strip("\n").splitlines())
+    command = run.command.replace("python -m grader grade", "make grade")
+    for option in ("from", "tier", "lab"):
+        command = command.replace(f"--{option} ", f"{option.upper()}=")
+    return f"```\n$ {command}\n{body}\n```\n"
+
+
+RENDERERS = {"speed": _speed, "points": _points, "regrades": _regrades, "report": _report}

@@ -1,0 +1,98 @@
+"""What the tests of the grader share: one run that grades texts, and the command line on a copy of the course."""
+
+import dataclasses
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from grader import catalog
+from grader.questions import Question, questions
+from grader.run import Run
+
+ROOT = Path(__file__).resolve().parents[2]
+SEED = 20240229
+OWN_OPTIONS = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "PYTHONPATH", "PYTEST_ADDOPTS", "PYTEST_PLUGINS")
+
+
+class Submissions:
+    """Grades texts as the student's file of a lab, on the CPU tier; one run and its warm parents serve all of them."""
+
+    def __init__(self, folder: Path):
+        self.run = Run(folder, "cpu", SEED, None)
+        self.asked: dict[str, Question] = {}  # of the last text, by id
+        self._folder, self._count = folder, 0
+        self._labs = {entry.number: entry for entry in catalog.find()}
+
+    def grade(self, number: int, text: str | bytes | None, *cases: str, limit_s: float = 20.0):
+        """Outcomes by question id for the named cases, `elementwise_add/n=7,fp32`; None is a file that is missing."""
+        entry, exercises = self._labs[number], []
+        for exercise in entry.lab.exercises:
+            chosen = tuple(
+                dataclasses.replace(case, limit_s=limit_s)
+                for case in exercise.cases
+                if f"{exercise.name}/{case.name}" in cases
+            )
+            if chosen:
+                exercises.append(dataclasses.replace(exercise, cases=chosen, speed=None, codegen=None))
+        assert sum(len(exercise.cases) for exercise in exercises) == len(cases) > 0, "a case has another name"
+        self._count += 1
+        lab = dataclasses.replace(entry.lab, exercises=tuple(exercises))
+        entry = catalog.Entry(Path(f"lab{number}_text{self._count}"), number, lab)
+        file = entry.submission(self._folder, exercises[0])
+        file.parent.mkdir()
+        if text is not None:
+            file.write_bytes(text.encode() if isinstance(text, str) else text)
+        self.asked = {question.id: question for question in questions(entry)}
+        return {name: self.run.answer(question) for name, question in self.asked.items()}
+
+
+@pytest.fixture(scope="session")
+def submissions(tmp_path_factory):
+    found = Submissions(tmp_path_factory.mktemp("submissions"))
+    yield found
+    found.run.close()
+
+
+def plain_environment(**more: str) -> dict[str, str]:
+    """The environment without what could change a report."""
+    return {name: value for name, value in os.environ.items() if name not in OWN_OPTIONS} | more
+
+
+def python(*arguments: object, root: Path = ROOT, **more: str) -> subprocess.CompletedProcess:
+    """Python with these arguments in the folder of a course, `root`; `more` goes into its environment."""
+    command = [sys.executable, "-B", *map(str, arguments)]
+    return subprocess.run(
+        command, cwd=root, env=plain_environment(**more), capture_output=True, text=True, timeout=240, check=False
+    )  # fmt: skip
+
+
+def grade(*arguments: object, **more) -> subprocess.CompletedProcess:
+    """`python -m grader grade` with these arguments, on the CPU tier unless they say otherwise."""
+    tier = [] if "--tier" in arguments else ["--tier", "cpu"]
+    return python("-m", "grader", "grade", "--seed", SEED, *tier, *arguments, **more)
+
+
+def copy_course(target: Path) -> Path:
+    """The repository's grader, labs and solutions in another folder."""
+    for name in ("grader", "labs", "solutions"):
+        shutil.copytree(ROOT / name, target / name, ignore=shutil.ignore_patterns("__pycache__", "tests"))
+    shutil.copyfile(ROOT / "pyproject.toml", target / "pyproject.toml")
+    return target
+
+
+def solution(number: int) -> str:
+    """The text of a lab's solution."""
+    (path,) = ROOT.glob(f"solutions/lab{number}_*/*.py")
+    return path.read_text("utf-8")
+
+
+def swap(text: str, *pairs: str) -> str:
+    """The text with each `old` replaced by the `new` that follows it; every `old` must stand there."""
+    for old, new in zip(pairs[::2], pairs[1::2], strict=True):
+        assert old in text, f"the solution no longer holds {old!r}"
+        text = text.replace(old, new)
+    return text

@@ -1,0 +1,147 @@
+"""Frames: what is packed comes back, and whatever else arrives raises ProtocolError and nothing worse."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from grader.protocol import (
+    HEADER,
+    MAGIC,
+    MAX_PAYLOAD,
+    VERSION,
+    Kind,
+    ProtocolError,
+    pack,
+    unpack_header,
+    unpack_payload,
+)
+
+LEAVES = st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats(allow_nan=False) | st.text()
+FINITE = LEAVES.filter(lambda leaf: not isinstance(leaf, float) or abs(leaf) < float("inf"))
+PAYLOADS = st.dictionaries(
+    st.text(), st.recursive(FINITE, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner))
+)
+few = settings(max_examples=150, deadline=None, database=None)
+
+
+def header(magic=MAGIC, version=VERSION, kind=Kind.DONE, zero=0, block=7, length=2):
+    return HEADER.pack(magic, version, kind, zero, block, length)
+
+
+@few
+@given(st.sampled_from(Kind), st.integers(0, 2**32 - 1), PAYLOADS)
+def test_what_is_packed_comes_back(kind, block, payload):
+    frame = pack(kind, block, payload)
+    assert unpack_header(frame[: HEADER.size]) == (kind, block, len(frame) - HEADER.size)
+    assert unpack_payload(frame[HEADER.size :]) == payload
+
+
+def test_header_has_16_bytes():
+    assert len(header()) == HEADER.size == 16
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"magic": b"TGRE"},
+        {"version": VERSION + 1},
+        {"zero": 1},
+        {"kind": 0},
+        {"kind": 4},
+        {"kind": 255},
+        {"length": MAX_PAYLOAD + 1},
+        {"length": 2**32 - 1},
+    ],
+    ids=str,
+)
+def test_header_with_one_wrong_field_is_refused(wrong):
+    assert unpack_header(header()) == (Kind.DONE, 7, 2)
+    with pytest.raises(ProtocolError):
+        unpack_header(header(**wrong))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"a": NaN}',
+        b'{"a": Infinity}',
+        b'{"a": [-Infinity]}',
+        b'{"a": 1e999}',
+        b'{"a": -1e999}',
+        b'{"a": "\xff"}',
+        b"[1]",
+        b"1",
+        b"null",
+        b'"text"',
+        b"",
+        b'{"a": 1',
+        b'{"a": 1} ,',
+        b'{"a": 1}{"a": 1}',
+        b"{'a': 1}",
+        b'{"a": 1,}',
+        b"\x80\x04}q\x00.",
+        b'{"a": ' + b"[" * 30_000 + b"]" * 30_000 + b"}",
+        b'{"a": ' * 9_000 + b"1" + b"}" * 9_000,
+        b'{"a": ' + b"9" * 5_000 + b"}",
+        b'{"a": "\\ud800"}',
+    ],
+    ids=lambda body: ascii(body[:16]),
+)
+def test_payload_that_is_no_strict_json_object_is_refused(body):
+    with pytest.raises(ProtocolError):
+        unpack_payload(body)
+
+
+def test_payload_of_64_kib_passes_and_one_byte_more_is_refused_by_the_sender():
+    empty = len(json.dumps({"a": ""}, separators=(",", ":")))
+    frame = pack(Kind.GO, 1, {"a": "x" * (MAX_PAYLOAD - empty)})
+    assert unpack_header(frame[: HEADER.size])[2] == MAX_PAYLOAD
+    with pytest.raises(ValueError, match="65537 bytes"):
+        pack(Kind.GO, 1, {"a": "x" * (MAX_PAYLOAD - empty + 1)})
+
+
+def test_payload_one_byte_too_long_is_refused_by_the_receiver():
+    assert unpack_header(header(length=MAX_PAYLOAD))[2] == MAX_PAYLOAD
+    with pytest.raises(ProtocolError, match="65537 bytes"):
+        unpack_header(header(length=MAX_PAYLOAD + 1))
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")], ids=str)
+def test_sender_packs_no_number_that_the_receiver_would_refuse(number):
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        pack(Kind.DONE, 1, {"a": number})
+
+
+@few
+@given(
+    st.binary(min_size=16, max_size=16)
+    | st.builds(lambda tail: MAGIC + tail, st.binary(min_size=12, max_size=12))
+)
+def test_any_16_bytes_are_a_header_or_a_protocol_error(data):
+    try:
+        kind, block, length = unpack_header(data)
+    except ProtocolError:
+        return
+    assert pack_header_again(kind, block, length) == data
+
+
+def pack_header_again(kind, block, length):
+    return HEADER.pack(MAGIC, VERSION, kind, 0, block, length)
+
+
+NUMBERS = st.from_regex(rb"\{\"a\": ?-?[0-9]{1,20}(\.[0-9]{1,9})?([eE][+-]?[0-9]{1,4})?\}", fullmatch=True)
+LONG_NUMBERS = st.integers(1, 60_000).map(lambda digits: b'{"a":' + b"7" * digits + b"}")
+
+
+@few
+@given(st.binary() | st.text().map(str.encode) | NUMBERS | LONG_NUMBERS)
+def test_any_bytes_are_a_payload_or_a_protocol_error(body):
+    try:
+        payload = unpack_payload(body)
+    except ProtocolError:
+        return
+    assert isinstance(payload, dict)
+    # What the judge accepts, the judge can write down.
+    assert json.dumps(payload, allow_nan=False)
