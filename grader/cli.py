@@ -211,6 +211,37 @@ def skeletons():
 
 
 @main.command()
+@click.option("--lab", "labs", required=True, help="numbers of the labs")
+@click.option("--from", "source", default="labs", show_default=True, help="tree to grade")
+@click.option("--times", default=10, show_default=True, help="how often")
+@click.option("--results", "folder", default="results", show_default=True, type=click.Path(path_type=Path))
+def regrade(labs, source, times, folder):
+    """Grade the same files again and again, and say how far the percentages lie apart."""
+    import json
+    import subprocess
+    import tempfile
+
+    from grader.tables import RENDERERS
+
+    record = _writable(folder) / "regrades.json"
+    runs = []
+    for number in range(1, times + 1):
+        click.echo(f"{number} of {times}")
+        with tempfile.TemporaryDirectory() as scratch:
+            command = [sys.executable, "-m", "grader", "grade", "--lab", labs, "--from", source]
+            done = subprocess.run(
+                [*command, "--results", scratch], capture_output=True, text=True, check=False
+            )
+            if done.returncode:
+                raise click.ClickException(
+                    f"grading {number} of {times} failed: {done.stderr.strip()[-500:]}"
+                )
+            runs.append(json.loads((Path(scratch) / "results.json").read_text("utf-8")))
+        record.write_text(json.dumps(runs), "utf-8")  # after each: what is measured is not lost
+    click.echo(RENDERERS["regrades"](record))
+
+
+@main.command()
 def tables():
     """Write the figures in the READMEs again, from the records under solutions/results/."""
     from grader.tables import rewrite

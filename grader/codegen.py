@@ -34,7 +34,7 @@ LOAD = re.compile(r"\b(?:LDG|LDGSTS)\.E((?:\.[A-Z0-9_]+)*)")
 STORE = re.compile(r"\bSTG\.E((?:\.[A-Z0-9_]+)*)")
 LOCAL = re.compile(r"\b(?:STL|LDL)\b")
 WIDTH = {"256": 32, "128": 16, "64": 8, "U16": 2, "S16": 2, "U8": 1, "S8": 1}
-LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "warmup")
 MAX_FILE = 16 * 1024 * 1024  # bytes of PTX or cubin read; a worker wrote them
 
 
@@ -106,10 +106,20 @@ def _read(path: Path, arch: int) -> KernelFacts:
 
 
 def load_widths(sass: str) -> tuple[int, ...]:
-    """Bytes per thread of the global loads in a SASS listing, widest first; 4 where no suffix says."""
+    """Bytes per thread of the global loads in a SASS listing, widest first."""
+    return _widths(LOAD, sass)
+
+
+def store_widths(sass: str) -> tuple[int, ...]:
+    """The same of the global stores."""
+    return _widths(STORE, sass)
+
+
+def _widths(instruction: re.Pattern, sass: str) -> tuple[int, ...]:
+    """Widths of the instructions found; 4 bytes where no suffix says otherwise."""
     widths = {
         next((WIDTH[part] for part in match[1].split(".") if part in WIDTH), 4)
-        for match in LOAD.finditer(sass)
+        for match in instruction.finditer(sass)
     }
     return tuple(sorted(widths, reverse=True))
 

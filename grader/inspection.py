@@ -1,4 +1,4 @@
-"""Show what the compiler made of a lab's launches: facts, what stands out, and PTX and SASS in files to read."""
+"""Show what the compiler made of a lab's launches: what stands out, and PTX and SASS in files to read."""
 
 from __future__ import annotations
 
@@ -20,50 +20,58 @@ from grader.run import Run
 from grader.sandbox import printable
 from grader.spec import Verdict
 
-# Warps that one multiprocessor holds at most, from the CUDA programming guide's table of compute capabilities.
+# Warps that one multiprocessor holds, from the CUDA programming guide's table of compute capabilities.
 MAX_WARPS = {75: 32, 80: 64, 86: 48, 89: 48, 90: 64, 100: 64, 120: 48}
 REGISTERS = 65536  # of one multiprocessor, the same for all of these
 WIDEST = 16  # bytes that one thread loads or stores at once
-HEADER = f"    {'file':<22}{'config':<34}{'registers':>9}  {'warps':<9}{'shared KB':<12}{'spills':<8}{'load':>4} {'store':>5} {'async':>5}  tensor cores"  # fmt: skip
+COLUMNS = "    {:<20}{:<32}{:>4}  {:<10}{:<11}{:>6} {:>5} {:>6} {:>6}  {}"
+TITLES = ("file", "config", "regs", "warps", "shared KB", "spills", "load", "store", "async", "tensor cores")
 LEGEND = """
-  how to read the table
-    registers        of one thread; 255 is the most it can have
-    warps            that fit one multiprocessor at a time if nothing but its 65,536 registers counts
-    spills           bytes of each thread that did not fit its registers and travel to memory and back
-    load, store      bytes that one thread moves with its widest instruction on global memory; 16 is best
-    async            copies from global to shared memory that no thread waits for, counted in the text"""
+  the columns
+    regs          registers of one thread, which has at most 255
+    warps         that fit one multiprocessor at a time, if nothing but its 65,536 registers counted
+    spills        bytes of each thread that did not fit its registers and travel to memory and back
+    load, store   bytes that a thread moves with its widest instruction on global memory; 16 is best
+    async         copies from global to shared memory that no thread waits for, counted in the text
+"""
 GUIDE = (
-    (re.compile(r"\bld\.global"), "ld.global", "loads from global memory; .v4.b32 is four times 4 bytes a thread, the widest"),
-    (ASYNC_COPY, "cp.async", "copies global to shared memory and goes on; wait_group is where it is waited for"),
-    (TENSOR_CORE, "mma", "tensor cores, one whole tile: m64n256k16 is 64 x 256 sums over 16 of K"),
+    (re.compile(r"\bld\.global"), "ld.global", "loads from global memory; .v4.b32 is 16 bytes a thread"),
+    (ASYNC_COPY, "cp.async", "copies global to shared memory and goes on; wait_group waits for it"),
+    (TENSOR_CORE, "mma", "tensor cores: m64n256k16 adds 16 products to each of 64 x 256 sums"),
     (re.compile(r"\bbar\.sync"), "bar.sync", "all warps of the program wait here for each other"),
-    (re.compile(r"\bst\.global"), "st.global", "stores the result; masks are the @%p in front"),
-)  # fmt: skip
+    (re.compile(r"\bst\.global"), "st.global", "stores the result; @%p in front of it is your mask"),
+)
 AUTOTUNING = """
-  what the autotuner does on a GPU: TRITON_PRINT_AUTOTUNING=1 make grade LAB={number}
-    Autotuning kernel ... with config ...    one line for each config tried; `failed with` after it: does not fit this GPU
-    with key as (...)                        the arguments in key= and the dtypes: each new set is tuned anew
-    finished after ...s                      for compiling and timing all of them; configs you drop make it shorter
-    best config selected: ...                the one that runs from now on for this key
-    The time of each config is in KERNEL.configs_timings, a dict, after the call."""
+  TRITON_PRINT_AUTOTUNING=1 make grade LAB={number}, on a GPU, shows the autotuner at work
+    Autotuning kernel ... with config ...   one config is tried; `failed with` next: it does not fit this GPU
+    with key as (...)                       the arguments in key= and the dtypes; a new set is tuned anew
+    finished after ...s                     seconds for all configs of this key, compiling included
+    best config selected: ...               the fastest, used from now on for this key
+    The time of each config is in the dict KERNEL.configs_timings after the call; it is not printed.
+"""
+NARROW = (
+    "neighbouring lanes read scattered addresses, a mask or stride hides that they do not, or few elements"
+)
+NO_DOT = "tl.dot takes fp32 with input_precision='ieee', or a tile has a side below 16"
 
 
 def inspect_lab(entry: Entry, source: Path, arch: int, folder: Path, console: Console) -> None:
-    """Compile each exercise of a lab that has a codegen case, print what was found, write PTX and SASS below `folder`."""
+    """Compile what each exercise of a lab launches, print what was found, write PTX and SASS to `folder`."""
     if arch not in MAX_WARPS:
-        known = " ".join(f"sm_{each}" for each in MAX_WARPS)
-        raise click.UsageError(f"--arch sm_{arch}: not known here; choose one of {known}")
+        known = ", ".join(f"sm_{each}" for each in MAX_WARPS)
+        raise click.UsageError(f"--arch sm_{arch} is not known here; choose one of {known}")
     if not source.is_dir():
         raise click.UsageError(f"--from {source}: no such folder")
 
-    def say(line: str, style: str = "") -> None:
-        console.print(Text(printable(line), style=style))
+    def say(text: str, style: str = "") -> None:
+        console.print(Text(printable(text), style=style))
 
-    compiled, first_ptx = [], None
+    compiled, files = [], []
+    has_dot = any(each.codegen and "tensor cores" in each.codegen.checks for each in entry.lab.exercises)
     for question in {q.exercise: q for q in questions(entry) if q.kind == CODEGEN}.values():
         name = question.exercise.name
-        say(f"\nlab {entry.number}  {name}, compiled for sm_{arch} with {question.case.name}", "bold")
-        # A run of its own: in the worker of the exercise before, the autotuner would have made its choice already.
+        say(f"\nlab {entry.number}  {name}, compiled for sm_{arch}, {question.case.name}", "bold")
+        # A run of its own: in the worker of another exercise the autotuner would have chosen already.
         with closing(Run(source, "codegen", seed=0, gpu=None, arch=arch)) as run:
             run.warm([question])
             outcome = run.answer(question)
@@ -71,38 +79,27 @@ def inspect_lab(entry: Entry, source: Path, arch: int, folder: Path, console: Co
         if not kernels:
             heading, *details = explain(replace(question, name=name), outcome)
             say(f"  {heading}", STYLES.get(outcome.verdict.value, "red"))
-            for line in details:
-                say(line)
+            say("\n".join(details))
             continue
-        files = write(kernels, folder / entry.folder.name, name, arch)
-        first_ptx = first_ptx or files[0]
-        compiled += kernels
-        for line in _table(kernels, files, arch):
-            say(line)
+        written = write(kernels, folder / entry.folder.name, name, arch)
+        say("\n".join(_table(kernels, written, arch)))
         say("  what to look at")
-        has_dot = any(
-            exercise.codegen and "tensor cores" in exercise.codegen.checks for exercise in entry.lab.exercises
-        )
-        for line in remarks(kernels, [file.stem for file in files], arch, has_dot):
-            say(f"    {line}")
-        say(f"  written to {files[0].parent}: a .ptx and a .sass for each file of the table", "dim")
+        say("\n".join(f"    {line}" for line in remarks(kernels, written, arch, has_dot)))
+        compiled, files = compiled + kernels, files + written
     if compiled:
-        for line in [*LEGEND.split("\n"), "", *guide(first_ptx)]:
-            say(line)
-    elif not any(exercise.codegen for exercise in entry.lab.exercises):
-        say(f"lab {entry.number} asks for no look at its generated code")
+        say(LEGEND)
+        say("\n".join(guide(files[0])))
     if len({kernel.name for kernel in compiled}) < len(compiled):
-        for line in AUTOTUNING.format(number=entry.number).split("\n"):
-            say(line)
+        say(AUTOTUNING.format(number=entry.number))
 
 
 def write(kernels: Sequence[KernelFacts], folder: Path, name: str, arch: int) -> list[Path]:
-    """PTX and SASS of each kernel as `name`-1.ptx and so on, in place of an earlier look; returns the PTX files."""
+    """PTX and SASS of each kernel as `name`-1.ptx and on, those of an earlier look removed; the PTX files."""
     folder.mkdir(parents=True, exist_ok=True)
     for old in [*folder.glob(f"{name}-*.ptx"), *folder.glob(f"{name}-*.sass")]:
         old.unlink()
     files = [folder / f"{name}-{number}.ptx" for number in range(1, len(kernels) + 1)]
-    for kernel, file in zip(kernels, files):
+    for kernel, file in zip(kernels, files, strict=True):
         heading = f"// {kernel.name}, {kernel.config}, sm_{arch}\n"
         file.write_text(heading + kernel.ptx, "utf-8")
         file.with_suffix(".sass").write_text(heading + kernel.sass, "utf-8")
@@ -115,51 +112,54 @@ def resident_warps(kernel: KernelFacts, arch: int) -> int:
     return min(REGISTERS // of_a_warp, MAX_WARPS[arch]) // kernel.num_warps * kernel.num_warps
 
 
-def _table(kernels, files, arch) -> Iterator[str]:
+def _table(kernels: Sequence[KernelFacts], files: Sequence[Path], arch: int) -> Iterator[str]:
     for name in dict.fromkeys(kernel.name for kernel in kernels):
-        yield f"  {name}"
-        yield HEADER
-        for kernel, file in zip(kernels, files):
-            if kernel.name == name:
-                warps = f"{resident_warps(kernel, arch)} of {MAX_WARPS[arch]}"
-                shared = f"{kernel.shared_bytes / 1024:.0f} of {kernel.shared_limit // 1024}"
-                load, store = (
-                    next(iter(widths), "-") for widths in (kernel.load_widths, store_widths(kernel.sass))
-                )
-                yield (
-                    f"    {file.stem:<22}{kernel.config:<34}{kernel.registers:>9}  {warps:<9}{shared:<12}"
-                    f"{kernel.spill_bytes or 'none':<8}{load:>4} {store:>5} {kernel.async_copies:>5}  {kernel.tensor_core or 'none'}"
-                )
+        yield f"  {name}, in {files[0].parent}"
+        yield COLUMNS.format(*TITLES)
+        for k, file in zip(kernels, files, strict=True):
+            if k.name == name:
+                warps = f"{resident_warps(k, arch)} of {MAX_WARPS[arch]}"
+                shared = f"{k.shared_bytes / 1024:.0f} of {k.shared_limit // 1024}"
+                load, store = (max(widths, default="-") for widths in (k.load_widths, store_widths(k.sass)))
+                facts = (k.spill_bytes, load, store, k.async_copies, k.tensor_core or "none")
+                yield COLUMNS.format(file.stem, k.config, k.registers, warps, shared, *facts)
 
 
-def remarks(kernels: Sequence[KernelFacts], names: Sequence[str], arch: int, has_dot: bool) -> Iterator[str]:
-    """One line for each thing that stands out, with the files it was seen in; `has_dot` expects a matrix product."""
-    narrow = "neighbouring lanes do not touch neighbouring addresses, the mask or a stride hides that they do, or the block has too few elements for its warps"  # fmt: skip
-    no_dot = "Triton has none for this GPU, nothing in your file" if arch < 80 else "tl.dot takes fp32 with input_precision='ieee', or a tile has a side below 16"  # fmt: skip
-    signs = (
-        (lambda k: k.spill_bytes, "registers spill to memory: more warps share a tile, or a smaller tile"),
-        (lambda k: k.shared_bytes > k.shared_limit, "too much shared memory, this does not start: fewer stages, or a smaller tile"),
-        (lambda k: has_dot and not k.tensor_core, f"no tensor cores: {no_dot}"),
-        (lambda k: k.load_widths and k.load_widths[0] < WIDEST, f"loads of less than {WIDEST} bytes a thread: {narrow}"),
-        (lambda k: max(store_widths(k.sass), default=WIDEST) < WIDEST, f"stores of less than {WIDEST} bytes a thread: {narrow}"),
-        (lambda k: has_dot and arch >= 80 and not k.async_copies, "no async copies: each step waits for its loads; num_stages of 3 or more fetches ahead"),
-    )  # fmt: skip
-    quiet = True
-    for sign, words in signs:
-        seen = [name for kernel, name in zip(kernels, names) if sign(kernel)]
-        if seen:
-            quiet = False
-            yield f"{'all' if len(seen) == len(names) > 1 else ', '.join(seen)}: {words}"
-    if quiet:
-        yield "nothing stands out: wide loads and stores, no spills, and the shared memory suffices"
+def remarks(kernels: Sequence[KernelFacts], files: Sequence[Path], arch: int, has_dot: bool) -> list[str]:
+    """One line for each thing that stands out, with where it was seen; `has_dot` expects a matrix product."""
+    seen: dict[str, list[str]] = {}
+    for kernel, file in zip(kernels, files, strict=True):
+        for words in _signs(kernel, arch, has_dot):
+            seen.setdefault(words, []).append(file.stem)
+    places = {
+        words: "all" if len(names) == len(files) > 1 else ", ".join(names) for words, names in seen.items()
+    }
+    quiet = "nothing stands out: wide loads and stores, no spills, enough shared memory"
+    return [f"{places[words]}: {words}" for words in seen] or [quiet]
+
+
+def _signs(k: KernelFacts, arch: int, has_dot: bool) -> Iterator[str]:
+    if k.spill_bytes:
+        yield "registers spill to memory: let more warps share a tile, or make it smaller"
+    if k.shared_bytes > k.shared_limit:
+        yield "too much shared memory, it would not start: fewer stages, or a smaller tile"
+    if has_dot and not k.tensor_core:
+        yield "no tensor cores: " + (
+            NO_DOT if arch >= 80 else "Triton uses none on this GPU, whatever the file says"
+        )
+    if has_dot and arch >= 80 and not k.async_copies:
+        yield "no async copies, so each step waits for its loads: give num_stages 3 or more"
+    for what, widths in (("loads", k.load_widths), ("stores", store_widths(k.sass))):
+        if widths and widths[0] < WIDEST:
+            yield f"{what} are {widths[0]} bytes wide at most, not {WIDEST}: {NARROW}"
 
 
 def guide(file: Path) -> Iterator[str]:
     """Where the first of each instruction worth finding stands in a PTX file, and what it does."""
-    yield f"  how to read {file}"
     lines = file.read_text("utf-8").split("\n")
-    yield f"    {'.loc':<11}{'':<11}the comment behind it names the line of your file that what follows comes from"
+    yield f"  how to read {file}"
+    yield f"    {'.loc':<11}{'':<11}the comment behind it names the line of your file that comes next"
     for pattern, name, words in GUIDE:
         first = next((number for number, line in enumerate(lines, 1) if pattern.search(line)), None)
         yield f"    {name:<11}{f'line {first}' if first else 'not there':<11}{words}"
-    yield f"    {'STL, LDL':<11}{'in .sass':<11}spilled registers; PTX does not show them yet, only the machine code does"
+    yield f"    {'STL, LDL':<11}{'in .sass':<11}spilled registers; PTX still has registers without end"

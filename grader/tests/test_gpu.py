@@ -1,0 +1,163 @@
+"""What only a GPU can show: the worker's faults stay its own, and the judge's clock tells fast from slow."""
+
+import dataclasses
+import time
+
+import pytest
+
+from grader import catalog, gpu
+from grader.questions import CORRECTNESS, SPEED, questions
+from grader.run import REFERENCE, Run
+from grader.spec import Verdict
+
+pytestmark = pytest.mark.gpu
+
+LAB1 = "lab1_elementwise_add"
+SOURCE = (catalog.ROOT / "solutions" / LAB1 / "elementwise_add.py").read_text("utf-8")
+KERNEL_ADD = "tl.store(out_ptr + offs, x + y, mask=mask)"
+
+
+@pytest.fixture(scope="module")
+def here():
+    found, missing = gpu.find()
+    assert found, missing
+    return found
+
+
+def all_questions(kind, lab=None):
+    asked = [
+        q
+        for entry in catalog.find()
+        if lab in (None, entry.number)
+        for q in questions(entry)
+        if q.kind == kind
+    ]
+    assert asked
+    return asked
+
+
+def change(source, old, new):
+    assert old in source
+    return source.replace(old, new)
+
+
+@pytest.fixture
+def grade_add(here, tmp_path):
+    """Grades a text as lab 1's file: outcomes of the questions of one kind that a filter lets through."""
+    runs = []
+
+    def grade(text, kind=CORRECTNESS, keep=None, limit_s=None):
+        (tmp_path / LAB1).mkdir(exist_ok=True)
+        (tmp_path / LAB1 / "elementwise_add.py").write_text(text)
+        run = Run(tmp_path, "gpu", 7, here)
+        runs.append(run)
+        asked = [q for q in all_questions(kind, 1) if keep is None or keep(q)]
+        assert asked
+        if limit_s:
+            asked = [dataclasses.replace(q, case=dataclasses.replace(q.case, limit_s=limit_s)) for q in asked]
+        return [run.answer(q) for q in asked]
+
+    yield grade
+    for run in runs:
+        run.close()
+
+
+def one_size(q):
+    return q.case.params["n"] == 65537 and q.case.dtype == "fp32"
+
+
+@pytest.mark.parametrize("lab", [entry.number for entry in catalog.find()])
+def test_solution_passes_every_case_in_every_dtype(lab, here):
+    run = Run(catalog.ROOT / "solutions", "gpu", 11, here)
+    try:
+        bad = {q.id: run.answer(q) for q in all_questions(CORRECTNESS, lab)}
+    finally:
+        run.close()
+    assert {name: (o.verdict, o.where) for name, o in bad.items() if o.verdict is not Verdict.PASS} == {}
+
+
+def test_reference_in_the_students_seat_reads_100_percent(here):
+    run = Run(REFERENCE, "gpu", 12, here)
+    try:
+        outcomes = {q.id: run.answer(q) for q in all_questions(SPEED)}
+    finally:
+        run.close()
+    percents = {name: outcome.figures["percent"] for name, outcome in outcomes.items()}
+    assert all(98.5 < percent < 101.5 for percent in percents.values()), percents
+
+
+def test_twice_the_work_reads_half_the_percent(grade_add):
+    launch = "        elementwise_add_kernel[grid](x, y, out, n, BLOCK=BLOCK)"
+    (outcome,) = grade_add(change(SOURCE, launch, f"{launch}\n{launch}"), SPEED)
+    assert outcome.verdict is Verdict.SLOW
+    assert 46 < outcome.figures["percent"] < 54
+
+
+def test_an_answer_that_is_right_only_for_the_first_calls_is_wrong(grade_add):
+    text = change(SOURCE, "BLOCK = 1024\n", "BLOCK = 1024\nCALLS = []\n")
+    text = change(
+        text,
+        "    n = x.numel()\n",
+        "    n = x.numel()\n    CALLS.append(n)\n    if len(CALLS) > 40:\n        return out\n",
+    )
+    (outcome,) = grade_add(text, SPEED)
+    assert outcome.verdict is Verdict.WRONG
+
+
+def test_work_on_a_side_stream_is_waited_for_or_found_missing(grade_add):
+    launch = "        elementwise_add_kernel[grid]"
+    text = change(SOURCE, launch, f"        with torch.cuda.stream(torch.cuda.Stream()):\n    {launch}")
+    (outcome,) = grade_add(text + "\n\ntorch.cuda.synchronize = lambda *a: None\n", SPEED)
+    honest = outcome.verdict in (Verdict.PASS, Verdict.SLOW) and outcome.figures["percent"] < 102
+    assert honest or outcome.verdict in (Verdict.WRONG, Verdict.INCONCLUSIVE)
+
+
+def test_a_kernel_that_never_ends_is_killed_and_the_next_file_is_graded_well(grade_add):
+    forever = change(
+        SOURCE,
+        KERNEL_ADD,
+        "i = 0.0\n    while i != 12345.0:\n        i = tl.atomic_add(out_ptr, 0.0)\n    " + KERNEL_ADD,
+    )
+    began = time.monotonic()
+    (outcome,) = grade_add(forever, keep=one_size, limit_s=10)
+    assert outcome.verdict is Verdict.TIMEOUT
+    assert time.monotonic() - began < 60
+    assert [o.verdict for o in grade_add(SOURCE, keep=one_size)] == [Verdict.PASS]
+
+
+def test_an_illegal_access_ends_its_worker_alone(grade_add):
+    wild = change(SOURCE, KERNEL_ADD, "tl.store(out_ptr + offs + (1 << 40), x + y, mask=mask)")
+    (outcome,) = grade_add(wild, keep=one_size)
+    assert outcome.verdict is Verdict.CRASHED
+    assert "illegal memory access" in outcome.where
+    assert [o.verdict for o in grade_add(SOURCE, keep=one_size)] == [Verdict.PASS]
+
+
+def test_a_missing_mask_is_found_by_the_guard_bands(grade_add):
+    (outcome,) = grade_add(change(SOURCE, "mask = offs < n", "mask = offs < n + 5"), keep=one_size)
+    assert (outcome.verdict, outcome.reason) == (Verdict.OUT_OF_BOUNDS, "WRITE")
+
+
+def test_gpu_memory_that_does_not_suffice_is_named(grade_add):
+    hoard = change(
+        SOURCE, "    n = x.numel()\n", "    n = x.numel()\n    torch.empty(1 << 50, device=x.device)\n"
+    )
+    (outcome,) = grade_add(hoard, keep=one_size)
+    assert (outcome.verdict, outcome.reason) == (Verdict.OUT_OF_MEMORY, "GPU")
+
+
+def test_shared_memory_that_does_not_suffice_is_a_compile_error_with_a_cause(here, tmp_path):
+    lab3 = "lab3_autotuned_matmul"
+    text = (catalog.ROOT / "solutions" / lab3 / "autotuned_matmul.py").read_text("utf-8")
+    head, rest = text.split("CONFIGS = [", 1)
+    text = f"{head}CONFIGS = [\n    _config(256, 256, 128, 4, 8),\n]{rest.split(']', 1)[1]}"
+    (tmp_path / lab3).mkdir()
+    (tmp_path / lab3 / "autotuned_matmul.py").write_text(text)
+    run = Run(tmp_path, "gpu", 3, here)
+    try:
+        asked = next(q for q in all_questions(CORRECTNESS, 3) if q.case.dtype == "bf16")
+        outcome = run.answer(asked)
+    finally:
+        run.close()
+    assert outcome.verdict is Verdict.COMPILE_ERROR
+    assert "shared memory" in outcome.cause
