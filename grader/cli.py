@@ -28,7 +28,11 @@ def _entries(labs: str | None):
     """Labs by their numbers, "1,3"; all of them for None. Wrong numbers end the command with a list of right
     ones.
     """
-    entries = catalog.find()
+    try:
+        entries = catalog.find()
+    except Exception as error:  # a lab.py that does not load is the course's fault, whatever it raised
+        click.echo(f"GRADER FAULT  a lab does not load: {type(error).__name__}: {error}", err=True)
+        sys.exit(FAULT)
     if not labs:
         return entries
     numbers = {int(word) for word in labs.replace(",", " ").split() if word.isdigit()}
@@ -69,7 +73,7 @@ def grade(labs, source, tier, seed, keyword, least, arch, folder):
     began = time.monotonic()
     entries = _entries(labs)
     words = ", ".join(f"lab {entry.number}" for entry in entries)
-    console.print(f"grader {__version__}: {words} from {source}", highlight=False)
+    console.print(f"grader {__version__}: {words} from {source}", highlight=False, markup=False)
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # no plugin of somebody else's takes part in a grade
     import pytest
 
@@ -123,16 +127,21 @@ def grade(labs, source, tier, seed, keyword, least, arch, folder):
     report.show(graded, console)
     try:
         report.write(graded, folder)
-        console.print(f"written: {folder}/results.json, summary.md, junit.xml", style="dim", highlight=False)
+        console.print(
+            f"written: {folder}/results.json, summary.md, junit.xml",
+            style="dim",
+            highlight=False,
+            markup=False,
+        )
     except OSError as error:
         click.echo(f"{folder}: the reports could not be written: {error.strerror}", err=True)
         sys.exit(FAULT)
     if code == pytest.ExitCode.INTERRUPTED:
         sys.exit(130)
-    if any(outcome.verdict.value == "GRADER_FAULT" for _, outcome, _ in answered):
+    if follower.broken or any(outcome.verdict.value == "GRADER_FAULT" for _, outcome, _ in answered):
         sys.exit(FAULT)
     if least is not None and graded.points < least:
-        console.print(f"below the {least:g} points asked for", highlight=False)
+        console.print(f"below the {least:g} points asked for", highlight=False, markup=False)
         sys.exit(BELOW)
 
 

@@ -1,6 +1,4 @@
-"""Hold outputs against an fp64 reference with a tolerance that PyTorch's own error sets; find what is wrong
-first.
-"""
+"""Hold outputs against an fp64 reference, with a tolerance that PyTorch's own error sets."""
 
 from __future__ import annotations
 
@@ -13,19 +11,15 @@ from grader.inputs import BITS
 from grader.lending import TORCH_DTYPES
 from grader.spec import Case, Exercise
 
-# Relative norm of the error that fp32 arithmetic may leave however it is ordered; far below what TF32 leaves,
-# 3e-4.
+# Relative norm of the error that fp32 arithmetic leaves in any order; far below what TF32 leaves, 3e-4.
 NORM_FP32 = 8 * 2.0**-23
-# Below this many elements chance alone may make a wrong answer agree, with probabilities that a class would
-# meet.
+# With fewer elements a wrong answer may agree by chance, and often enough for a class to meet it.
 FEWEST_FOR_NULLS = 64
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Why an output is wrong: reason, first bad index, values there, which elements, and the share of
-    tolerance used.
-    """
+    """Why an output is wrong: reason, first bad index, values there, and which elements."""
 
     output: str
     reason: str  # UNWRITTEN, NONFINITE, PRECISION or MISMATCH
@@ -101,7 +95,7 @@ def _examine_one(name, case, expected, k, got, untouched):
     else:
         share = (got.to(reference.dtype) - reference).abs() / expected.allowed[k]
         bad = ~(share <= 1.0)  # NaN compares false: it never passes
-        used = share.max().item()
+        used = share.nan_to_num(nan=float("inf")).max().item()
     if not case.bitwise and not bad.any():
         finding, norm_used = _examine_norm(name, expected, k, got)
         used = max(used, norm_used)
@@ -125,7 +119,8 @@ def _examine_norm(name, expected, k, got) -> tuple[Finding | None, float]:
     error = got.to(reference.dtype) - reference
     norm = reference.norm().item()
     used = error.norm().item() / norm / expected.allowed_norm[k] if norm else 0.0
-    if used <= 1.0:  # NaN compares false
+    used = float("inf") if used != used else used
+    if used <= 1.0:
         return None, used
     bad = ~(error.abs() < 0.5 * error.abs().max())
     reason = "PRECISION" if _nearly(got, reference) else "MISMATCH"

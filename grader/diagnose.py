@@ -17,6 +17,7 @@ GENERAL = {  # causes where a lab has none of its own
     "nondeterministic": "two runs on the same inputs differ: two programs write the same element",
     "all zero": "every element is 0: does the kernel run, and store?",
     "stale": "these are the results of an earlier call: compute on every call",
+    "shared memory": "the kernel wants more shared memory than a block may use: a smaller block, fewer stages",
     "scaled": "the values differ by one constant factor",
 }
 
@@ -66,11 +67,11 @@ def _sign(exercise, case, finding, region, inputs, expected, got, earlier) -> st
     values = got.double()
     if any(old.shape == values.shape and torch.equal(values, old.double()) for old in earlier):
         return "stale"
-    if not values.any():
-        return "all zero"
     own = exercise.signs(case, inputs, expected, values) if exercise.signs else None
     if own:
         return own
+    if not values.any():
+        return "all zero"
     if finding.reason == "PRECISION":
         return "precision"
     if exercise.differentiable and finding.output != "y":
@@ -109,7 +110,7 @@ def describe_region(bad: torch.Tensor) -> tuple[str, str]:
     columns = bad.any(dim=0).nonzero().flatten()
     top, bottom, left, right = int(rows[0]), int(rows[-1]), int(columns[0]), int(columns[-1])
     height, width = bad.shape
-    all_rows, all_columns = rows.numel() == height, left == 0 and right == width - 1
+    all_rows, all_columns = rows.numel() == height, columns.numel() == width
     if not rows_word:
         where = f"elements {left} to {right}" if right > left else f"element {left}"
         region = "end" if right == width - 1 and left else "start" if left == 0 else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import time
 from dataclasses import dataclass, field, replace
 
@@ -144,9 +145,6 @@ class Duel:
         peers = {peer.name: self._time_arm(peer) for peer in self.exercise.speed.peers}
         return self._outcome(arm, overhead_us, rounds, ratios, disturbed, peers)
 
-    # -- one round
-    # ----------------------------------------------------------------------------------------------------
-
     def _round(self, number: int, plans) -> tuple[timing.Round, list[str]]:
         mine, theirs = number % 2, 1 - number % 2  # sets are traded between rounds
         times = {"reference": [], "student": []}
@@ -174,9 +172,10 @@ class Duel:
         memory = self.arena.bytes(0, self.arena.size).view(-1, LINE)
         lines = self._sample_lines(k or 0)
         torch.cuda.synchronize()
+        self._must(seat.wake(BLOCK_LIMIT_S))
         gc.disable()  # a collection inside the clock would cost a side milliseconds, by chance
         start = time.perf_counter_ns()
-        failed = seat.go(plan, limit_s)
+        failed = seat.go(plan, limit_s, spin=True)
         sample = memory[lines]
         torch.cuda.synchronize()
         elapsed = (time.perf_counter_ns() - start) / 1e3
@@ -287,9 +286,6 @@ class Duel:
         allowed = tuple(unit.mul_(factor) for factor, unit in zip(factors, units, strict=True))
         return compare.Expected(close, wanted, allowed, norms)
 
-    # -- set-up
-    # -------------------------------------------------------------------------------------------------------
-
     def _ring(self, calls: int) -> None:
         self.ring = Ring(self.arena, self.arena.size // 2, self.exercise, self.case, calls)
         self.tolerance = None  # for comparisons with PyTorch, once fp64 has calibrated it
@@ -347,9 +343,6 @@ class Duel:
             self.exercise, [], BLOCK_LIMIT_S, self.exercise.speed.baselines[0].function.__name__
         )
         return timing.median([self._block("reference", empty, BLOCK_LIMIT_S) for _ in range(EMPTY_BLOCKS)])
-
-    # -- the end
-    # ------------------------------------------------------------------------------------------------------
 
     def _must(self, failed: Outcome | None) -> None:
         if failed:
@@ -424,6 +417,7 @@ class Duel:
             },
         }
         found = diagnose.cause_of(self.lab, "slow") if verdict is Verdict.SLOW else None
+        traced = os.environ.get("TRITON_PRINT_AUTOTUNING") == "1"  # whoever asks for it wants to read it
         where = (
             f"{student_us:.1f} us is less than the {least:.1f} us that this GPU needs"
             if verdict is Verdict.IMPOSSIBLE
@@ -434,6 +428,7 @@ class Duel:
             where=where,
             cause=found.cause if found else "",
             hint=found.hint if found else None,
+            printed=self.student.printed if traced else "",
             figures=figures,
         )
 

@@ -64,7 +64,8 @@ class Clocks:
     reasons: set[str] = field(default_factory=set)
 
 
-def _handle():
+def handle():
+    """NVML's handle of the GPU that CUDA will use; raises NVMLError where there is none."""
     import pynvml
 
     pynvml.nvmlInit()
@@ -79,28 +80,28 @@ def find() -> tuple[Gpu | None, str]:
     try:
         import pynvml
 
-        handle = _handle()
+        device = handle()
     except Exception as error:  # any NVML trouble means the same here: no GPU that can be graded on
         text = str(error)
         return None, "no NVIDIA driver on this machine" if "Library" in text or "Driver Not" in text else text
-    major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
-    sm_mhz = pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_SM)
-    memory_mhz = pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_MEM)
+    major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(device)
+    sm_mhz = pynvml.nvmlDeviceGetMaxClockInfo(device, pynvml.NVML_CLOCK_SM)
+    memory_mhz = pynvml.nvmlDeviceGetMaxClockInfo(device, pynvml.NVML_CLOCK_MEM)
     cores = bus = 0
     with contextlib.suppress(pynvml.NVMLError):
-        cores = pynvml.nvmlDeviceGetNumGpuCores(handle)
-        bus = pynvml.nvmlDeviceGetMemoryBusWidth(handle)
+        cores = pynvml.nvmlDeviceGetNumGpuCores(device)
+        bus = pynvml.nvmlDeviceGetMemoryBusWidth(device)
     mig = False
     with contextlib.suppress(pynvml.NVMLError):
-        mig = bool(pynvml.nvmlDeviceGetMigMode(handle)[0])
+        mig = bool(pynvml.nvmlDeviceGetMigMode(device)[0])
     capability = 10 * major + minor
     multiprocessors = cores // (64 if capability in (70, 72, 75, 80) else 128)
     gpu = Gpu(
-        name=_text(pynvml.nvmlDeviceGetName(handle)),
+        name=_text(pynvml.nvmlDeviceGetName(device)),
         driver=_text(pynvml.nvmlSystemGetDriverVersion()),
-        uuid_hash=hashlib.sha256(_text(pynvml.nvmlDeviceGetUUID(handle)).encode()).hexdigest()[:16],
+        uuid_hash=hashlib.sha256(_text(pynvml.nvmlDeviceGetUUID(device)).encode()).hexdigest()[:16],
         capability=capability,
-        memory_bytes=pynvml.nvmlDeviceGetMemoryInfo(handle).total,
+        memory_bytes=pynvml.nvmlDeviceGetMemoryInfo(device).total,
         bandwidth=2.0 * memory_mhz * 1e6 * bus / 8,  # two transfers a clock
         peak_flops=FLOP_PER_CLOCK.get(capability, 0) * multiprocessors * sm_mhz * 1e6,
         max_sm_mhz=sm_mhz,
@@ -120,7 +121,7 @@ class ClockReader:
         self.samples = Clocks()
         self.missing = ""
         try:
-            self._device = _handle()
+            self._device = handle()
         except Exception as error:  # a machine without NVML can still be timed, with less evidence
             self._device, self.missing = None, str(error)
 

@@ -103,13 +103,13 @@ def poison_output(arena: Arena, loan: Loan, rng: Rng) -> torch.Tensor:
 
 
 def draw_sentinel(rng: Rng, dtype: str) -> int:
-    """Bits of a random subnormal number: finite in every dtype, and no result of ordinary arithmetic."""
+    """Bits of a random subnormal number: finite in every dtype."""
     return 1 + rng.whole(MANTISSA[dtype])
 
 
 def draw_poison(rng: Rng, dtype: str) -> int:
-    """Bits of a NaN with a random payload; a GPU computes only the canonical one."""
-    return EXPONENT[dtype] | (1 + rng.whole(MANTISSA[dtype]))
+    """Bits of a signalling NaN with a random payload: arithmetic gives quiet ones."""
+    return EXPONENT[dtype] | (1 + rng.whole(MANTISSA[dtype] >> 1))
 
 
 def band_output(arena: Arena, loan: Loan, sentinel: int) -> None:
@@ -129,16 +129,18 @@ def bands_whole(arena: Arena, loan: Loan, sentinel: int) -> bool:
     """
     dtype = TORCH_DTYPES[loan.tensor.dtype]
     end = loan.tensor.offset + loan.tensor.span * dtype.itemsize
-    ends = (arena.bytes(loan.start, loan.tensor.offset), arena.bytes(end, end + (loan.stop - end) // 4 * 4))
+    ends = (arena.bytes(loan.start, loan.tensor.offset), arena.bytes(end, loan.stop))
     return all(bool((band.view(BITS[dtype]) == sentinel).all()) for band in ends)
 
 
 def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two tensors of one shape and dtype hold the same bits: NaN equals itself, 0 not -0."""
     one, other = one.contiguous().flatten(), other.contiguous().flatten()
-    # As wide words as the length allows: fewer elements to compare.
+    # As wide words as length and alignment allow: fewer elements to compare.
+    size = one.element_size()
+    places = (one.numel() * size, one.storage_offset() * size, other.storage_offset() * size)
     for words in (torch.int64, torch.int32, torch.int16):
-        if one.numel() * one.element_size() % words.itemsize == 0 and one.data_ptr() % words.itemsize == 0:
+        if all(place % words.itemsize == 0 for place in places):
             return bool((one.view(words) == other.view(words)).all())
     raise ValueError(f"{one.dtype} is no dtype of this course")
 

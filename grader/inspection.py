@@ -22,8 +22,7 @@ from grader.spec import Verdict
 
 # Warps that one multiprocessor holds, from the CUDA programming guide's table of compute capabilities.
 MAX_WARPS = {75: 32, 80: 64, 86: 48, 89: 48, 90: 64, 100: 64, 120: 48}
-REGISTERS = 65536  # of one multiprocessor, the same for all of these
-WIDEST = 16  # bytes that one thread loads or stores at once
+REGISTERS, WIDEST = 65536, 16  # of one multiprocessor; bytes that one thread moves at once
 COLUMNS = "    {:<20}{:<32}{:>4}  {:<10}{:<11}{:>6} {:>5} {:>6} {:>6}  {}"
 TITLES = ("file", "config", "regs", "warps", "shared KB", "spills", "load", "store", "async", "tensor cores")
 LEGEND = """
@@ -32,8 +31,7 @@ LEGEND = """
     warps         that fit one multiprocessor at a time, if nothing but its 65,536 registers counted
     spills        bytes of each thread that did not fit its registers and travel to memory and back
     load, store   bytes that a thread moves with its widest instruction on global memory; 16 is best
-    async         copies from global to shared memory that no thread waits for, counted in the text
-"""
+    async         copies from global to shared memory that no thread waits for, counted in the text"""
 GUIDE = (
     (re.compile(r"\bld\.global"), "ld.global", "loads from global memory; .v4.b32 is 16 bytes a thread"),
     (ASYNC_COPY, "cp.async", "copies global to shared memory and goes on; wait_group waits for it"),
@@ -47,26 +45,20 @@ AUTOTUNING = """
     with key as (...)                       the arguments in key= and the dtypes; a new set is tuned anew
     finished after ...s                     seconds for all configs of this key, compiling included
     best config selected: ...               the fastest, used from now on for this key
-    The time of each config is in the dict KERNEL.configs_timings after the call; it is not printed.
-"""
-NARROW = (
-    "neighbouring lanes read scattered addresses, a mask or stride hides that they do not, or few elements"
-)
+    The time of each config is in the dict KERNEL.configs_timings after the call; it is not printed."""
+NARROW = "neighbouring lanes use scattered addresses, a mask or stride hides it if not, or the block is small"
 NO_DOT = "tl.dot takes fp32 with input_precision='ieee', or a tile has a side below 16"
 
 
 def inspect_lab(entry: Entry, source: Path, arch: int, folder: Path, console: Console) -> None:
     """Compile what each exercise of a lab launches, print what was found, write PTX and SASS to `folder`."""
     if arch not in MAX_WARPS:
-        known = ", ".join(f"sm_{each}" for each in MAX_WARPS)
-        raise click.UsageError(f"--arch sm_{arch} is not known here; choose one of {known}")
-    if not source.is_dir():
-        raise click.UsageError(f"--from {source}: no such folder")
+        raise click.UsageError(f"--arch sm_{arch}: choose one of sm_{', sm_'.join(map(str, MAX_WARPS))}")
 
     def say(text: str, style: str = "") -> None:
         console.print(Text(printable(text), style=style))
 
-    compiled, files = [], []
+    files, tuned = [], False
     has_dot = any(each.codegen and "tensor cores" in each.codegen.checks for each in entry.lab.exercises)
     for question in {q.exercise: q for q in questions(entry) if q.kind == CODEGEN}.values():
         name = question.exercise.name
@@ -77,27 +69,28 @@ def inspect_lab(entry: Entry, source: Path, arch: int, folder: Path, console: Co
             outcome = run.answer(question)
             kernels = run.kernels(question) if outcome.verdict in (Verdict.PASS, Verdict.WRONG) else []
         if not kernels:
-            heading, *details = explain(replace(question, name=name), outcome)
-            say(f"  {heading}", STYLES.get(outcome.verdict.value, "red"))
-            say("\n".join(details))
+            lines = explain(replace(question, name=name), outcome)
+            say("  " + "\n".join(lines), STYLES.get(outcome.verdict.value, "red"))
             continue
         written = write(kernels, folder / entry.folder.name, name, arch)
         say("\n".join(_table(kernels, written, arch)))
-        say("  what to look at")
-        say("\n".join(f"    {line}" for line in remarks(kernels, written, arch, has_dot)))
-        compiled, files = compiled + kernels, files + written
-    if compiled:
-        say(LEGEND)
-        say("\n".join(guide(files[0])))
-    if len({kernel.name for kernel in compiled}) < len(compiled):
-        say(AUTOTUNING.format(number=entry.number))
+        say("\n    ".join(["  what to look at", *remarks(kernels, written, arch, has_dot)]))
+        files += written
+        tuned |= len({kernel.name for kernel in kernels}) < len(kernels)
+    if files:
+        say(
+            "\n".join([LEGEND, "", *guide(files[0]), AUTOTUNING.format(number=entry.number) if tuned else ""])
+        )
 
 
 def write(kernels: Sequence[KernelFacts], folder: Path, name: str, arch: int) -> list[Path]:
     """PTX and SASS of each kernel as `name`-1.ptx and on, those of an earlier look removed; the PTX files."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for old in [*folder.glob(f"{name}-*.ptx"), *folder.glob(f"{name}-*.sass")]:
-        old.unlink()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for old in [*folder.glob(f"{name}-*.ptx"), *folder.glob(f"{name}-*.sass")]:
+            old.unlink()
+    except OSError as error:
+        raise click.ClickException(f"{folder} cannot be written to: {error.strerror}") from None
     files = [folder / f"{name}-{number}.ptx" for number in range(1, len(kernels) + 1)]
     for kernel, file in zip(kernels, files, strict=True):
         heading = f"// {kernel.name}, {kernel.config}, sm_{arch}\n"
@@ -120,9 +113,9 @@ def _table(kernels: Sequence[KernelFacts], files: Sequence[Path], arch: int) -> 
             if k.name == name:
                 warps = f"{resident_warps(k, arch)} of {MAX_WARPS[arch]}"
                 shared = f"{k.shared_bytes / 1024:.0f} of {k.shared_limit // 1024}"
-                load, store = (max(widths, default="-") for widths in (k.load_widths, store_widths(k.sass)))
-                facts = (k.spill_bytes, load, store, k.async_copies, k.tensor_core or "none")
-                yield COLUMNS.format(file.stem, k.config, k.registers, warps, shared, *facts)
+                widest = [max(widths, default="-") for widths in (k.load_widths, store_widths(k.sass))]
+                facts = (warps, shared, k.spill_bytes, *widest, k.async_copies, k.tensor_core or "none")
+                yield COLUMNS.format(file.stem, k.config, k.registers, *facts)
 
 
 def remarks(kernels: Sequence[KernelFacts], files: Sequence[Path], arch: int, has_dot: bool) -> list[str]:
@@ -131,11 +124,10 @@ def remarks(kernels: Sequence[KernelFacts], files: Sequence[Path], arch: int, ha
     for kernel, file in zip(kernels, files, strict=True):
         for words in _signs(kernel, arch, has_dot):
             seen.setdefault(words, []).append(file.stem)
-    places = {
-        words: "all" if len(names) == len(files) > 1 else ", ".join(names) for words, names in seen.items()
-    }
-    quiet = "nothing stands out: wide loads and stores, no spills, enough shared memory"
-    return [f"{places[words]}: {words}" for words in seen] or [quiet]
+    lines = [
+        f"{', '.join(at) if len(at) < len(files) else 'everywhere'}: {words}" for words, at in seen.items()
+    ]
+    return lines or ["nothing stands out: wide loads and stores, no spills, enough shared memory"]
 
 
 def _signs(k: KernelFacts, arch: int, has_dot: bool) -> Iterator[str]:
@@ -144,9 +136,7 @@ def _signs(k: KernelFacts, arch: int, has_dot: bool) -> Iterator[str]:
     if k.shared_bytes > k.shared_limit:
         yield "too much shared memory, it would not start: fewer stages, or a smaller tile"
     if has_dot and not k.tensor_core:
-        yield "no tensor cores: " + (
-            NO_DOT if arch >= 80 else "Triton uses none on this GPU, whatever the file says"
-        )
+        yield f"no tensor cores: {NO_DOT if arch >= 80 else 'Triton uses none on this GPU'}"
     if has_dot and arch >= 80 and not k.async_copies:
         yield "no async copies, so each step waits for its loads: give num_stages 3 or more"
     for what, widths in (("loads", k.load_widths), ("stores", store_widths(k.sass))):
@@ -157,8 +147,7 @@ def _signs(k: KernelFacts, arch: int, has_dot: bool) -> Iterator[str]:
 def guide(file: Path) -> Iterator[str]:
     """Where the first of each instruction worth finding stands in a PTX file, and what it does."""
     lines = file.read_text("utf-8").split("\n")
-    yield f"  how to read {file}"
-    yield f"    {'.loc':<11}{'':<11}the comment behind it names the line of your file that comes next"
+    yield f"  how to read {file}\n    {'.loc':<22}the comment behind it names a line of your file"
     for pattern, name, words in GUIDE:
         first = next((number for number, line in enumerate(lines, 1) if pattern.search(line)), None)
         yield f"    {name:<11}{f'line {first}' if first else 'not there':<11}{words}"

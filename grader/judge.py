@@ -93,14 +93,18 @@ class Seat:
         failed = self._ask(Kind.PREPARE, payload, limit_s)
         return failed or self._plans
 
-    def go(self, plan: int, limit_s: float) -> Outcome | None:
-        """Run a prepared plan to its end; an outcome where it did not get there."""
-        return self._ask(Kind.GO, {"plan": plan}, limit_s)
+    def wake(self, limit_s: float) -> Outcome | None:
+        """Have the worker look out for the next frame, so that no side waits for its process to be scheduled."""
+        return self._ask(Kind.WAKE, {}, limit_s, spin=True)
 
-    def _ask(self, kind: Kind, payload: dict, limit_s: float, loading: bool = False) -> Outcome | None:
+    def go(self, plan: int, limit_s: float, spin: bool = False) -> Outcome | None:
+        """Run a prepared plan to its end; an outcome where it did not get there. `spin` where time is taken."""
+        return self._ask(Kind.GO, {"plan": plan}, limit_s, spin=spin)
+
+    def _ask(self, kind: Kind, payload: dict, limit_s: float, loading=False, spin=False) -> Outcome | None:
         self.claimed_us = None
         try:
-            answer, reply = self._worker.ask(kind, payload, limit_s)
+            answer, reply = self._worker.ask(kind, payload, limit_s, spin)
         except WorkerGoneError as gone:
             verdict = Verdict.TIMEOUT if gone.timeout else Verdict.CRASHED
             return Outcome(verdict, where=gone.reason, printed=self._worker.printed)
@@ -110,7 +114,7 @@ class Seat:
                 self._worker.end()  # its CUDA context, or its module, is of no further use
             return outcome
         claim = reply.get("claimed_us")
-        self.claimed_us = float(claim) if isinstance(claim, (int, float)) else None
+        self.claimed_us = claim if isinstance(claim, float) and 0.0 <= claim < 1e12 else None
         return None
 
     @property
@@ -143,57 +147,70 @@ def lay_out(exercise: Exercise, case: Case, placer: Placer, shapes) -> tuple[lis
 
 
 def grade_case(seat: Seat, lab: Lab, exercise: Exercise, case: Case) -> Outcome:
-    """Run one case twice on the same fresh inputs and judge what lies in the lent memory after each."""
+    """Run one case three times and judge what lies in the lent memory after each.
+
+    Twice on the same fresh inputs, which must give the same bits, then on others, which an answer kept from before
+    does not fit.
+    """
     session, arena = seat.session, seat.arena
-    values = draw(exercise, case, session.seed, session.device)
-    inputs, outputs = lay_out(exercise, case, Placer(), {name: tuple(v.shape) for name, v in values.items()})
+    draws = [draw(exercise, case, session.seed, session.device, call) for call in range(2)]
+    shapes = {name: tuple(value.shape) for name, value in draws[0].items()}
+    inputs, outputs = lay_out(exercise, case, Placer(), shapes)
     rng = Rng(session.seed, f"poison/{exercise.name}/{case.name}", session.device)
     for loan in inputs:
         band_input(arena, loan)
-        arena.view(loan.tensor).copy_(values[loan.name])
-    before_inputs = [arena.bytes(loan.start, loan.stop).clone() for loan in inputs]
     failed = seat.start()
     if failed:
         return failed
-    expected, first = None, None
-    for _ in range(2):
-        before = [poison_output(arena, loan, rng) for loan in outputs]
-        _finish(session)
-        plan = seat.prepare(exercise, [(inputs, outputs)], case.limit_s)
-        failed = plan if isinstance(plan, Outcome) else seat.go(plan, case.limit_s)
+    expected, results, used = [], [], 0.0
+    for call in (0, 0, 1):
+        values = draws[call]
+        for loan in inputs:
+            arena.view(loan.tensor).copy_(values[loan.name])
+        failed, got, masks = _call(seat, lab, exercise, case, inputs, outputs, rng)
         if failed:
             return _with_cause(lab, failed)
-        for loan, region in zip(inputs, before_inputs, strict=True):
-            if not same_bits(arena.bytes(loan.start, loan.stop), region):
-                return _said(
-                    lab, Verdict.MUTATED_INPUT, "", "mutated", f"{loan.name} differs from what was passed in"
-                )
-        for loan, region in zip(outputs, before, strict=True):
-            offset = first_change_outside(arena, loan, region)
-            if offset is not None:
-                return _said(
-                    lab, Verdict.OUT_OF_BOUNDS, "WRITE", "out of bounds write", _outside(loan, offset)
-                )
-        got = [arena.view(loan.tensor).clone() for loan in outputs]
-        if expected is None:
-            expected = compare.expect(exercise, case, values)
-            invalid = _invalid(session, exercise, case, expected, values)
-            if invalid:
-                return invalid
-            masks = [untouched(arena, loan, region) for loan, region in zip(outputs, before, strict=True)]
-            finding, used = compare.examine(exercise, case, expected, got, masks)
-            if finding:
-                return _wrong(session, lab, exercise, case, finding, values, expected, got, seat)
-            first = got
-        elif not all(map(same_bits, first, got)):
-            return _said(
-                lab,
-                Verdict.WRONG,
-                "NONDETERMINISTIC",
-                "nondeterministic",
-                "two runs on the same inputs differ",
-            )
+        if not expected:
+            expected = [compare.expect(exercise, case, drawn) for drawn in draws]
+            accepted = compare.accepted_nulls(exercise, case, expected[0], draws[0], expected[1])
+            if accepted:  # the grader's fault, and no student's loss
+                where = f"this case would accept {accepted[0]} as an answer"
+                return Outcome(Verdict.GRADER_FAULT, "INVALID_CASE", where=where)
+        finding, share = compare.examine(exercise, case, expected[call], got, masks)
+        if finding and call == 0 and results:
+            finding = None  # the first run of the same inputs was right: what differs now is said below
+        if finding:
+            return _wrong(lab, exercise, case, finding, values, expected[call], got, results)
+        if call == 0 and results and not all(map(same_bits, results[0], got)):
+            where = "two runs on the same inputs differ"
+            return _said(lab, Verdict.WRONG, "NONDETERMINISTIC", "nondeterministic", where)
+        results.append(got)
+        used = max(used, share)
     return Outcome(Verdict.PASS, share=1.0, used=used)
+
+
+def _call(seat: Seat, lab: Lab, exercise: Exercise, case: Case, inputs, outputs, rng: Rng):
+    """One call: what went wrong besides the values, the outputs, and which elements were never written."""
+    arena = seat.arena
+    inputs_before = [arena.bytes(loan.start, loan.stop).clone() for loan in inputs]
+    outputs_before = [poison_output(arena, loan, rng) for loan in outputs]
+    _finish(seat.session)
+    plan = seat.prepare(exercise, [(inputs, outputs)], case.limit_s)
+    failed = plan if isinstance(plan, Outcome) else seat.go(plan, case.limit_s)
+    if failed:
+        return failed, None, None
+    for loan, before in zip(inputs, inputs_before, strict=True):
+        if not same_bits(arena.bytes(loan.start, loan.stop), before):
+            where = f"{loan.name} differs from what was passed in"
+            return _said(lab, Verdict.MUTATED_INPUT, "", "mutated", where), None, None
+    for loan, before in zip(outputs, outputs_before, strict=True):
+        offset = first_change_outside(arena, loan, before)
+        if offset is not None:
+            where = _outside(loan, offset)
+            return _said(lab, Verdict.OUT_OF_BOUNDS, "WRITE", "out of bounds write", where), None, None
+    got = [arena.view(loan.tensor).clone() for loan in outputs]
+    masks = [untouched(arena, loan, before) for loan, before in zip(outputs, outputs_before, strict=True)]
+    return None, got, masks
 
 
 def _finish(session: Session) -> None:
@@ -202,22 +219,9 @@ def _finish(session: Session) -> None:
         torch.cuda.synchronize()
 
 
-def _invalid(session, exercise, case, expected, values) -> Outcome | None:
-    """A case that lets a worthless answer pass is the grader's fault, and no student's loss."""
-    other = compare.expect(exercise, case, draw(exercise, case, session.seed, session.device, call=1))
-    accepted = compare.accepted_nulls(exercise, case, expected, values, other)
-    if not accepted:
-        return None
-    return Outcome(
-        Verdict.GRADER_FAULT, "INVALID_CASE", where=f"this case would accept {accepted[0]} as an answer"
-    )
-
-
-def _wrong(session, lab, exercise, case, finding, values, expected, got, seat) -> Outcome:
+def _wrong(lab, exercise, case, finding, values, expected, got, results) -> Outcome:
     k = exercise.outputs.index(finding.output)
-    earlier = [
-        compare.expect(exercise, case, draw(exercise, case, session.seed, session.device, call=1)).rounded[k]
-    ]
+    earlier = [result[k] for result in results]
     found = diagnose.diagnose(lab, exercise, case, finding, values, expected.reference[k], got[k], earlier)
     place = ", ".join(map(str, finding.index))
     where = f"{finding.output}[{place}]   yours {finding.got:.6g}   expected {finding.expected:.6g}"
@@ -231,7 +235,6 @@ def _wrong(session, lab, exercise, case, finding, values, expected, got, seat) -
         pattern=found.pattern,
         cause=found.cause,
         hint=found.hint,
-        printed=seat.printed,
         used=finding.used,
     )
 

@@ -7,6 +7,8 @@ from typing import Any
 
 from grader.spec import Verdict
 
+MAX_FRAMES = 8
+
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
@@ -27,9 +29,10 @@ class Outcome:
 
 def failure(error: dict, loading: bool = False) -> Outcome:
     """The outcome for an error that a worker described; its words are shown, and only ever cost points."""
-    category, kind = error.get("category"), str(error.get("type", ""))
-    text = str(error.get("text", ""))
-    frames = tuple(frame for frame in error.get("frames", []) if isinstance(frame, dict))
+    category, kind = error.get("category"), printable(str(error.get("type", "")))
+    text = printable(str(error.get("text", "")))
+    claimed = error.get("frames")
+    frames = tuple(map(_frame, claimed[:MAX_FRAMES])) if isinstance(claimed, list) else ()
     where = f"{kind}: {text}" if text else kind
     verdict, reason = Verdict.CRASHED, ""
     if category == "not started":
@@ -43,9 +46,28 @@ def failure(error: dict, loading: bool = False) -> Outcome:
     return Outcome(verdict, reason, where=where, frames=frames)
 
 
+def _frame(claimed) -> dict:
+    """A frame as a worker told it, made of nothing but a line number and one line of text each."""
+    claimed = claimed if isinstance(claimed, dict) else {}
+    line = claimed.get("line")
+    return {
+        "line": line if isinstance(line, int) and 0 < line < 10**7 else 0,
+        "function": one_line(str(claimed.get("function", ""))),
+        "code": one_line(str(claimed.get("code", ""))),
+    }
+
+
+def one_line(text: str) -> str:
+    """At most 200 characters that are safe to show, without line breaks."""
+    return " ".join(printable(text).split())[:200]
+
+
+def printable(text: str) -> str:
+    """Text safe to show and to store: control characters but newline and tab are dropped, as are lone surrogates."""
+    return "".join(char for char in text if char in "\n\t" or char.isprintable())
+
+
 def _wrong_signature(kind: str, text: str, frames) -> bool:
     """Raised by the call itself, before any line of the function ran."""
-    return not frames and (
-        kind == "AttributeError"
-        or (kind == "TypeError" and "argument" in text and ("unexpected" in text or "positional" in text))
-    )
+    said = any(word in text for word in ("unexpected", "positional", "missing"))
+    return not frames and (kind == "AttributeError" or (kind == "TypeError" and "argument" in text and said))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import json
+import math
 import struct
 
 MAGIC = b"TGRD"
@@ -17,11 +18,12 @@ MAX_PAYLOAD = 64 * 1024
 
 
 class Kind(enum.IntEnum):
-    """What a frame says; the first three go to the worker, the others come back."""
+    """What a frame says; the first four go to the worker, the others come back."""
 
     SETUP = 1
     PREPARE = 2
-    GO = 3
+    WAKE = 3
+    GO = 4
     DONE = 16
     FAILED = 17
 
@@ -57,9 +59,16 @@ def unpack_payload(body: bytes) -> dict:
     def refuse(constant):
         raise ProtocolError(f"{constant} in a payload")
 
+    def finite(digits):
+        number = float(digits)
+        return number if math.isfinite(number) else refuse(digits[:20])
+
     try:
-        payload = json.loads(body.decode("utf-8"), parse_constant=refuse)
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        payload = json.loads(body.decode("utf-8"), parse_constant=refuse, parse_float=finite)
+        json.dumps(
+            payload, ensure_ascii=False
+        ).encode()  # a lone surrogate could never be written to a report
+    except (ValueError, RecursionError) as error:  # bytes, JSON, or a number of thousands of digits
         raise ProtocolError(f"payload is not JSON: {type(error).__name__}") from None
     if not isinstance(payload, dict):
         raise ProtocolError("payload is not a JSON object")

@@ -26,6 +26,7 @@ STYLES = {
     "INCONCLUSIVE": "yellow",
 }
 SHOWN_FRAMES = 3
+SHOWN_LINES = 12  # of an error's text
 SHOWN_PRINTED = 12  # lines of what a failing file printed
 
 
@@ -64,7 +65,8 @@ def _details(item: ItemResult, folder: str, path: str) -> Iterator[str]:
     if item.where:
         first, *rest = item.where.splitlines()
         yield f"    {label:<13} {first}"
-        yield from (f"    {'':<13} {line}" for line in rest[:12])
+        # Triton quotes the kernel first and gives its reason last.
+        yield from (f"    {'':<13} {line}" for line in rest[-SHOWN_LINES:])
     if item.pattern:
         yield f"    {'pattern':<13} {item.pattern}"
     for frame in item.frames[:SHOWN_FRAMES]:
@@ -116,6 +118,8 @@ def _group(lab: LabResult, exercise: ExerciseResult, title: str, items: Sequence
         yield f"{f'  {title:<16}{word:<5}{count}':<{WIDTH - 16}}{score:>14}", style
     if title == "speed" and any("percent" in item.figures for item in graded):
         yield from _speed_table(graded)
+        for line in next((item.printed.strip().splitlines() for item in graded if item.printed), []):
+            yield f"    {line}", "dim"
     if title == "generated code":
         yield from _codegen_lines(graded)
     yield from _failures(lab, exercise, [item for item in graded if item.verdict is not Verdict.PASS], title)
@@ -249,6 +253,8 @@ def markdown(results: Results) -> str:
         f"{results.not_graded_points:.1f} points not graded · {name} · torch {machine.torch} · "
         f"triton {machine.triton} · tier {results.tier} · seed {results.seed} · {results.date}",
         "",
+        f"grader {results.grader} · assurance {results.assurance}" + _why_no_gpu(results),
+        "",
         "| lab | exercise | | verdicts | points |",
         "|---|---|---|---|---:|",
     ]
@@ -279,10 +285,20 @@ def markdown(results: Results) -> str:
                         *_details(item, lab.folder, f"{lab.folder}/{exercise.file}"),
                         "",
                     ]
+    lines += ["", "### Files", ""]
+    lines += [
+        f"* `{lab.folder}/{exercise.file}` sha256 {exercise.file_sha256 or 'missing'}"
+        for lab in results.labs
+        for exercise in {e.file: e for e in lab.exercises}.values()
+    ]
     if failures:
         # Indented text is code in Markdown: nothing a student printed can become markup.
         lines += ["", "### What failed", "", *("    " + line for line in failures)]
     return "\n".join(lines) + "\n"
+
+
+def _why_no_gpu(results: Results) -> str:
+    return f" · no GPU: {results.machine.gpu_missing}" if results.machine.gpu_missing else ""
 
 
 def write(results: Results, folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+import warnings
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grader.gpu import Gpu
-from grader.outcome import Outcome
+from grader.outcome import Outcome, one_line
 from grader.questions import CODEGEN, COMPILES, CORRECTNESS, SPEED, Question
 from grader.session import Session
 from grader.spec import Exercise, Verdict
@@ -45,9 +46,6 @@ class Run:
         self._failed: dict[tuple, Outcome] = {}
         self._checked: dict[tuple, Outcome | None] = {}
 
-    # -- before anything runs
-    # -----------------------------------------------------------------------------------------
-
     def warm(self, asked: Sequence[Question]) -> None:
         """Start the warm parents that these questions will need, so that their imports overlap with the
         judge's.
@@ -75,27 +73,19 @@ class Run:
             return question.entry.lab_file
         return question.entry.submission(Path(self.source), question.exercise)
 
-    # -- answers
-    # ------------------------------------------------------------------------------------------------------
-
     def answer(self, question: Question) -> Outcome:
         """The outcome of one question; whatever goes wrong in the grader itself is a GRADER_FAULT."""
         key = (question.entry.folder, question.exercise.name)
-        outcome = self.ungradable(question)
-        if outcome is None and question.kind != CORRECTNESS and key in self._failed:
-            first = self._failed[key]
-            words = f"not looked at until every case of {question.exercise.name} is right"
-            return Outcome(first.verdict, first.reason, where=words)
-        if outcome is None:
-            try:
-                ask = {CORRECTNESS: self._correctness, CODEGEN: self._codegen, SPEED: self._speed}[
-                    question.kind
-                ]
-                outcome = ask(question)
-            except Exception as error:  # a fault of ours must cost no student points, and must name itself
-                place = traceback.extract_tb(error.__traceback__)[-1]
-                words = f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
-                outcome = Outcome(Verdict.GRADER_FAULT, where=words)
+        try:
+            outcome = self.ungradable(question) or self._blocked(question) or self._ask(question)
+        except Exception as error:  # a fault of ours must cost no student points, and must name itself
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            words = f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
+            outcome = Outcome(Verdict.GRADER_FAULT, where=words)
+        if outcome.verdict is Verdict.NOT_STARTED and outcome.where and self.file(question).is_file():
+            todos = open_todos(self.file(question).read_text("utf-8", errors="replace"))
+            if todos:  # a placeholder in a kernel, met only when it ran
+                outcome = replace(outcome, where="", frames=(), figures={"todos": _plain(todos)})
         if question.kind == CORRECTNESS and outcome.verdict not in (
             Verdict.PASS,
             Verdict.NOT_GRADED,
@@ -103,6 +93,18 @@ class Run:
         ):
             self._failed.setdefault(key, outcome)
         return outcome
+
+    def _ask(self, question: Question) -> Outcome:
+        ask = {CORRECTNESS: self._correctness, CODEGEN: self._codegen, SPEED: self._speed}
+        return ask[question.kind](question)
+
+    def _blocked(self, question: Question) -> Outcome | None:
+        """Code and speed of a function are looked at once its cases are right."""
+        first = self._failed.get((question.entry.folder, question.exercise.name))
+        if question.kind == CORRECTNESS or first is None:
+            return None
+        words = f"not looked at until every case of {question.exercise.name} is right"
+        return Outcome(first.verdict, first.reason, where=words)
 
     def ungradable(self, question: Question) -> Outcome | None:
         """What can be said without running anything: no file, no function, open TODOs, or nothing to run it
@@ -135,7 +137,13 @@ class Run:
         from grader.judge import grade_case
 
         seat = self._seat("correctness", question, self._arena("small"), interpreted=self.tier == "cpu")
-        outcome = grade_case(seat, question.entry.lab, question.exercise, question.case)
+        try:
+            outcome = grade_case(seat, question.entry.lab, question.exercise, question.case)
+        except Exception:
+            seat.close()  # whatever a worker did to bring this about, the next case does not inherit it
+            raise
+        if outcome.verdict is not Verdict.PASS and not outcome.printed:
+            outcome = replace(outcome, printed=seat.printed)
         if outcome.verdict not in (Verdict.PASS, Verdict.WRONG):
             seat.close()  # after anything out of the ordinary the next case gets a fresh worker
         return outcome
@@ -200,9 +208,6 @@ class Run:
             student.close()  # it died or misbehaved; the next shape gets a fresh worker
         return outcome
 
-    # -- what the answers share
-    # ---------------------------------------------------------------------------------------
-
     def _arena(self, name: str):
         from grader.lending import Arena
 
@@ -258,21 +263,23 @@ def read_file(file: Path, exercise: Exercise) -> Outcome | None:
     if not source.strip():
         return Outcome(Verdict.NOT_STARTED, where=f"{file.name} is empty")
     try:
-        compile(source, file.name, "exec", dont_inherit=True)
-    except (SyntaxError, ValueError) as error:
-        line = getattr(error, "lineno", None) or 1
-        code = (getattr(error, "text", "") or "").strip()
-        frame = {"line": line, "function": "", "code": code[:200]}
-        return Outcome(
-            Verdict.COMPILE_ERROR,
-            where=f"{type(error).__name__}: {getattr(error, 'msg', error)}",
-            frames=(frame,),
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore"
+            )  # an invalid escape is the student's to see, and no reason to stop
+            compile(source, file.name, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        code = one_line(getattr(error, "text", "") or "")
+        frame = {"line": getattr(error, "lineno", None) or 1, "function": "", "code": code}
+        text = one_line(str(getattr(error, "msg", "") or error)) or "the file is nested too deeply"
+        return Outcome(Verdict.COMPILE_ERROR, where=f"{type(error).__name__}: {text}", frames=(frame,))
     # Placeholders in host code always stop the call; one in a kernel may lie in a branch that this call
     # leaves out.
     certain = [todo for todo in open_todos_of(source, exercise.name) if not todo.in_kernel]
     if certain:
-        return Outcome(
-            Verdict.NOT_STARTED, figures={"todos": [vars(todo) for todo in open_todos(source) or certain]}
-        )
+        return Outcome(Verdict.NOT_STARTED, figures={"todos": _plain(open_todos(source) or certain)})
     return None
+
+
+def _plain(todos) -> list[dict]:
+    return [{"number": todo.number, "text": one_line(todo.text), "line": todo.line} for todo in todos]

@@ -1,4 +1,4 @@
-"""What the tests of the grader share: one run that grades texts, and the command line on a copy of the course."""
+"""What the tests of the grader share: one run that grades texts, and the command line on a copied course."""
 
 import dataclasses
 import os
@@ -19,7 +19,7 @@ OWN_OPTIONS = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "PYTHONPATH", "PYTEST_ADDOP
 
 
 class Submissions:
-    """Grades texts as the student's file of a lab, on the CPU tier; one run and its warm parents serve all of them."""
+    """Grades texts as the student's file of a lab, on the CPU tier; one run serves them all."""
 
     def __init__(self, folder: Path):
         self.run = Run(folder, "cpu", SEED, None)
@@ -28,7 +28,7 @@ class Submissions:
         self._labs = {entry.number: entry for entry in catalog.find()}
 
     def grade(self, number: int, text: str | bytes | None, *cases: str, limit_s: float = 20.0):
-        """Outcomes by question id for the named cases, `elementwise_add/n=7,fp32`; None is a file that is missing."""
+        """Outcomes by question id for the named cases, `elementwise_add/n=7,fp32`; None is a missing file."""
         entry, exercises = self._labs[number], []
         for exercise in entry.lab.exercises:
             chosen = tuple(
@@ -66,7 +66,8 @@ def python(*arguments: object, root: Path = ROOT, **more: str) -> subprocess.Com
     """Python with these arguments in the folder of a course, `root`; `more` goes into its environment."""
     command = [sys.executable, "-B", *map(str, arguments)]
     return subprocess.run(
-        command, cwd=root, env=plain_environment(**more), capture_output=True, text=True, timeout=240, check=False
+        command, cwd=root, env=plain_environment(**more), capture_output=True, timeout=240, check=False,
+        encoding="utf-8", errors="replace",
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Submissions that are broken, hostile or wrong in one place: each gets its verdict, and the rest is still graded."""
+"""Submissions that are broken, hostile or wrong in one place: each gets its verdict, the rest is graded."""
 
 import json
 import struct
@@ -17,7 +17,8 @@ from grader.spec import Verdict
 
 ADD7, ADD129 = "elementwise_add/n=7,fp32", "elementwise_add/n=129,fp32"
 SPIKES, CANCELLING = (f"elementwise_add/n=4099,values={name},fp32" for name in ("spikes", "cancelling"))
-KERNEL_ADD, LOAD_LAB2 = "tl.store(out_ptr + offs, x + y, mask=mask)", ', other=-float("inf")).to'
+KERNEL_ADD = "tl.store(out_ptr + offs, x + y, mask=mask)"
+OTHER = ', other=-float("inf")'
 FIND_CHANNEL = dedent("""\
     import os, pickle, struct, sys, time, torch
     for fd in range(3, 64):
@@ -30,6 +31,11 @@ FIND_CHANNEL = dedent("""\
         os.write(CHANNEL, struct.pack("<4sBBHII", b"TGRD", 1, kind, 0, block, len(body)) + body)
     """)
 GO = 3  # the block of the first call: 1 is the set-up, 2 the announcement
+
+
+def header(length: int, magic: bytes = b"TGRD") -> bytes:
+    """Of a frame that claims success for the first call."""
+    return struct.pack("<4sBBHII", magic, 1, 16, 0, GO, length)
 
 
 def function(body: str, head: str = "import ctypes, os, sys, time\n") -> str:
@@ -50,7 +56,7 @@ def message(submissions, outcomes: dict) -> str:
     return "\n".join(explain(question, only(outcomes)))
 
 
-# -- files that cannot run --------------------------------------------------------------------------------------------
+# -- files that cannot run
 
 FILES = {
     "a missing file": (None, "NOT_STARTED", "elementwise_add.py is missing"),
@@ -64,7 +70,11 @@ FILES = {
     "a chain without end": ("a" + ".a" * 100000 + "\n", "COMPILE_ERROR", ""),
     "a missing module": ("import nothing_of_that_name\n", "COMPILE_ERROR", "nothing_of_that_name"),
     "an error at import": ("import torch\n1 / 0\n", "COMPILE_ERROR", "ZeroDivisionError"),
-    "a missing function": ("def add(x, y, *, out):\n    return x\n", "COMPILE_ERROR", "no function elementwise_add"),
+    "a missing function": (
+        "def add(x, y, *, out):\n    return x\n",
+        "COMPILE_ERROR",
+        "no function elementwise_add",
+    ),
     "a function that is a number": ("elementwise_add = 3\n", "COMPILE_ERROR", "no function elementwise_add"),
     "no out": ("def elementwise_add(x, y):\n    return x\n", "COMPILE_ERROR", "'out'"),
     "one argument": ("def elementwise_add(x, *, out):\n    return x\n", "COMPILE_ERROR", "positional"),
@@ -73,7 +83,7 @@ FILES = {
     "sys.exit at import": ("import sys\nsys.exit(0)\n", "CRASHED", "sys.exit(0)"),
     "os._exit at import": ("import os\nos._exit(0)\n", "CRASHED", "exit code 0"),
     "a body of pass": ("def elementwise_add(x, y, *, out=None):\n    pass\n", "NOT_STARTED", ""),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -122,12 +132,16 @@ def test_a_function_that_raises_not_implemented_is_not_started(submissions):
     assert (outcome.verdict, outcome.where) == (Verdict.NOT_STARTED, "later")
 
 
-# -- calls that do not come back --------------------------------------------------------------------------------------
+# -- calls that do not come back
 
 CALLS = {
     "an exception": ("raise ValueError('no luck')", "CRASHED", "", "ValueError: no luck"),
     "an exception that cannot be shown": (
-        "class Sly(Exception):\n    def __str__(self):\n        raise self\nraise Sly", "CRASHED", "", ""),
+        "class Sly(Exception):\n    def __str__(self):\n        raise self\nraise Sly",
+        "CRASHED",
+        "",
+        "",
+    ),
     "sys.exit": ("sys.exit(0)", "CRASHED", "", "sys.exit(0)"),
     "sys.exit of a bool": ("sys.exit(True)", "CRASHED", "", "sys.exit(True)"),
     "os._exit": ("os._exit(0)", "CRASHED", "", "exit code 0"),
@@ -140,7 +154,7 @@ CALLS = {
     "too much memory": ("bytearray(1 << 60)", "OUT_OF_MEMORY", "HOST", "MemoryError"),
     "KeyboardInterrupt": ("raise KeyboardInterrupt", "CRASHED", "", "KeyboardInterrupt"),
     "a keyboard that is not there": ("input()", "CRASHED", "", "EOFError"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -177,11 +191,15 @@ def test_an_import_without_end_is_stopped_once_for_all_cases(submissions, monkey
 
 
 KERNELS = {
-    "a failed static_assert": (KERNEL_ADD, f'tl.static_assert(BLOCK < 0, "too wide")\n    {KERNEL_ADD}', "too wide"),
+    "a failed static_assert": (
+        KERNEL_ADD,
+        f'tl.static_assert(BLOCK < 0, "too wide")\n    {KERNEL_ADD}',
+        "too wide",
+    ),
     "a block of 1000": ("tl.arange(0, BLOCK)", "tl.arange(0, 1000)", "power of 2"),
     "a name that is not there": ("offs < n\n", "offs < size\n", "size"),
     "a function that is not there": ("tl.store(", "tl.stoer(", "stoer"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -194,22 +212,38 @@ def test_a_kernel_that_does_not_compile_is_named_with_its_line_on_the_cpu_tier(s
     assert outcome.frames[0]["function"] == "elementwise_add_kernel"
 
 
-def test_a_kernel_that_does_not_compile_is_a_compile_error_on_the_codegen_tier(tmp_path):
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    """Outcome and message of each bad kernel on the codegen tier."""
+    folder, found = tmp_path_factory.mktemp("compiled"), {}
     entry = next(entry for entry in catalog.find() if entry.number == 1)
-    run = Run(tmp_path, "codegen", 1, None)
-    try:
-        for count, (old, new, _) in enumerate(KERNELS.values()):
-            own = replace(entry, folder=tmp_path / f"lab1_kernel{count}")
-            own.folder.mkdir()
-            (own.folder / "elementwise_add.py").write_text(swap(solution(1), old, new))
-            asked = [question for question in questions(own) if question.kind == CODEGEN]
-            run.warm(asked)
-            assert [run.answer(question).verdict for question in asked] == [Verdict.COMPILE_ERROR]
-    finally:
-        run.close()
+    run = Run(folder, "codegen", 1, None)
+    for count, (name, (old, new, _)) in enumerate(KERNELS.items()):
+        own = replace(entry, folder=folder / f"lab1_kernel{count}")
+        own.folder.mkdir()
+        (own.folder / "elementwise_add.py").write_text(swap(solution(1), old, new))
+        (question,) = (question for question in questions(own) if question.kind == CODEGEN)
+        run.warm([question])
+        outcome = run.answer(question)
+        found[name] = outcome, "\n".join(explain(question, outcome))
+    run.close()
+    return found
 
 
-# -- text -------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_kernel_that_does_not_compile_is_a_compile_error_on_the_codegen_tier(compiled, name):
+    assert compiled[name][0].verdict is Verdict.COMPILE_ERROR
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_last_line_of_a_compile_error_which_says_what_is_wrong_is_shown(compiled, name):
+    outcome, said = compiled[name]
+    last = outcome.where.strip().splitlines()[-1]
+    assert KERNELS[name][2] in last
+    assert last in said
+
+
+# -- text
 
 
 def test_printing_200_megabytes_neither_blocks_nor_fills_the_report(submissions):
@@ -247,7 +281,8 @@ def test_a_line_of_the_file_is_cleaned_before_it_is_shown(submissions):
 
 
 def test_closed_output_is_no_mistake(submissions):
-    body = "for fd in (0, 1, 2):\n    try:\n        os.close(fd)\n    except OSError:\n        pass\nout.copy_(x + y)"
+    close = "    try:\n        os.close(fd)\n    except OSError:\n        pass\n"
+    body = f"for fd in (0, 1, 2):\n{close}out.copy_(x + y)"
     assert only(submissions.grade(1, function(body), ADD7)).verdict is Verdict.PASS
 
 
@@ -256,7 +291,7 @@ def test_what_a_file_printed_before_it_raised_is_shown(submissions):
     assert "n is 7" in outcome.printed
 
 
-# -- forged frames ----------------------------------------------------------------------------------------------------
+# -- forged frames
 
 
 def test_the_frames_forged_here_are_those_of_the_protocol():
@@ -266,13 +301,13 @@ def test_the_frames_forged_here_are_those_of_the_protocol():
 
 FRAMES = {
     "garbage": "os.write(CHANNEL, b'PASS' * 100)",
-    "a wrong magic": f"os.write(CHANNEL, {struct.pack('<4sBBHII', b'XXXX', 1, 16, 0, GO, 2) + b'{}'!r})",
+    "a wrong magic": f"os.write(CHANNEL, {header(2, b'XXXX') + b'{}'!r})",
     "an unknown kind": f"send(99, {GO}, b'{{}}')",
     "a frame of the judge": f"send(3, {GO}, b'{{}}')",
     "another block": "send(16, 77, b'{}')",
-    "a length beyond 64 KiB": f"os.write(CHANNEL, {struct.pack('<4sBBHII', b'TGRD', 1, 16, 0, GO, 1 << 31)!r})",
-    "two answers": f"os.write(CHANNEL, 2 * {struct.pack('<4sBBHII', b'TGRD', 1, 16, 0, GO, 2) + b'{}'!r})",
-    "half a frame": f"os.write(CHANNEL, {struct.pack('<4sBBHII', b'TGRD', 1, 16, 0, GO, 100) + b'{'!r})\nos._exit(0)",
+    "a length beyond 64 KiB": f"os.write(CHANNEL, {header(1 << 31)!r})",
+    "two answers": f"os.write(CHANNEL, 2 * {header(2) + b'{}'!r})",
+    "half a frame": f"os.write(CHANNEL, {header(100) + b'{'!r})\nos._exit(0)",
     "a list": f"send(16, {GO}, b'[]')",
     "no JSON": f"send(16, {GO}, b'{{')",
     "no UTF-8": f"send(16, {GO}, b'\\xff\\xfe')",
@@ -283,7 +318,7 @@ FRAMES = {
     "frames that are a number": f"""send(17, {GO}, b'{{"frames": 3}}')\nos._exit(0)""",
     "frames that are null": f"""send(17, {GO}, b'{{"frames": null}}')\nos._exit(0)""",
     "a failure without a word": f"send(17, {GO}, b'{{}}')\nos._exit(0)",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", FRAMES)
@@ -323,7 +358,8 @@ def test_frames_of_a_forged_failure_are_data_of_one_line(submissions):
         "code": "x\n# Heading\x1b[31m",
         "more": {"deep": [[1]]},
     }
-    body = f"send(17, {GO}, {json.dumps({'type': 'Error', 'text': 'no', 'frames': [frame]}).encode()!r})\nos._exit(0)"
+    claim = json.dumps({"type": "Error", "text": "no", "frames": [frame]}).encode()
+    body = f"send(17, {GO}, {claim!r})\nos._exit(0)"
     outcomes = submissions.grade(1, forged(body), ADD7)
     assert only(outcomes).verdict is Verdict.CRASHED
     for shown in only(outcomes).frames:
@@ -333,7 +369,7 @@ def test_frames_of_a_forged_failure_are_data_of_one_line(submissions):
     assert "\n# Heading" not in message(submissions, outcomes)
 
 
-# -- wrong answers ----------------------------------------------------------------------------------------------------
+# -- wrong answers
 
 ODD, SHORT = "softmax_forward/rows=5,cols=127,fp32", "softmax_forward/rows=29,cols=1001,fp32"
 LONG = "softmax_forward/rows=3,cols=16385,fp32"
@@ -350,53 +386,156 @@ WRONG = {
     "a new tensor is returned": (1, NEW_OUT, ADD7, "WRONG/UNWRITTEN", "never reach `out`"),
     "the sum goes into x": (1, ("[grid](x, y, out,", "[grid](x, y, x,"), ADD7, "MUTATED_INPUT", "x differs"),
     "out and x are written": (
-        1, (KERNEL_ADD, f"{KERNEL_ADD}\n    tl.store(x_ptr + offs, y, mask=mask)"), ADD7, "MUTATED_INPUT", "x differs"),
+        1,
+        (KERNEL_ADD, f"{KERNEL_ADD}\n    tl.store(x_ptr + offs, y, mask=mask)"),
+        ADD7,
+        "MUTATED_INPUT",
+        "x differs",
+    ),
     "the store has no mask": (1, ("x + y, mask=mask)", "x + y)"), ADD7, "OUT_OF_BOUNDS/WRITE", "no mask"),
     "the mask has <=": (1, ("offs < n", "offs <= n"), ADD7, "OUT_OF_BOUNDS/WRITE", "nearest at +0"),
     "the store starts one early": (
-        1, ("tl.store(out_ptr + offs", "tl.store(out_ptr - 1 + offs"), ADD7, "OUT_OF_BOUNDS/WRITE", "before"),
+        1,
+        ("tl.store(out_ptr + offs", "tl.store(out_ptr - 1 + offs"),
+        ADD7,
+        "OUT_OF_BOUNDS/WRITE",
+        "before",
+    ),
     "the grid is short": (
-        1, ("triton.cdiv(n, BLOCK)", "n // BLOCK"), "elementwise_add/n=65537,fp16", "WRONG/UNWRITTEN", "cdiv"),
-    "zeros": (1, ("out_ptr + offs, x + y", "out_ptr + offs, x - x"), ADD129, "WRONG/MISMATCH", "every element is 0"),
-    "one side": (1, ("out_ptr + offs, x + y", "out_ptr + offs, x"), ADD129, "WRONG/MISMATCH", "one of the two loads"),
-    "masked lanes load 0": (2, (LOAD_LAB2, ", other=0.0).to"), ODD, "WRONG/MISMATCH", "-inf, so that exp gives 0"),
-    "no other at all": (2, (LOAD_LAB2, ").to"), ODD, "WRONG/MISMATCH", "-inf, so that exp gives 0"),
-    "no loop over the row": (2, (TWO_SWEEPS, "for start in range(0, 1, BLOCK):"), LONG, "WRONG/UNWRITTEN", "loop"),
+        1,
+        ("triton.cdiv(n, BLOCK)", "n // BLOCK"),
+        "elementwise_add/n=65537,fp16",
+        "WRONG/UNWRITTEN",
+        "cdiv",
+    ),
+    "zeros": (
+        1,
+        ("out_ptr + offs, x + y", "out_ptr + offs, x - x"),
+        ADD129,
+        "WRONG/MISMATCH",
+        "every element is 0",
+    ),
+    "one side": (
+        1,
+        ("out_ptr + offs, x + y", "out_ptr + offs, x"),
+        ADD129,
+        "WRONG/MISMATCH",
+        "one of the two loads",
+    ),
+    "masked lanes load 0": (2, (OTHER, ", other=0.0"), ODD, "WRONG", "-inf, so that exp gives 0"),
+    "no other at all": (2, (OTHER, ""), ODD, "WRONG", "-inf, so that exp gives 0"),
+    "no loop over the row": (
+        2,
+        (TWO_SWEEPS, "for start in range(0, 1, BLOCK):"),
+        LONG,
+        "WRONG/UNWRITTEN",
+        "loop",
+    ),
     "the sum is not rescaled": (
-        2, ("d = d * tl.exp(m - shift) +", "d = d +"), EDGE("ascending"), "WRONG", "rescaled|sum"),
+        2,
+        ("d = d * tl.exp(m - shift) +", "d = d +"),
+        EDGE("ascending"),
+        "WRONG",
+        "rescaled|sum",
+    ),
     "the maximum starts at 0": (
-        2, ('m = -float("inf")', "m = 0.0"), EDGE("negative"), "WRONG/NONFINITE", "start it at -inf"),
+        2,
+        ('m = -float("inf")', "m = 0.0"),
+        EDGE("negative"),
+        "WRONG/NONFINITE",
+        "start it at -inf",
+    ),
     "no maximum is subtracted": (
-        2, ("m_new = tl.maximum(m, tl.max(x, axis=0))", "m_new = 0.0 * tl.max(x, axis=0)"), EDGE("huge"),
-        "WRONG/NONFINITE", "subtract the maximum"),
+        2,
+        ("m_new = tl.maximum(m, tl.max(x, axis=0))", "m_new = 0.0 * tl.max(x, axis=0)"),
+        EDGE("huge"),
+        "WRONG/NONFINITE",
+        "subtract the maximum",
+    ),
     "rows of x start at n_cols": (
-        2, ("row * stride_x", "row * n_cols"), PADDED_ROWS, "OUT_OF_BOUNDS/READ", "row stride was taken to be n_cols"),
+        2,
+        ("row * stride_x", "row * n_cols"),
+        PADDED_ROWS,
+        "OUT_OF_BOUNDS/READ",
+        "row stride was taken to be n_cols",
+    ),
     "rows of y start at n_cols": (
-        2, ("y_row_ptr = y_ptr + row * stride_y\n    m =", "y_row_ptr = y_ptr + row * n_cols\n    m ="), PADDED_ROWS,
-        "OUT_OF_BOUNDS/WRITE", "between two rows"),
+        2,
+        ("y_row_ptr = y_ptr + row * stride_y\n    m =", "y_row_ptr = y_ptr + row * n_cols\n    m ="),
+        PADDED_ROWS,
+        "OUT_OF_BOUNDS/WRITE",
+        "between two rows",
+    ),
     "the gradient lacks its sum": (
-        2, ("y * (dy - dot)", "y * dy"), "softmax_backward/rows=29,cols=1001,fp32", "WRONG/MISMATCH", "sum of y * dy"),
+        2,
+        ("y * (dy - dot)", "y * dy"),
+        "softmax_backward/rows=29,cols=1001,fp32",
+        "WRONG/MISMATCH",
+        "sum of y * dy",
+    ),
     "the function is cut off from autograd": (
-        2, ("return OnlineSoftmax.apply(x)", "return softmax_forward(x.detach())"), "softmax/rows=4,cols=129,fp32",
-        "CRASHED", "without a gradient function"),
+        2,
+        ("return OnlineSoftmax.apply(x)", "return softmax_forward(x.detach())"),
+        "softmax/rows=4,cols=129,fp32",
+        "CRASHED",
+        "without a gradient function",
+    ),
     "sums are kept in fp16": (
-        3, (DOT, f"{DOT}.to(tl.float16).to(tl.float32)"), "matmul/m=24,n=16,k=4096,fp16", "WRONG/PRECISION", "fp32"),
+        3,
+        (DOT, f"{DOT}.to(tl.float16).to(tl.float32)"),
+        "matmul/m=24,n=16,k=4096,fp16",
+        "WRONG/PRECISION",
+        "fp32",
+    ),
     "exact sums are kept in fp16": (
-        3, (DOT, f"{DOT}.to(tl.float16).to(tl.float32)"), "matmul/m=128,n=128,k=128,fp16", "WRONG/PRECISION", "fp32"),
+        3,
+        (DOT, f"{DOT}.to(tl.float16).to(tl.float32)"),
+        "matmul/m=128,n=128,k=128,fp16",
+        "WRONG/PRECISION",
+        "fp32",
+    ),
     "the tail of K is dropped": (
-        3, ("range(0, K, BLOCK_K)", "range(0, K // BLOCK_K * BLOCK_K, BLOCK_K)"),
-        "matmul/m=100,n=300,k=257,fp32", "WRONG/MISMATCH", "last, partial block of K"),
+        3,
+        ("range(0, K, BLOCK_K)", "range(0, K // BLOCK_K * BLOCK_K, BLOCK_K)"),
+        "matmul/m=100,n=300,k=257,fp32",
+        "WRONG/MISMATCH",
+        "last, partial block of K",
+    ),
     "strides of B are swapped": (
-        3, (B_PTRS, "offs_k[:, None] * stride_bn + offs_n[None, :] * stride_bk"), "matmul/m=192,n=192,k=192,fp32",
-        "WRONG/MISMATCH", "transposed operand"),
-    "the tail of K is not masked": (3, (" & (offs_k[None, :] < K - k)", ""), TAIL, "OUT_OF_BOUNDS/READ", "mask"),
+        3,
+        (
+            B_PTRS,
+            "offs_k[:, None] * stride_bn + offs_n[None, :] * stride_bk",
+            "BLOCK_K * stride_bk",
+            "BLOCK_K * stride_bn",
+        ),
+        "matmul/m=192,n=192,k=192,fp32",
+        "WRONG/MISMATCH",
+        "transposed operand",
+    ),
+    "the tail of K is not masked": (
+        3,
+        (" & (offs_k[None, :] < K - k)", ""),
+        TAIL,
+        "OUT_OF_BOUNDS/READ",
+        "mask",
+    ),
     "pointers stand still": (
-        3, ("a_ptrs += BLOCK_K * stride_ak", "pass", "b_ptrs += BLOCK_K * stride_bk", "pass"),
-        "matmul/m=192,n=192,k=192,fp32", "WRONG/MISMATCH", "advance both pointers"),
+        3,
+        ("a_ptrs += BLOCK_K * stride_ak", "pass", "b_ptrs += BLOCK_K * stride_bk", "pass"),
+        "matmul/m=192,n=192,k=192,fp32",
+        "WRONG/MISMATCH",
+        "advance both pointers",
+    ),
     "no bias": (3, ("acc + bias[None, :]", "acc"), BIAS, "WRONG/MISMATCH", "the bias is missing"),
     "no ReLU": (
-        3, ("tl.maximum(acc + bias[None, :], 0.0)", "acc + bias[None, :]"), BIAS, "WRONG/MISMATCH", "clamp"),
-}  # fmt: skip
+        3,
+        ("tl.maximum(acc + bias[None, :], 0.0)", "acc + bias[None, :]"),
+        BIAS,
+        "WRONG/MISMATCH",
+        "clamp",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", WRONG)
@@ -438,7 +577,7 @@ def test_an_answer_right_once_and_wrong_the_second_time_is_nondeterministic(subm
     assert (outcome.verdict, outcome.reason) == (Verdict.WRONG, "NONDETERMINISTIC")
 
 
-# -- the command line -------------------------------------------------------------------------------------------------
+# -- the command line
 
 
 def one_line(done) -> str:
@@ -504,7 +643,8 @@ def faulty(tmp_path_factory):
 
             LAB = Lab("zeros", (Exercise(
                 name="zeros", file="zeros.py", points=10, inputs=lambda rng, case: {"x": rng.normal(100)},
-                reference=lambda x: (0 * x,), torch_op=lambda x: (0 * x,), tolerance=Tolerance(lambda *_: (0 * _[2][0],)),
+                reference=lambda x: (0 * x,), torch_op=lambda x: (0 * x,),
+                tolerance=Tolerance(lambda case, inputs, reference: reference),
                 cases=(Case({"n": 100}, bitwise=True),),
             ),))
             """)

@@ -4,7 +4,7 @@ import json
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from grader.protocol import (
@@ -49,7 +49,7 @@ def test_header_has_16_bytes():
         {"version": VERSION + 1},
         {"zero": 1},
         {"kind": 0},
-        {"kind": 4},
+        {"kind": max(Kind) + 1},
         {"kind": 255},
         {"length": MAX_PAYLOAD + 1},
         {"length": 2**32 - 1},
@@ -132,11 +132,13 @@ def pack_header_again(kind, block, length):
 
 
 NUMBERS = st.from_regex(rb"-?[1-9][0-9]{0,9}(\.[0-9]{1,9})?([eE][+-]?[0-9]{1,4})?", fullmatch=True)
-LONG_NUMBERS = st.sampled_from([1, 4300, 4301, 60_000]).map(lambda digits: b"7" * digits)
+LONG_NUMBERS = st.sampled_from([1, 4300, 4301]).map(lambda digits: b"7" * digits)
 BODIES = (NUMBERS | LONG_NUMBERS).map(lambda number: b'{"a":' + number + b"}")
 
 
-@few
+@settings(
+    few, phases=(Phase.explicit, Phase.generate)
+)  # to shrink a number of 5000 digits takes half a minute
 @given(st.binary() | st.text().map(str.encode) | BODIES)
 def test_any_bytes_are_a_payload_or_a_protocol_error(body):
     try:

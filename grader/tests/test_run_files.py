@@ -1,5 +1,6 @@
 """What a look at a student's file alone decides, before anything runs."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -128,26 +129,33 @@ def test_solution_is_ready_to_run(entry):
         assert read_file(entry.submission(catalog.ROOT / "solutions", exercise), exercise) is None
 
 
+def region(text, number):
+    """The lines from one BEGIN mark to its END mark."""
+    (found,) = re.findall(rf"# BEGIN TODO {number}:.*# END TODO {number}$", text, re.DOTALL | re.MULTILINE)
+    return found
+
+
 def test_file_with_open_todos_in_kernels_alone_must_run(look):
     # A placeholder in a kernel may lie in a branch that no launch compiles.
-    begin, end = SOLUTION.index("    # BEGIN TODO 3"), SOLUTION.index("# END TODO 3")
-    host = SKELETON[: SKELETON.index("    # BEGIN TODO 3")] + SOLUTION[begin:end]
-    text = host + SKELETON[SKELETON.index("# END TODO 3") :]
+    text = SKELETON.replace(region(SKELETON, 3), region(SOLUTION, 3))
     assert [todo.number for todo in open_todos(text)] == [1, 2]
     assert look(text) is None
 
 
 def test_file_with_an_open_todo_in_host_code_is_not_started(look):
-    begin, end = SKELETON.index("    # BEGIN TODO 3"), SKELETON.index("# END TODO 3")
-    text = SOLUTION[: SOLUTION.index("    # BEGIN TODO 3")] + SKELETON[begin:end]
-    outcome = look(text + SOLUTION[SOLUTION.index("# END TODO 3") :])
+    outcome = look(SOLUTION.replace(region(SOLUTION, 3), region(SKELETON, 3)))
     assert outcome.verdict is Verdict.NOT_STARTED
     assert [todo["number"] for todo in outcome.figures["todos"]] == [3]
 
 
-def test_open_todo_of_another_exercise_holds_up_nothing():
+def test_open_todo_of_one_exercise_does_not_hold_up_another_in_the_same_file(tmp_path):
     entry = LABS[2]
-    text = entry.submission(catalog.ROOT / "solutions", entry.lab.exercises[0]).read_text("utf-8")
-    names = {exercise.name: exercise for exercise in entry.lab.exercises}
-    assert {"softmax_forward", "softmax_backward"} <= set(names)
-    assert open_todos(text) == ()
+    asked = {exercise.name: exercise for exercise in entry.lab.exercises}
+    texts = [
+        entry.submission(catalog.ROOT / tree, asked["softmax_forward"]).read_text("utf-8")
+        for tree in ("solutions", "labs")
+    ]
+    file = tmp_path / "online_softmax.py"
+    file.write_text(texts[0].replace(region(texts[0], 5), region(texts[1], 5)), "utf-8")
+    assert read_file(file, asked["softmax_forward"]) is None
+    assert read_file(file, asked["softmax_backward"]).verdict is Verdict.NOT_STARTED

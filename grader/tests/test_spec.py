@@ -1,4 +1,4 @@
-"""What a lab may ask: bad values are refused when built, names read as text, and nothing here imports torch."""
+"""What a lab may ask: bad values are refused when built, names read as text, and torch stays out."""
 
 import ast
 import subprocess

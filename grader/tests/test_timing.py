@@ -50,7 +50,8 @@ def test_interval_holds_the_true_median_in_at_least_95_of_100_trials(n):
 
 
 @pytest.mark.parametrize(
-    ("values", "middle"), [([3.0], 3.0), ([4.0, 1.0], 2.5), ([9.0, 1.0, 2.0], 2.0), ([1.0, 9.0, 2.0, 4.0], 3.0)]
+    ("values", "middle"),
+    [([3.0], 3.0), ([4.0, 1.0], 2.5), ([9.0, 1.0, 2.0], 2.0), ([1.0, 9.0, 2.0, 4.0], 3.0)],
 )
 def test_median_is_the_middle_or_the_mean_of_two(values, middle):
     assert timing.median(values) == middle

@@ -62,7 +62,9 @@ def signs(case, inputs, expected, got):
         kept = k // block * block
         if 0 < kept < k and _close(got, a[:, :kept] @ b[:kept]):
             return "tail of k dropped"
-        if k > block and _close(got, a[:, :block] @ b[:block]):
+        rest = k - kept
+        still = kept // block * (a[:, :block] @ b[:block]) + a[:, :rest] @ b[:rest]
+        if k > block and _close(got, still):
             return "pointers stand still"
     return None
 

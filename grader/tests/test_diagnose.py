@@ -1,0 +1,367 @@
+"""From wrong elements to a likely cause: regions in words, signs by exercise, and hints that exist."""
+
+import ast
+import inspect
+import math
+import re
+import textwrap
+
+import pytest
+import torch
+
+from grader import catalog, compare, diagnose
+from grader.diagnose import GENERAL, cause_of, describe_region
+from grader.inputs import draw
+from grader.spec import Case, Exercise, Lab, Tolerance
+
+ENTRIES = {entry.folder.name: entry for entry in catalog.find()}
+LABS = {entry.number: entry.lab for entry in ENTRIES.values()}
+EXERCISES = {e.name: (entry.lab, e) for entry in ENTRIES.values() for e in entry.lab.exercises}
+SEED = 17
+
+
+# Regions
+
+
+def mask(rows, cols, *wrong):
+    """True at the given (rows, columns)."""
+    bad = torch.zeros(rows, cols, dtype=torch.bool)
+    for where in wrong:
+        bad[where] = True
+    return bad
+
+
+EVERY = slice(None)
+
+
+@pytest.mark.parametrize(
+    ("bad", "words", "region"),
+    [
+        (mask(5, 9, EVERY), "every element", "all"),
+        (mask(5, 9, (EVERY, slice(6, 9))), "in columns 6 to 8, up to the last, in every row", "last columns"),
+        (mask(5, 9, (EVERY, 8)), "in column 8, up to the last, in every row", "last columns"),
+        (
+            mask(5, 9, (slice(1, 3), slice(6, 9))),
+            "in columns 6 to 8, up to the last, in rows 1 to 2",
+            "last columns",
+        ),
+        (mask(5, 9, (EVERY, slice(0, 4))), "in columns 0 to 3, in every row", "first columns"),
+        (mask(5, 9, (slice(1, 5), EVERY)), "in every row after the first", "rows after the first"),
+        (mask(2, 9, (1, EVERY)), "in every row after the first", "rows after the first"),
+        (mask(5, 9, (slice(3, 5), EVERY)), "in rows 3 to 4, down to the last", "last rows"),
+        (mask(5, 9, (4, EVERY)), "in row 4, down to the last", "last rows"),
+        (mask(5, 9, (2, EVERY)), "in all columns, in row 2", ""),
+        (mask(5, 9, (2, 3)), "in column 3, in row 2", ""),
+        (mask(5, 9, (slice(1, 4), slice(2, 5))), "in columns 2 to 4, in rows 1 to 3", ""),
+        (mask(1, 9, EVERY)[0], "every element", "all"),
+        (mask(1, 9, (0, slice(6, 9)))[0], "elements 6 to 8, up to the end", "end"),
+        (mask(1, 9, (0, 8))[0], "element 8, up to the end", "end"),
+        (mask(1, 9, (0, slice(0, 4)))[0], "elements 0 to 3", "start"),
+        (mask(1, 9, (0, 4))[0], "element 4", ""),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_region_of_wrong_elements_is_named_in_words(bad, words, region):
+    assert describe_region(bad) == (words, region)
+
+
+def test_wrong_elements_of_a_batch_are_described_by_its_rows():
+    bad = mask(6, 9, (slice(3, 6), EVERY)).reshape(2, 3, 9)
+    assert describe_region(bad) == ("in rows 3 to 5, down to the last", "last rows")
+
+
+def test_two_elements_in_opposite_columns_are_not_whole_rows():
+    _, region = describe_region(mask(5, 9, (1, 0), (4, 8)))
+    assert region not in ("last rows", "rows after the first")
+
+
+# Signs that any exercise shows
+
+DOUBLE = Exercise(
+    name="double",
+    file="double.py",
+    points=1,
+    inputs=lambda rng, case: {"x": rng.normal(case.params["rows"], case.params["cols"]) + 5.0},
+    reference=lambda x: (2.0 * x,),
+    torch_op=lambda x: (2.0 * x,),
+    tolerance=Tolerance(lambda _case, _inputs, reference: (2.0**-23 * reference[0].abs(),)),
+    cases=(Case({"rows": 6, "cols": 40}),),
+)
+PLAIN = Lab("doubles", (DOUBLE,), {"wrong": (1, "look again"), "tail wrong": (2, "look at the mask")})
+
+
+def seen(change, untouched=None, earlier=()):
+    """What is said of a result after `change(out)`, which works in place."""
+    (case,) = DOUBLE.cases
+    inputs = draw(DOUBLE, case, SEED, "cpu")
+    expected = compare.expect(DOUBLE, case, inputs)
+    got = expected.rounded[0].clone()
+    change(got)
+    finding, _ = compare.examine(DOUBLE, case, expected, [got], untouched and [untouched(got)])
+    assert finding is not None, "the change made nothing wrong"
+    return diagnose.diagnose(PLAIN, DOUBLE, case, finding, inputs, expected.reference[0], got, earlier)
+
+
+def nothing(*where):
+    return lambda got: got.__setitem__(where or EVERY, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("change", "sign"),
+    [
+        (nothing(), "all zero"),
+        (nothing(EVERY, slice(30, 40)), "tail wrong"),
+        (nothing(EVERY, slice(8, 40)), "later blocks wrong"),
+        (nothing(EVERY, slice(0, 8)), "first blocks wrong"),
+        (nothing(slice(1, 6)), "later rows wrong"),
+        (nothing(slice(4, 6)), "last rows wrong"),
+        (nothing(slice(2, 4), slice(30, 40)), "last columns wrong"),
+        (nothing(slice(2, 4), slice(10, 20)), "wrong"),
+        (lambda got: got.mul_(0.25), "scaled"),
+        (lambda got: got.neg_(), "scaled"),
+        (lambda got: got.copy_(got.flip(1)), "wrong"),
+        (lambda got: got.mul_(1.0 + 1e-3 * torch.linspace(0, 1, 40)), "precision"),
+        (lambda got: got[2, 3].fill_(float("nan")), "not finite"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_wrong_values_show_the_sign_of_their_region(change, sign):
+    assert seen(change).sign == sign
+
+
+@pytest.mark.parametrize(
+    ("where", "sign"),
+    [
+        (EVERY, "nothing written"),
+        ((EVERY, slice(30, 40)), "tail unwritten"),
+        ((slice(4, 6), EVERY), "tail unwritten"),
+        ((slice(2, 4), EVERY), "part unwritten"),
+    ],
+    ids=["everything", "last columns", "last rows", "rows in the middle"],
+)
+def test_elements_never_written_show_which_part_is_missing(where, sign):
+    found = seen(
+        lambda got: got.__setitem__(where, float("nan")),
+        untouched=torch.isnan,
+    )
+    assert found.sign == sign
+    assert "never written" in found.pattern
+
+
+def test_result_of_an_earlier_call_is_stale():
+    earlier = torch.full((6, 40), 3.0)
+    assert seen(lambda got: got.copy_(earlier), earlier=[torch.ones(6, 40), earlier]).sign == "stale"
+    assert seen(lambda got: got.copy_(earlier), earlier=[torch.ones(6, 40)]).sign != "stale"
+
+
+def test_pattern_counts_the_wrong_elements_and_says_where():
+    found = seen(nothing(EVERY, slice(30, 40)))
+    assert found.pattern == "60 of 240 wrong, in columns 30 to 39, up to the last, in every row"
+    assert (found.cause, found.hint) == ("look at the mask", 2)
+
+
+# Causes
+
+
+def test_cause_of_the_lab_comes_before_the_general_one():
+    lab = Lab("doubles", (DOUBLE,), {"all zero": (3, "the store is missing")})
+    assert cause_of(lab, "all zero") == diagnose.Diagnosis("all zero", "", "the store is missing", 3)
+
+
+def test_general_cause_has_no_hint():
+    found = cause_of(PLAIN, "all zero")
+    assert (found.cause, found.hint) == (GENERAL["all zero"], None)
+
+
+def test_sign_without_a_cause_gets_the_advice_for_anything_wrong():
+    found = cause_of(PLAIN, "later rows wrong")
+    assert (found.sign, found.cause, found.hint) == ("later rows wrong", "look again", 1)
+
+
+def test_labs_name_causes():
+    assert sum(len(lab.causes) for lab in LABS.values()) > 20
+
+
+@pytest.mark.parametrize("entry", ENTRIES.values(), ids=ENTRIES)
+def test_every_cause_cites_a_hint_of_the_readme(entry):
+    hints = {
+        int(number) for number in re.findall(r"Hint (\d+),", (entry.folder / "README.md").read_text("utf-8"))
+    }
+    assert hints
+    assert {sign: hint for sign, (hint, _) in entry.lab.causes.items() if hint not in hints} == {}
+
+
+@pytest.mark.parametrize("entry", ENTRIES.values(), ids=ENTRIES)
+def test_every_sign_finds_a_cause_in_every_lab(entry):
+    signs = {*GENERAL, *phrases(diagnose._sign), "not finite", "precision", "slow", "wrong"}
+    assert len(signs) > 15
+    assert [sign for sign in sorted(signs) if not cause_of(entry.lab, sign).cause] == []
+
+
+def phrases(function):
+    """String constants of two words or more in a function: its signs, and the names of regions."""
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
+    texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    texts -= {ast.get_docstring(tree, clean=False)}
+    return {text for text in texts if isinstance(text, str) and " " in text}
+
+
+@pytest.mark.parametrize("name", [name for name, (_, exercise) in EXERCISES.items() if exercise.signs])
+def test_every_sign_of_an_exercise_is_a_cause_of_its_lab_and_is_shown_below(name):
+    lab, exercise = EXERCISES[name]
+    signs = phrases(exercise.signs)
+    assert signs
+    assert signs <= set(lab.causes)
+    assert signs <= {sign for _, sign, *_ in MISTAKES}
+
+
+# Mistakes of the labs
+
+
+def power_of_two(n):
+    return 1 << (n - 1).bit_length()
+
+
+def block_of(x):
+    """The width of block that the lab's own host function would take."""
+    return min(power_of_two(x.shape[1]), 16384)
+
+
+def masked_lanes_counted(x):
+    """`other=0` in the sum: each lane past the end adds exp(0 - m)."""
+    m = x.amax(dim=1, keepdim=True)
+    lanes = -x.shape[1] % block_of(x)
+    e = (x - m).exp()
+    return e / (e.sum(dim=1, keepdim=True) + lanes * (-m).exp())
+
+
+def sum_not_rescaled(x):
+    m, d = torch.full_like(x[:, 0], -math.inf), torch.zeros_like(x[:, 0])
+    for block in x.split(1024, dim=1):
+        m = torch.maximum(m, block.amax(dim=1))
+        d = d + (block - m[:, None]).exp().sum(dim=1)
+    return (x - m[:, None]).exp() / d[:, None]
+
+
+def last_block_summed(x):
+    m = x.amax(dim=1, keepdim=True)
+    start = (x.shape[1] - 1) // block_of(x) * block_of(x)
+    return (x - m).exp() / (x - m)[:, start:].exp().sum(dim=1, keepdim=True)
+
+
+def sum_not_rescaled(x):
+    """The sum of each block keeps the scale of the maximum it was made with."""
+    d, m = (
+        torch.zeros(x.shape[0], 1, dtype=x.dtype),
+        torch.full((x.shape[0], 1), -float("inf"), dtype=x.dtype),
+    )
+    for part in x.split(block_of(x), dim=1):
+        m = torch.maximum(m, part.amax(dim=1, keepdim=True))
+        d = d + (part - m).exp().sum(dim=1, keepdim=True)
+    return (x - m).exp() / d
+
+
+def pointers_stand_still(block):
+    """Every step along K multiplies the first tiles; the last one masks what lies past the end of K."""
+
+    def product(a, b):
+        steps, rest = divmod(a.shape[1], block)
+        return steps * (a[:, :block] @ b[:block]) + a[:, :rest] @ b[:rest]
+
+    return product
+
+
+def tail_dropped(block):
+    def product(a, b):
+        kept = a.shape[1] // block * block
+        return a[:, :kept] @ b[:kept]
+
+    return product
+
+
+SUMS = ("rows=4,cols=129,fp32", "rows=5,cols=127,fp32", "rows=29,cols=1001,fp32", "rows=3,cols=16385,fp32")
+LONG = ("rows=3,cols=16385,fp32", "rows=2,cols=40000,fp16", "rows=7,cols=20011,values=ascending,fp32")
+WIDE = ("rows=5,cols=128,fp32", "rows=29,cols=1001,fp32", "rows=2,cols=40000,fp16", "rows=3,cols=16385,bf16")
+K_TAILS = (
+    "m=100,n=300,k=257,fp32",
+    "m=33,n=65,k=17,b transposed,fp16",
+    "m=129,n=127,k=200,b transposed,bf16",
+)
+K_STEPS = (
+    "m=100,n=300,k=257,fp32",
+    "m=128,n=128,k=128,fp16",
+    "m=24,n=16,k=4096,fp16",
+    "m=1024,n=1024,k=1024,bf16",
+)
+SQUARE = ("m=128,n=128,k=128,fp32", "m=192,n=192,k=192,fp32", "m=128,n=128,k=128,bf16")
+EPILOGUES = ("m=128,n=128,k=128,fp16", "m=100,n=300,k=257,fp32")
+ADDED = ("n=7,fp32", "n=65537,bf16")
+
+MISTAKES = (  # exercise, sign, cases that show it, the wrong function in fp64
+    ("elementwise_add", "one side only", ADDED, lambda x, **_: x),
+    ("elementwise_add", "one side only", ADDED, lambda y, **_: y),
+    ("softmax_forward", "sums below one", SUMS, masked_lanes_counted),
+    ("softmax_forward", "sums above one", LONG, last_block_summed),
+    ("softmax_forward", "sum not rescaled", LONG, sum_not_rescaled),
+    ("softmax_forward", "wrong axis", WIDE, lambda x: x.softmax(dim=0)),
+    ("softmax_backward", "no sum", WIDE, lambda dy, y: y * dy),
+    ("matmul", "swapped strides", SQUARE, lambda a, b: a.T @ b),
+    ("matmul", "swapped strides", SQUARE, lambda a, b: a @ b.T),
+    ("matmul", "tail of k dropped", K_TAILS, tail_dropped(16)),
+    ("matmul", "tail of k dropped", K_TAILS[::2], tail_dropped(64)),
+    ("matmul", "pointers stand still", K_STEPS, pointers_stand_still(32)),
+    ("matmul", "pointers stand still", K_STEPS[:1], pointers_stand_still(64)),
+    ("matmul_bias_relu", "no bias", EPILOGUES, lambda a, b, **_: (a @ b).clamp(min=0.0)),
+    ("matmul_bias_relu", "no relu", EPILOGUES, lambda a, b, bias: a @ b + bias),
+)
+SHOWN = [(name, sign, case, wrong) for name, sign, cases, wrong in MISTAKES for case in cases]
+
+
+@pytest.mark.parametrize(
+    ("name", "sign", "case_name", "wrong"),
+    SHOWN,
+    ids=[f"{sign}-{k}-{name}/{case}" for k, (name, sign, case, _) in enumerate(SHOWN)],
+)
+def test_mistake_is_recognised_by_its_sign(name, sign, case_name, wrong):
+    lab, exercise = EXERCISES[name]
+    (case,) = [case for case in exercise.cases if case.name == case_name]
+    found = diagnosed(lab, exercise, case, wrong)
+    assert found.sign == sign
+    assert (found.hint, found.cause) == lab.causes[sign]
+
+
+def diagnosed(lab, exercise, case, wrong):
+    """What is said of the result of a wrong function."""
+    inputs = draw(exercise, case, SEED, "cpu")
+    expected = compare.expect(exercise, case, inputs)
+    got = wrong(**{name: value.double() for name, value in inputs.items()}).to(expected.rounded[0].dtype)
+    finding, _ = compare.examine(exercise, case, expected, [got])
+    assert finding is not None, "this mistake changes nothing here"
+    return diagnose.diagnose(lab, exercise, case, finding, inputs, expected.reference[0], got, [])
+
+
+def test_sum_that_kept_its_old_scale_is_led_to_the_hint_on_rescaling():
+    lab, exercise = EXERCISES["softmax_forward"]
+    (case,) = [case for case in exercise.cases if case.params.get("values") == "ascending"]
+    found = diagnosed(lab, exercise, case, sum_not_rescaled)
+    assert found.sign != "wrong axis"
+    assert found.hint == lab.causes["later blocks wrong"][0]
+
+
+def test_counted_lanes_of_constant_rows_are_no_wrong_axis():
+    _, exercise = EXERCISES["softmax_forward"]
+    (case,) = [case for case in exercise.cases if case.params.get("values") == "constant"]
+    x = draw(exercise, case, SEED, "cpu")["x"].double()
+    assert exercise.signs(case, {"x": x}, x.softmax(dim=1), masked_lanes_counted(x)) != "wrong axis"
+
+
+def test_wrong_gradient_behind_a_right_result_is_named():
+    lab, exercise = EXERCISES["softmax"]
+    case = exercise.cases[0]
+    inputs = draw(exercise, case, SEED, "cpu")
+    expected = compare.expect(exercise, case, inputs)
+    got = [expected.rounded[0], expected.rounded[0] * inputs["dy"].flip(1)]
+    finding, _ = compare.examine(exercise, case, expected, got)
+    assert finding.output == "dx"
+    found = diagnose.diagnose(lab, exercise, case, finding, inputs, expected.reference[1], got[1], [])
+    assert (found.sign, found.hint) == ("gradient", lab.causes["gradient"][0])
