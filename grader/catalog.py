@@ -31,7 +31,7 @@ class Entry:
 
 
 def load(lab_file: Path) -> Entry:
-    """The lab of one lab.py; ValueError where the folder's name or the file is not what a lab needs."""
+    """The lab of one lab.py; ValueError where folder or file is not what a lab needs."""
     folder = lab_file.resolve().parent
     match = FOLDER.fullmatch(folder.name)
     if not match:
@@ -40,7 +40,10 @@ def load(lab_file: Path) -> Entry:
     specification = importlib.util.spec_from_file_location(name, lab_file)
     module = importlib.util.module_from_spec(specification)
     sys.modules[name] = module
-    specification.loader.exec_module(module)
+    try:
+        specification.loader.exec_module(module)
+    except Exception as error:  # whatever it raised, say which lab it was
+        raise ValueError(f"{folder.name}/lab.py: {type(error).__name__}: {error}") from error
     if not isinstance(getattr(module, "LAB", None), Lab):
         raise ValueError(f"{lab_file}: defines no LAB of type grader.spec.Lab")
     return Entry(folder, int(match[1]), module.LAB)

@@ -17,7 +17,7 @@ GENERAL = {  # causes where a lab has none of its own
     "nondeterministic": "two runs on the same inputs differ: two programs write the same element",
     "all zero": "every element is 0: does the kernel run, and store?",
     "stale": "these are the results of an earlier call: compute on every call",
-    "shared memory": "the kernel wants more shared memory than a block may use: a smaller block, fewer stages",
+    "shared memory": "more shared memory than a block may use: take a smaller block or fewer stages",
     "scaled": "the values differ by one constant factor",
 }
 

@@ -94,11 +94,11 @@ class Seat:
         return failed or self._plans
 
     def wake(self, limit_s: float) -> Outcome | None:
-        """Have the worker look out for the next frame, so that no side waits for its process to be scheduled."""
+        """Have the worker look out for the next frame, so that scheduling it costs no side time."""
         return self._ask(Kind.WAKE, {}, limit_s, spin=True)
 
     def go(self, plan: int, limit_s: float, spin: bool = False) -> Outcome | None:
-        """Run a prepared plan to its end; an outcome where it did not get there. `spin` where time is taken."""
+        """Run a prepared plan to its end; an outcome where it failed. `spin` where time is taken."""
         return self._ask(Kind.GO, {"plan": plan}, limit_s, spin=spin)
 
     def _ask(self, kind: Kind, payload: dict, limit_s: float, loading=False, spin=False) -> Outcome | None:
@@ -107,14 +107,18 @@ class Seat:
             answer, reply = self._worker.ask(kind, payload, limit_s, spin)
         except WorkerGoneError as gone:
             verdict = Verdict.TIMEOUT if gone.timeout else Verdict.CRASHED
-            return Outcome(verdict, where=gone.reason, printed=self._worker.printed)
+            reason = "PROTOCOL" if gone.protocol else ""
+            return Outcome(verdict, reason, where=gone.reason, printed=self._worker.printed)
         if answer is Kind.FAILED:
             outcome = failure(reply, loading)
             if loading or (outcome.verdict is Verdict.CRASHED and reply.get("category") == "illegal access"):
                 self._worker.end()  # its CUDA context, or its module, is of no further use
             return outcome
-        claim = reply.get("claimed_us")
-        self.claimed_us = claim if isinstance(claim, float) and 0.0 <= claim < 1e12 else None
+        claim = reply.get("claimed_us", 0.0)
+        if not isinstance(claim, float) or not 0.0 <= claim < 1e12:
+            self._worker.end()
+            return Outcome(Verdict.CRASHED, "PROTOCOL", where="it claimed a time that is none")
+        self.claimed_us = claim
         return None
 
     @property
@@ -149,8 +153,8 @@ def lay_out(exercise: Exercise, case: Case, placer: Placer, shapes) -> tuple[lis
 def grade_case(seat: Seat, lab: Lab, exercise: Exercise, case: Case) -> Outcome:
     """Run one case three times and judge what lies in the lent memory after each.
 
-    Twice on the same fresh inputs, which must give the same bits, then on others, which an answer kept from before
-    does not fit.
+    Twice on the same fresh inputs, which must give the same bits, then on others, which an answer kept from
+    before does not fit.
     """
     session, arena = seat.session, seat.arena
     draws = [draw(exercise, case, session.seed, session.device, call) for call in range(2)]

@@ -63,7 +63,7 @@ def one_line(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Text safe to show and to store: control characters but newline and tab are dropped, as are lone surrogates."""
+    """Text safe to show and to store: no control characters but newline and tab, no lone surrogates."""
     return "".join(char for char in text if char in "\n\t" or char.isprintable())
 
 

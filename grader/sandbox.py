@@ -38,14 +38,11 @@ KEPT_ENVIRONMENT = (
 
 
 class WorkerGoneError(Exception):
-    """The worker ended, or was ended, before it answered: `reason` in words, `timeout` where the limit did
-    it.
-    """
+    """The worker ended, or was ended, before it answered: why, and what ended it."""
 
-    def __init__(self, reason: str, timeout: bool = False):
+    def __init__(self, reason: str, timeout: bool = False, protocol: bool = False):
         super().__init__(reason)
-        self.reason = reason
-        self.timeout = timeout
+        self.reason, self.timeout, self.protocol = reason, timeout, protocol
 
 
 class WarmParent:
@@ -131,7 +128,7 @@ class Worker:
         self.alive = True
 
     def ask(self, kind: Kind, payload: Mapping, limit_s: float, spin: bool = False) -> tuple[Kind, dict]:
-        """Send a frame and wait for its answer; WorkerGoneError after `limit_s`, on a bad frame, at its end."""
+        """Send a frame, wait for its answer; WorkerGoneError after `limit_s`, on a bad frame, at its end."""
         if not self.alive:
             raise WorkerGoneError("the worker has ended")
         self._block += 1
@@ -143,7 +140,8 @@ class Worker:
             return self._answer(time.monotonic() + limit_s, limit_s, spin)
         except ProtocolError as error:
             self.end()
-            raise WorkerGoneError(f"it sent what the protocol does not allow ({error})") from None
+            words = f"it sent what the protocol does not allow ({error})"
+            raise WorkerGoneError(words, protocol=True) from None
         except OSError:
             raise WorkerGoneError(self._how_it_ended()) from None
 

@@ -96,8 +96,8 @@ def _receive(channel: socket.socket):
             data += more
         return data
 
-    # A frame that follows at once finds this process awake: how long the kernel takes to wake it up differs from one
-    # worker to the next, and would count as time.
+    # A frame that follows at once finds this process awake: how long the kernel takes to wake it up differs
+    # from one worker to the next, and would count as time.
     header = exactly(HEADER.size, SPIN_S)
     if header is None:
         return None
@@ -270,7 +270,7 @@ def describe(error: BaseException, path: str) -> dict:
 def _not_started(chain: list[BaseException]) -> bool:
     """A placeholder was met: in host code an exception of its own, in a kernel a failed static assertion.
 
-    Triton quotes the kernel around an assertion, marks and all: only the last line is the assertion's own text.
+    Triton quotes the kernel around an assertion, marks and all: only the last line is its own text.
     """
     if any(isinstance(link, NotImplementedError) for link in chain):
         return True

@@ -119,7 +119,9 @@ def test_untouched_skeleton_is_not_started_and_lists_every_todo_of_the_file(entr
         assert every, f"{file.name} is no skeleton"
         outcome = read_file(file, exercise)
         assert outcome.verdict is Verdict.NOT_STARTED
-        assert outcome.figures["todos"] == [vars(todo) for todo in every]
+        assert outcome.figures["todos"] == [
+            {"number": todo.number, "text": todo.text, "line": todo.line} for todo in every
+        ]
         assert outcome.share == 0.0
 
 
