@@ -120,7 +120,7 @@ def grade(labs, source, tier, seed, keyword, least, arch, folder):
         answered,
         run,
         run.file,
-        command="python -m grader " + shlex.join(sys.argv[1:]),
+        command=_command(sys.argv[1:]),
         seconds=time.monotonic() - began,
         gpu_missing=keeper.config.stash[plugin.GPU_MISSING],
     )
@@ -144,6 +144,14 @@ def grade(labs, source, tier, seed, keyword, least, arch, folder):
     if least is not None and graded.points < least:
         console.print(f"below the {least:g} points asked for", highlight=False, markup=False)
         sys.exit(BELOW)
+
+
+def _command(arguments: list[str]) -> str:
+    """What was asked for, to be typed again; the folder for the reports, a path of one machine, is left out."""
+    kept = [
+        a for a, before in zip(arguments, ["", *arguments], strict=False) if "--results" not in (a, before)
+    ]
+    return shlex.join(["python", "-m", "grader", *kept])
 
 
 class _Keeper:

@@ -27,6 +27,7 @@ STYLES = {
     "INCONCLUSIVE": "yellow",
 }
 SHOWN_FRAMES = 3
+SHOWN_NAMES = 6  # of cases that failed like the first
 SHOWN_LINES = 12  # of an error's text
 SHOWN_PRINTED = 12  # lines of what a failing file printed
 
@@ -135,40 +136,40 @@ def _group(lab: LabResult, exercise: ExerciseResult, title: str, items: Sequence
 
 
 def _failures(lab, exercise, items, title):
-    """Each failure once; several that read the same stand under one heading."""
+    """Each failure once: the first of those with one verdict and one cause in full, the others by name."""
+    if not items or _said_above(lab, exercise, items):
+        return
     path = f"{lab.folder}/{exercise.file}"
     groups: dict[tuple, list[ItemResult]] = {}
     for item in items:
-        if item.verdict is Verdict.SLOW:
-            details = _slow(item, lab.folder)
-        else:
-            details = _details(item, lab.folder, path)
-        groups.setdefault((_word(item), tuple(details)), []).append(item)
-    shown = set()
-    if (
-        title == "correctness"
-        and exercise is not lab.exercises[0]
-        and all(i.verdict is Verdict.NOT_STARTED for i in items)
-    ):
-        before = next((e for e in lab.exercises if e.file == exercise.file), exercise)
-        if (
-            before is not exercise and before.items[0].figures.get("todos") == items[0].figures.get("todos")
-            if items
-            else False
-        ):
-            return  # the same open TODOs of the same file, said above
-    for (word, details), same in groups.items():
-        if same[0].verdict is Verdict.NOT_STARTED and title != "correctness":
+        same = (item.cause,) if item.cause else tuple(_details(item, lab.folder, path))
+        groups.setdefault((item.verdict, *same), []).append(item)
+    for first, *others in groups.values():
+        if first.verdict is Verdict.NOT_STARTED and title != "correctness":
             continue  # said once, under correctness
-        if same[0].where.startswith("not looked at until") and word not in shown:
-            yield f"  {same[0].where}", "dim"
-            shown.add(word)
+        if first.where.startswith("not looked at until"):
+            yield f"  {first.where}", "dim"
             continue
-        names = same[0].name if len(same) == 1 else f"{len(same)} items, the first {same[0].name}"
-        heading = word if same[0].verdict is Verdict.NOT_STARTED else f"{word}  {names}"
-        yield f"  {heading}", STYLES.get(same[0].verdict.value, "red")
+        heading = _word(first) if first.verdict is Verdict.NOT_STARTED else f"{_word(first)}  {first.name}"
+        yield f"  {heading}", STYLES.get(first.verdict.value, "red")
+        details = (
+            _slow(first, lab.folder) if first.verdict is Verdict.SLOW else _details(first, lab.folder, path)
+        )
         for line in details:
             yield line, ""
+        if others and first.verdict is not Verdict.NOT_STARTED:
+            names = ";  ".join(item.name for item in others[:SHOWN_NAMES])
+            more = f";  and {len(others) - SHOWN_NAMES} more" if len(others) > SHOWN_NAMES else ""
+            yield f"    {'the same':<13} {names}{more}", ""
+
+
+def _said_above(lab, exercise, items) -> bool:
+    """Whether an exercise of the same file, higher up, has listed the very same open TODOs."""
+    todos = items[0].figures.get("todos")
+    above = lab.exercises[: lab.exercises.index(exercise)]
+    return todos is not None and any(
+        e.file == exercise.file and e.items[0].figures.get("todos") == todos for e in above
+    )
 
 
 def _slow(item: ItemResult, folder: str):

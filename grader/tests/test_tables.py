@@ -1,0 +1,46 @@
+"""Figures in READMEs come from records, and no record carries what it should not."""
+
+import json
+import re
+
+import pytest
+
+from grader import catalog
+from grader.results import Results
+from grader.tables import REGION, load, rewrite
+
+PAGES = ("README.md", "solutions/README.md")
+RECORDS = sorted((catalog.ROOT / "solutions" / "results").glob("*.json"))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_page_says_what_its_records_say(page):
+    text = (catalog.ROOT / page).read_text("utf-8")
+    assert REGION.search(text), "no region to check"
+    assert rewrite(text, catalog.ROOT) == text
+
+
+def test_every_record_is_shown_somewhere():
+    shown = {
+        match[3] for page in PAGES for match in REGION.finditer((catalog.ROOT / page).read_text("utf-8"))
+    }
+    assert RECORDS
+    assert {str(path.relative_to(catalog.ROOT)) for path in RECORDS} == shown
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.name)
+def test_record_fits_the_model_and_names_no_path_of_a_machine(path):
+    for run in load(path):
+        assert isinstance(run, Results)
+        assert run.labs
+    assert re.findall(r'[" ](/(?:home|root|tmp|work|usr)/[^" ]*)', path.read_text("utf-8")) == []
+
+
+def test_a_changed_record_changes_the_page(tmp_path):
+    source = catalog.ROOT / "solutions" / "results" / "h200.json"
+    record = json.loads(source.read_text("utf-8"))
+    record["points"] = 12.5
+    (tmp_path / "record.json").write_text(json.dumps(record), "utf-8")
+    page = "<!-- BEGIN report record.json -->\nold\n<!-- END -->"
+    assert "12.5 / 300.0" in rewrite(page, tmp_path)
+    assert "old" not in rewrite(page, tmp_path)
