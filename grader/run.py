@@ -155,7 +155,8 @@ class Run:
         if isinstance(kernels, Outcome):
             return kernels
         if question.name == COMPILES:
-            passed, words = bool(kernels), f"{len(kernels)} kernels compiled for sm_{self.arch}"
+            count = f"{len(kernels)} kernel{'s' * (len(kernels) != 1)}"
+            passed, words = bool(kernels), f"{count} compiled for sm_{self.arch}"
         else:
             passed, words = codegen.check(question.name, kernels)
         return codegen.outcome(question.entry.lab, question.name, passed, words, kernels)
