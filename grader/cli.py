@@ -147,7 +147,7 @@ def grade(labs, source, tier, seed, keyword, least, arch, folder):
 
 
 def _command(arguments: list[str]) -> str:
-    """What was asked for, to be typed again; the folder for the reports, a path of one machine, is left out."""
+    """What was asked for, to be typed again, without the folder for the reports: a path of one machine."""
     pairs = zip(arguments, ["", *arguments], strict=False)
     kept = [argument for argument, before in pairs if "--results" not in (argument, before)]
     return shlex.join(["python", "-m", "grader", *kept])
