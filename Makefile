@@ -49,7 +49,7 @@ doctor:  ## say what this machine can grade, and what is in the way
 
 inspect:  ## compile your kernels for a GPU that need not be here: LAB=3 ARCH=sm_90
 	@$(SETUP)
-	@$(RUN) grader inspect $(if $(LAB),--lab "$(LAB)") $(if $(ARCH),--arch "$(ARCH)")
+	@$(RUN) grader inspect $(if $(LAB),--lab "$(LAB)") $(if $(FROM),--from "$(FROM)") $(if $(ARCH),--arch "$(ARCH)")
 
 lint:  ## check the style of the Python files
 	@$(SETUP) --extra dev
