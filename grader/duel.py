@@ -406,6 +406,7 @@ class Duel:
             "peers_us": {name: (us - overhead_us / calls) for name, us in peers.items()},
             "rounds": [[list(r.reference_us), list(r.student_us)] for r in rounds],
             "rounds_dropped": disturbed,
+            "configs": self.student.picked,
             "claimed_us": timing.median(self.claims),
             "timing_mismatch": self.mismatches > len(rounds),
             "clocks": {

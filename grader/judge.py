@@ -24,7 +24,7 @@ from grader.inputs import (
     untouched,
 )
 from grader.lending import Arena
-from grader.outcome import Outcome, failure
+from grader.outcome import Outcome, failure, one_line
 from grader.protocol import Kind
 from grader.sandbox import KEPT_ENVIRONMENT, Worker, WorkerGoneError
 from grader.session import Session
@@ -45,6 +45,7 @@ class Seat:
         self._file, self._interpreted, self._tuning, self._arch = file, interpreted, tuning, arch
         self._worker: Worker | None = None
         self._plans = 0
+        self.picked: dict[str, str] = {}  # what autotuned kernels ran with, as the worker tells it
         self._never_loads: Outcome | None = None
 
     def start(self) -> Outcome | None:
@@ -114,6 +115,9 @@ class Seat:
             if loading or (outcome.verdict is Verdict.CRASHED and reply.get("category") == "illegal access"):
                 self._worker.end()  # its CUDA context, or its module, is of no further use
             return outcome
+        picked = reply.get("picked")
+        if isinstance(picked, dict):
+            self.picked = {one_line(str(name)): one_line(str(config)) for name, config in picked.items()}
         claim = reply.get("claimed_us", 0.0)
         if not isinstance(claim, float) or not 0.0 <= claim < 1e12:
             self._worker.end()

@@ -192,6 +192,8 @@ def _speed_table(items: Sequence[ItemResult]):
         times = f"{f['student_us']:>9.1f} us {f['reference_us']:>11.1f} us"
         band = f"{low:.1f}-{high:.1f}"
         yield f"    {item.name:<30} {times} {f['percent']:>8.1f}% {band:>15}  {rate}{peers}{mark}{flag}", ""
+        for kernel, config in f.get("configs", {}).items():
+            yield f"      {kernel} ran with {config}", "dim"
 
 
 def _codegen_lines(items: Sequence[ItemResult]):
