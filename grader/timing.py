@@ -1,8 +1,7 @@
 """Statistics of paired rounds and the limits of physics; pure arithmetic on times that the judge took itself.
 
-Method: ABBA rounds as in NVIDIA's nvbench and Google's benchmark guides, an order-statistic interval of the
-median (Conover, Practical Nonparametric Statistics), and a stop rule that looks at the width and never at the
-value.
+Method: rounds in ABBA order, an order-statistic interval of the median (Conover, Practical Nonparametric
+Statistics), and, as in NVIDIA's nvbench, a stop rule that looks at the width and never at the value.
 """
 
 from __future__ import annotations
