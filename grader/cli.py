@@ -77,7 +77,7 @@ def grade(labs, source, tier, seed, keyword, least, arch, folder):
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # no plugin of somebody else's takes part in a grade
     import pytest
 
-    from grader import plugin, report, results
+    from grader import exports, plugin, report, results
     from grader.progress import ProgressPlugin
 
     folder = _writable(folder)
@@ -126,8 +126,8 @@ def grade(labs, source, tier, seed, keyword, least, arch, folder):
     )
     report.show(graded, console)
     try:
-        report.write(graded, folder)
-        report.sign_junit(graded, folder / "junit.xml")
+        exports.write(graded, folder)
+        exports.sign_junit(graded, folder / "junit.xml")
         console.print(
             f"written: {folder}/results.json, summary.md, junit.xml",
             style="dim",

@@ -202,7 +202,7 @@ def _call(seat: Seat, lab: Lab, exercise: Exercise, case: Case, inputs, outputs,
     arena = seat.arena
     inputs_before = [arena.bytes(loan.start, loan.stop).clone() for loan in inputs]
     outputs_before = [poison_output(arena, loan, rng) for loan in outputs]
-    _finish(seat.session)
+    finish(seat.session)
     plan = seat.prepare(exercise, [(inputs, outputs)], case.limit_s)
     failed = plan if isinstance(plan, Outcome) else seat.go(plan, case.limit_s)
     if failed:
@@ -221,7 +221,7 @@ def _call(seat: Seat, lab: Lab, exercise: Exercise, case: Case, inputs, outputs,
     return None, got, masks
 
 
-def _finish(session: Session) -> None:
+def finish(session: Session) -> None:
     """The judge's writes must have landed before another process is told to read them."""
     if session.device != "cpu":
         torch.cuda.synchronize()

@@ -1,10 +1,8 @@
-"""Reports: what a student reads on the terminal, and a Markdown summary."""
+"""What a student reads on the terminal; text only, no arithmetic on points."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from xml.etree import ElementTree
 
 from rich.console import Console
 from rich.text import Text
@@ -53,14 +51,16 @@ def explain(question: Question, outcome: Outcome) -> list[str]:
         figures=outcome.figures,
         seconds=0.0,
     )
-    return [f"{_word(item)}  {item.name}", *_details(item, folder, path)]
+    return [f"{word(item)}  {item.name}", *details_of(item, folder, path)]
 
 
-def _word(item: ItemResult) -> str:
+def word(item: ItemResult) -> str:
+    """`WRONG/MISMATCH`, as a person reads it."""
     return (item.verdict.value + (f"/{item.reason}" if item.reason else "")).replace("_", " ")
 
 
-def _details(item: ItemResult, folder: str, path: str) -> Iterator[str]:
+def details_of(item: ItemResult, folder: str, path: str) -> Iterator[str]:
+    """The lines under an item's verdict: where, which pattern, why, and what to read."""
     for todo in item.figures.get("todos", ()):
         yield f"    {path}:{todo['line']}  TODO {todo['number']}: {todo['text']}"
     label = {Verdict.WRONG: "first wrong" if item.kind == CORRECTNESS else "found"}.get(item.verdict, "what")
@@ -142,7 +142,7 @@ def _failures(lab, exercise, items, title):
     path = f"{lab.folder}/{exercise.file}"
     groups: dict[tuple, list[ItemResult]] = {}
     for item in items:
-        same = (item.cause,) if item.cause else tuple(_details(item, lab.folder, path))
+        same = (item.cause,) if item.cause else tuple(details_of(item, lab.folder, path))
         groups.setdefault((item.verdict, *same), []).append(item)
     for first, *others in groups.values():
         if first.verdict is Verdict.NOT_STARTED and title != "correctness":
@@ -150,10 +150,10 @@ def _failures(lab, exercise, items, title):
         if first.where.startswith("not looked at until"):
             yield f"  {first.where}", "dim"
             continue
-        heading = _word(first) if first.verdict is Verdict.NOT_STARTED else f"{_word(first)}  {first.name}"
+        heading = word(first) if first.verdict is Verdict.NOT_STARTED else f"{word(first)}  {first.name}"
         yield f"  {heading}", STYLES.get(first.verdict.value, "red")
         details = (
-            _slow(first, lab.folder) if first.verdict is Verdict.SLOW else _details(first, lab.folder, path)
+            _slow(first, lab.folder) if first.verdict is Verdict.SLOW else details_of(first, lab.folder, path)
         )
         for line in details:
             yield line, ""
@@ -245,102 +245,3 @@ def show(results: Results, console: Console) -> None:
         soft_wrap=True,
         highlight=False,
     )
-
-
-def markdown(results: Results) -> str:
-    """A summary for a CI step: one table row an exercise and kind, failures below."""
-    machine = results.machine
-    name = machine.gpu["name"] if machine.gpu else "no GPU"
-    lines = [
-        f"## {results.points:.1f} of {results.graded_points:.1f} points",
-        "",
-        f"{results.not_graded_points:.1f} points not graded · {name} · torch {machine.torch} · "
-        f"triton {machine.triton} · tier {results.tier} · seed {results.seed} · {results.date}",
-        "",
-        f"grader {results.grader} · assurance {results.assurance}" + _why_no_gpu(results),
-        "",
-        "| lab | exercise | | verdicts | points |",
-        "|---|---|---|---|---:|",
-    ]
-    failures = []
-    for lab in results.labs:
-        for exercise in lab.exercises:
-            for kind in (CORRECTNESS, CODEGEN, SPEED):
-                items = [item for item in exercise.items if item.kind == kind]
-                if not items:
-                    continue
-                counts = {
-                    word: sum(_word(item) == word for item in items)
-                    for word in dict.fromkeys(map(_word, items))
-                }
-                verdicts = ", ".join(f"{count} {word}" for word, count in counts.items())
-                points, most = sum(i.points for i in items), sum(i.max_points for i in items)
-                lines.append(
-                    f"| {lab.number} | {exercise.name} | {kind} | {verdicts} | {points:.1f} / {most:.1f} |"
-                )
-                bad = [
-                    i
-                    for i in items
-                    if i.verdict not in (Verdict.PASS, Verdict.NOT_GRADED, Verdict.NOT_STARTED)
-                ]
-                for item in bad:
-                    failures += [
-                        f"{_word(item)}  {item.id}",
-                        *_details(item, lab.folder, f"{lab.folder}/{exercise.file}"),
-                        "",
-                    ]
-    lines += ["", "### Files", ""]
-    lines += [
-        f"* `{lab.folder}/{exercise.file}` sha256 {exercise.file_sha256 or 'missing'}"
-        for lab in results.labs
-        for exercise in {e.file: e for e in lab.exercises}.values()
-    ]
-    if failures:
-        # Indented text is code in Markdown: nothing a student printed can become markup.
-        lines += ["", "### What failed", "", *("    " + line for line in failures)]
-    return "\n".join(lines) + "\n"
-
-
-def sign_junit(results: Results, path: Path) -> None:
-    """Add to pytest's JUnit file, as properties of its suite, what a second run needs to agree or differ."""
-    tree = ElementTree.parse(path)
-    suite = tree.getroot().find("testsuite")
-    properties = ElementTree.Element("properties")
-    machine = results.machine
-    facts = {
-        "grader": results.grader,
-        "assurance": results.assurance,
-        "date": results.date,
-        "command": results.command,
-        "tier": results.tier,
-        "seed": results.seed,
-        "gpu": machine.gpu["name"] if machine.gpu else f"none: {machine.gpu_missing}",
-        "driver": machine.gpu["driver"] if machine.gpu else "",
-        "torch": machine.torch,
-        "triton": machine.triton,
-        "points": f"{results.points:.1f} of {results.graded_points:.1f}",
-        "points not graded": f"{results.not_graded_points:.1f}",
-    }
-    for lab in results.labs:
-        for exercise in lab.exercises:
-            facts[f"sha256 {lab.folder}/{exercise.file}"] = exercise.file_sha256 or "missing"
-    for name, value in facts.items():
-        ElementTree.SubElement(properties, "property", name=name, value=str(value))
-    suite.insert(0, properties)
-    tree.write(path, encoding="utf-8", xml_declaration=True)
-
-
-def _why_no_gpu(results: Results) -> str:
-    return f" · no GPU: {results.machine.gpu_missing}" if results.machine.gpu_missing else ""
-
-
-def write(results: Results, folder: Path) -> None:
-    """results.json and summary.md, each complete or not there at all."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in (
-        ("results.json", results.model_dump_json(indent=1)),
-        ("summary.md", markdown(results)),
-    ):
-        part = folder / f".{name}.part"
-        part.write_text(text, encoding="utf-8")
-        part.replace(folder / name)

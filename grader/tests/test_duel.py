@@ -1,0 +1,104 @@
+"""The duel's rounds and checks, run in the interpreter: the same code that times on a GPU, on small sizes."""
+
+import dataclasses
+
+import pytest
+
+from grader import catalog, duel, timing
+from grader.judge import Seat
+from grader.lending import Arena
+from grader.session import Session
+from grader.spec import Verdict
+
+ADD = (1, {"n": 4099})
+SOFTMAX = (2, {"rows": 5, "cols": 1001})
+KERNEL_ADD = "tl.store(out_ptr + offs, x + y, mask=mask)"
+LAUNCH = "        elementwise_add_kernel[grid](x, y, out, n, BLOCK=BLOCK)"
+
+
+@pytest.fixture
+def fight(tmp_path, monkeypatch):
+    """Runs a duel of a changed solution on the CPU: (lab and sizes, old text, new text) to an outcome."""
+    monkeypatch.setattr(duel, "LEAST_CALL_US", 0.0)
+    monkeypatch.setattr(duel, "WARM_US", 0.0)
+    monkeypatch.setattr(duel, "BLOCK_US", {"memory": 1.0, "arithmetic": 1.0})
+    monkeypatch.setattr(duel, "EMPTY_BLOCKS", 3)
+    monkeypatch.setattr(timing, "MOST_ROUNDS", 12)
+    session, arena = Session("cpu", 21), Arena.create("cpu", 1 << 26)
+    seats = []
+
+    def run(what, old="", new="", function=""):
+        number, params = what
+        entry = next(entry for entry in catalog.find() if entry.number == number)
+        exercise = entry.lab.exercises[0]
+        text = entry.submission(catalog.ROOT / "solutions", exercise).read_text("utf-8")
+        assert old in text
+        file = tmp_path / exercise.file
+        file.write_text(text.replace(old, new) if old else text)
+        case = dataclasses.replace(exercise.speed.shapes[0], params=params, dtype="fp32")
+        files = (entry.lab_file if function else file, entry.lab_file)
+        student, reference = (Seat(session, f, arena, interpreted=True, tuning="full") for f in files)
+        seats.extend((student, reference))
+        return duel.Duel(entry.lab, exercise, case, student, reference, None, function).run()
+
+    yield run
+    for seat in seats:
+        seat.close()
+    arena.close()
+    session.close()
+
+
+@pytest.mark.parametrize("what", [ADD, SOFTMAX], ids=["add", "softmax"])
+def test_a_right_answer_is_timed_with_paired_rounds(fight, what):
+    outcome = fight(what)
+    assert outcome.verdict in (Verdict.PASS, Verdict.SLOW, Verdict.INCONCLUSIVE), outcome.where
+    figures = outcome.figures
+    assert len(figures["rounds"]) >= timing.FEWEST_ROUNDS
+    assert all(time > 0 for one in figures["rounds"] for side in one for time in side)
+    assert figures["calls_per_block"] == duel.FEWEST_CALLS
+    assert figures["student_us"] > figures["reference_us"]  # an interpreter against PyTorch
+
+
+def test_the_reference_in_the_students_seat_is_not_held_to_the_students_task(fight):
+    outcome = fight(SOFTMAX, function="copy")
+    assert outcome.verdict in (Verdict.PASS, Verdict.SLOW, Verdict.INCONCLUSIVE), outcome.where
+
+
+def test_an_answer_right_for_the_first_calls_only_is_wrong(fight):
+    count = "        calls = globals().setdefault('calls', [])\n        calls.append(1)\n"
+    text = count + "        if len(calls) < 30:\n    "
+    outcome = fight(ADD, LAUNCH, text + LAUNCH)
+    assert (outcome.verdict, outcome.reason) in ((Verdict.WRONG, "UNWRITTEN"), (Verdict.WRONG, "NONFINITE"))
+    assert outcome.where.startswith("while timed")
+
+
+def test_a_result_kept_from_an_earlier_block_is_wrong(fight):
+    kept = (
+        "        kept = globals().setdefault('kept', {})\n        if not kept:\n    "
+        + LAUNCH
+        + "\n            kept[0] = out.clone()\n        out.copy_(kept[0])"
+    )
+    assert fight(ADD, LAUNCH, kept).verdict is Verdict.WRONG
+
+
+def test_an_input_that_is_written_to_is_named(fight):
+    outcome = fight(ADD, LAUNCH, LAUNCH + "\n        x[5] = 0.0")
+    assert outcome.verdict is Verdict.MUTATED_INPUT
+    assert outcome.where.startswith("x ")
+
+
+def test_a_store_past_the_end_is_found_in_a_timed_block(fight):
+    outcome = fight(ADD, "mask = offs < n", "mask = offs < n + 3")
+    assert (outcome.verdict, outcome.reason) == (Verdict.OUT_OF_BOUNDS, "WRITE")
+
+
+def test_one_wrong_element_in_a_timed_block_is_found(fight):
+    outcome = fight(ADD, LAUNCH, LAUNCH + "\n        out[n // 2] += 1.0")
+    assert outcome.verdict is Verdict.WRONG
+    assert "out[2049]" in outcome.where
+
+
+def test_a_crash_in_a_timed_block_ends_the_duel_with_its_reason(fight):
+    outcome = fight(ADD, LAUNCH, "        raise RuntimeError('no more')")
+    assert outcome.verdict is Verdict.CRASHED
+    assert "no more" in outcome.where
