@@ -211,6 +211,9 @@ class Duel:
         calls = self.ring.calls
         student_us = timing.median([(sum(r.student_us) / 2 - overhead_us) / calls for r in rounds])
         reference_us = timing.median([(sum(r.reference_us) / 2 - overhead_us) / calls for r in rounds])
+        if min(student_us, reference_us) <= 0.0:
+            where = f"a block is shorter than the hand-shake of {overhead_us:.0f} us around it"
+            return Outcome(Verdict.INCONCLUSIVE, where=where)
         bytes_moved = speed.bytes_moved(self.case)
         flops = speed.flops(self.case) if speed.flops else 0
         least = (

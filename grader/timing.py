@@ -28,7 +28,8 @@ class Round:
 
     def ratio(self, overhead_us: float) -> float:
         """Reference over student, the hand-shake of each block taken off; 2.0 is twice as fast."""
-        return (sum(self.reference_us) - 2 * overhead_us) / (sum(self.student_us) - 2 * overhead_us)
+        student = sum(self.student_us) - 2 * overhead_us
+        return (sum(self.reference_us) - 2 * overhead_us) / student if student > 0.0 else math.inf
 
 
 @dataclass(frozen=True)

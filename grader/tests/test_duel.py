@@ -22,7 +22,9 @@ def fight(tmp_path, monkeypatch):
     monkeypatch.setattr(duel, "LEAST_CALL_US", 0.0)
     monkeypatch.setattr(duel, "WARM_US", 0.0)
     monkeypatch.setattr(duel, "BLOCK_US", {"memory": 1.0, "arithmetic": 1.0})
-    monkeypatch.setattr(duel, "EMPTY_BLOCKS", 3)
+    # So small a problem takes no longer than the hand-shake: what is left after it is noise.
+    monkeypatch.setattr(duel.Duel, "_overhead", lambda self: self.hand_shake_us)
+    monkeypatch.setattr(duel.Duel, "hand_shake_us", 0.0, raising=False)
     monkeypatch.setattr(timing, "MOST_ROUNDS", 12)
     session, arena = Session("cpu", 21), Arena.create("cpu", 1 << 26)
     seats = []
@@ -62,6 +64,13 @@ def test_a_right_answer_is_timed_with_paired_rounds(fight, what):
 def test_the_reference_in_the_students_seat_is_not_held_to_the_students_task(fight):
     outcome = fight(SOFTMAX, function="copy")
     assert outcome.verdict in (Verdict.PASS, Verdict.SLOW, Verdict.INCONCLUSIVE), outcome.where
+
+
+def test_a_block_shorter_than_its_hand_shake_is_not_scored(fight, monkeypatch):
+    monkeypatch.setattr(duel.Duel, "hand_shake_us", 1e9)
+    outcome = fight(ADD)
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+    assert "hand-shake" in outcome.where
 
 
 def test_an_answer_right_for_the_first_calls_only_is_wrong(fight):
