@@ -9,7 +9,7 @@ from rich.text import Text
 
 from grader.outcome import Outcome
 from grader.questions import CODEGEN, CORRECTNESS, SPEED, Question
-from grader.results import ExerciseResult, ItemResult, LabResult, Results
+from grader.results import ExerciseResult, ItemResult, LabResult, Results, item_of
 from grader.spec import Verdict
 
 WIDTH = 100
@@ -34,23 +34,7 @@ def explain(question: Question, outcome: Outcome) -> list[str]:
     """The message for one item, as a test explorer shows it."""
     folder = question.entry.folder.name
     path = f"{folder}/{question.exercise.file}"
-    item = ItemResult(
-        id=question.id,
-        kind=question.kind,
-        name=question.name,
-        verdict=outcome.verdict,
-        reason=outcome.reason,
-        points=0.0,
-        max_points=question.points,
-        where=outcome.where,
-        pattern=outcome.pattern,
-        cause=outcome.cause,
-        hint=outcome.hint,
-        frames=list(outcome.frames),
-        printed=outcome.printed,
-        figures=outcome.figures,
-        seconds=0.0,
-    )
+    item = item_of(question, outcome)
     return [f"{word(item)}  {item.name}", *details_of(item, folder, path)]
 
 

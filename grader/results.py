@@ -197,24 +197,27 @@ def _items(exercise, answered) -> list[ItemResult]:
     items = []
     for question, outcome, seconds in answered:
         earned = share if question.kind == SPEED and outcome in timed else outcome.share
-        items.append(
-            ItemResult(
-                id=question.id,
-                kind=question.kind,
-                name=question.name,
-                verdict=outcome.verdict,
-                reason=outcome.reason,
-                points=question.points * earned,
-                max_points=question.points,
-                where=outcome.where,
-                pattern=outcome.pattern,
-                cause=outcome.cause,
-                hint=outcome.hint,
-                frames=list(outcome.frames),
-                printed=outcome.printed,
-                tolerance_used=outcome.used,
-                figures=outcome.figures,
-                seconds=round(seconds, 3),
-            )
-        )
+        items.append(item_of(question, outcome, earned, seconds))
     return items
+
+
+def item_of(question: Question, outcome: Outcome, earned: float = 0.0, seconds: float = 0.0) -> ItemResult:
+    """One outcome as the results file holds it; `earned` is the share of the question's points."""
+    return ItemResult(
+        id=question.id,
+        kind=question.kind,
+        name=question.name,
+        verdict=outcome.verdict,
+        reason=outcome.reason,
+        points=question.points * earned,
+        max_points=question.points,
+        where=outcome.where,
+        pattern=outcome.pattern,
+        cause=outcome.cause,
+        hint=outcome.hint,
+        frames=list(outcome.frames),
+        printed=outcome.printed,
+        tolerance_used=outcome.used,
+        figures=outcome.figures,
+        seconds=round(seconds, 3),
+    )
