@@ -230,31 +230,24 @@ def skeletons():
 @main.command()
 @click.option("--lab", "labs", required=True, help="numbers of the labs")
 @click.option("--from", "source", default="labs", show_default=True, help="tree to grade")
-@click.option("--times", default=10, show_default=True, help="how often")
+@click.option("-k", "keyword", help="only items whose name matches, as in pytest")
+@click.option("--times", default=10, show_default=True, help="how often, those of a record begun counted in")
 @click.option("--results", "folder", default="results", show_default=True, type=click.Path(path_type=Path))
-def regrade(labs, source, times, folder):
-    """Grade the same files again and again, and say how far the percentages lie apart."""
-    import json
-    import subprocess
-    import tempfile
+def regrade(labs, source, keyword, times, folder):
+    """Grade the same files again and again, and say how far the percentages lie apart.
 
+    A record of the same files in the folder for the results is gone on with.
+    """
+    from grader import regrades
     from grader.tables import RENDERERS
 
     record = _writable(folder) / "regrades.json"
-    runs = []
-    for number in range(1, times + 1):
-        click.echo(f"{number} of {times}")
-        with tempfile.TemporaryDirectory() as scratch:
-            command = [sys.executable, "-m", "grader", "grade", "--lab", labs, "--from", source]
-            done = subprocess.run(
-                [*command, "--results", scratch], capture_output=True, text=True, check=False
-            )
-            if done.returncode:
-                raise click.ClickException(
-                    f"grading {number} of {times} failed: {done.stderr.strip()[-500:]}"
-                )
-            runs.append(json.loads((Path(scratch) / "results.json").read_text("utf-8")))
-        record.write_text(json.dumps(runs), "utf-8")  # after each: what is measured is not lost
+    asked = ["grade", "--lab", labs, "--from", source, *(["-k", keyword] if keyword else [])]
+    try:
+        for number in regrades.grade_again(asked, _command(asked), Path(source), record, times):
+            click.echo(f"{number} of {times}")
+    except regrades.RegradeError as error:
+        raise click.ClickException(str(error)) from None
     click.echo(RENDERERS["regrades"](record))
 
 

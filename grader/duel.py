@@ -89,7 +89,8 @@ class Duel:
         self._verify(0, values)
         overhead_us = self.overhead_us = self._overhead()
         rounds, ratios, disturbed = [], [], 0
-        while not timing.finished(ratios):
+        began = time.monotonic()
+        while not timing.finished(ratios, time.monotonic() - began):
             this, reasons = self._round(len(rounds) + disturbed, plans)
             if reasons:
                 disturbed += 1

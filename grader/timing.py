@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 FEWEST_ROUNDS = 11
-MOST_ROUNDS = (
-    80  # patience: a second 40 are added to the first, which narrows the interval more than 40 new ones
-)
+MOST_ROUNDS = 80  # a second 40 are added to the first, which narrows the interval more than 40 new ones
+PATIENCE_S = 12.0  # for all rounds of one shape: on a restless machine 80 large ones would take half a minute
 HALF_WIDTH = 0.005  # of the ratio: stop once the interval is this narrow on either side
 CONFIDENCE = 0.95
 MISMATCH_SHARE, MISMATCH_US = 0.03, 30.0  # a worker's own time may differ by this much per call
@@ -73,9 +72,11 @@ def estimate(ratios: Sequence[float]) -> Estimate:
     )
 
 
-def finished(ratios: Sequence[float]) -> bool:
-    """Enough rounds: the interval is narrow, or patience is at its end."""
-    return len(ratios) >= MOST_ROUNDS or (len(ratios) >= FEWEST_ROUNDS and estimate(ratios).conclusive)
+def finished(ratios: Sequence[float], seconds: float = 0.0) -> bool:
+    """Enough rounds: the interval is narrow, or patience is at its end after `seconds` of them."""
+    if len(ratios) < FEWEST_ROUNDS:
+        return False
+    return len(ratios) >= MOST_ROUNDS or seconds >= PATIENCE_S or estimate(ratios).conclusive
 
 
 def mismatch(judge_us: float, claimed_us: float | None, calls: int) -> bool:

@@ -74,6 +74,13 @@ def test_narrow_interval_ends_the_rounds_and_a_wide_one_does_not():
     assert not timing.estimate(WIDE).conclusive
 
 
+def test_patience_ends_wide_rounds_but_never_fewer_than_the_least():
+    assert timing.finished(WIDE, timing.PATIENCE_S)
+    assert not timing.estimate(WIDE).conclusive
+    assert not timing.finished(WIDE, 0.99 * timing.PATIENCE_S)
+    assert not timing.finished(WIDE[:-1], 10 * timing.PATIENCE_S)
+
+
 def test_fewer_rounds_than_the_least_never_end_however_alike():
     assert not any(timing.finished([1.0] * n) for n in range(FEWEST_ROUNDS))
     assert not timing.estimate([1.0] * (FEWEST_ROUNDS - 1)).conclusive
