@@ -77,13 +77,21 @@ def test_solution_passes_every_case_in_every_dtype(lab, here):
 
 
 def test_reference_in_the_students_seat_reads_100_percent(here):
-    run = Run(REFERENCE, "gpu", 12, here)
-    try:
-        outcomes = {q.id: run.answer(q) for q in all_questions(SPEED)}
-    finally:
-        run.close()
-    percents = {name: outcome.figures["percent"] for name, outcome in outcomes.items()}
-    assert all(98.5 < percent < 101.5 for percent in percents.values()), percents
+    # A bias shows in every pair of workers; chance, in one of them. So what is off is measured once more.
+    asked, measured = all_questions(SPEED), {}
+    for seed in (12, 13):
+        run = Run(REFERENCE, "gpu", seed, here)
+        try:
+            outcomes = {q.id: (q, run.answer(q)) for q in asked}
+        finally:
+            run.close()
+        for name, (_, outcome) in outcomes.items():
+            figures = outcome.figures
+            measured.setdefault(name, []).append((figures["percent"], figures["interval"], outcome.verdict))
+        asked = [q for name, (q, _) in outcomes.items() if not 98.5 < measured[name][-1][0] < 101.5]
+        if not asked:
+            return
+    pytest.fail(f"twice off in two pairs of workers: { {q.id: measured[q.id] for q in asked} }")
 
 
 def test_twice_the_work_reads_half_the_percent(grade_add):
