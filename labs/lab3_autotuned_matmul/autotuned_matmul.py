@@ -13,7 +13,7 @@ def _config(block_m, block_n, block_k, num_stages, num_warps):
 
 # BEGIN TODO 1: the tile shapes the autotuner tries (about 8 lines)
 # A 128 x 256 tile of fp32 sums needs 8 warps: with 4 the registers do not suffice, and ptxas spills.
-# No two configs of nearly one speed: the autotuner would pick by chance, and the chance would be in the score.
+# No two configs of nearly one speed: the autotuner would choose by chance, and the score would show it.
 CONFIGS = None  # TODO 1: the tile shapes the autotuner tries
 # END TODO 1
 
