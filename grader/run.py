@@ -10,11 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from grader import policy
 from grader.gpu import Gpu
 from grader.outcome import Outcome, one_line
 from grader.questions import CODEGEN, COMPILES, CORRECTNESS, SPEED, Question
 from grader.session import Session
-from grader.spec import Exercise, Verdict
+from grader.spec import Exercise, Lab, Verdict
 from grader.todos import open_todos, open_todos_of
 
 if TYPE_CHECKING:
@@ -29,13 +30,28 @@ SET_SHARE = 6  # a buffer set takes at most this part of the free memory
 
 
 class Run:
-    """Grades questions against the files below `source`. Close it: it holds processes and memory."""
+    """Grades questions against the files below `source`. Close it: it holds processes and memory.
 
-    def __init__(self, source: Path | str, tier: str, seed: int, gpu: Gpu | None, arch: int = 90):
+    `screened` off leaves the static screen out: what it would refuse is then run, and must fail there. A `session`
+    that was passed in is used and left open.
+    """
+
+    def __init__(
+        self,
+        source: Path | str,
+        tier: str,
+        seed: int,
+        gpu: Gpu | None,
+        arch: int = 90,
+        *,
+        screened: bool = True,
+        session: Session | None = None,
+    ):
         if tier not in TIERS or tier == "auto":
             raise ValueError(f"tier is {tier!r}, not one of {', '.join(TIERS[1:])}")
         self.source, self.tier, self.seed, self.gpu, self.arch = source, tier, seed, gpu, arch
-        self._session: Session | None = None
+        self.screened = screened
+        self._session, self._borrowed = session, session is not None
         self._arenas: dict[str, object] = {}
         self._seats: dict[tuple, object] = {}
         self._kernels: dict[tuple, Future] = {}
@@ -113,7 +129,9 @@ class Run:
         key = (question.entry.folder, question.exercise.name)
         if self.source != REFERENCE:
             if key not in self._checked:
-                self._checked[key] = read_file(self.file(question), question.exercise)
+                self._checked[key] = read_file(
+                    self.file(question), question.entry.lab, question.exercise, self.screened
+                )
             if self._checked[key]:
                 return self._checked[key]
         elif question.kind != SPEED:
@@ -244,14 +262,14 @@ class Run:
             seat.close()
         for arena in self._arenas.values():
             arena.close()
-        if self._session:
+        if self._session and not self._borrowed:
             self._session.close()
 
 
 ARENA_BYTES = {"cpu": 8 << 30, "cuda": 1 << 30}  # memory of a CPU arena is taken only where it is touched
 
 
-def read_file(file: Path, exercise: Exercise) -> Outcome | None:
+def read_file(file: Path, lab: Lab, exercise: Exercise, screened: bool) -> Outcome | None:
     """What a look at the file alone decides; None where it is ready to run."""
     try:
         source = file.read_bytes().decode("utf-8-sig")
@@ -279,7 +297,7 @@ def read_file(file: Path, exercise: Exercise) -> Outcome | None:
     certain = [todo for todo in open_todos_of(source, exercise.name) if not todo.in_kernel]
     if certain:
         return Outcome(Verdict.NOT_STARTED, figures={"todos": _plain(open_todos(source) or certain)})
-    return None
+    return policy.screen(source, lab, exercise) if screened else None
 
 
 def _plain(todos) -> list[dict]:

@@ -1,0 +1,77 @@
+"""Student bugs, other right answers, cheats and faults: every file gets the verdict of its first line."""
+
+import pytest
+from corpus import Examiner, check, find
+
+from grader import gpu
+
+WRONG = find("solutions/lab*/wrong/*.py")
+VARIANTS = find("solutions/lab*/variants/*.py")
+CHEATS = find("grader/tests/cheats/*")
+FAULTS = find("grader/tests/faults/*")
+
+
+def name(specimen):
+    return specimen.name
+
+
+def on_cpu(specimens):
+    kept = [specimen for specimen in specimens if not specimen.needs_gpu]
+    assert kept
+    return kept
+
+
+@pytest.fixture(scope="module")
+def cpu(tmp_path_factory):
+    examiner = Examiner(tmp_path_factory.mktemp("specimens"), "cpu")
+    yield examiner
+    examiner.close()
+
+
+@pytest.fixture(scope="module")
+def card(tmp_path_factory):
+    found, missing = gpu.find()
+    assert found, missing
+    examiner = Examiner(tmp_path_factory.mktemp("specimens"), "gpu", found)
+    yield examiner
+    examiner.close()
+
+
+@pytest.mark.parametrize("specimen", on_cpu(WRONG), ids=name)
+def test_student_bug_is_rejected_with_its_verdict_and_hint(cpu, specimen):
+    check(cpu, specimen)
+
+
+@pytest.mark.parametrize("specimen", on_cpu(VARIANTS), ids=name)
+def test_other_right_answer_passes_without_a_flag(cpu, specimen):
+    check(cpu, specimen)
+
+
+@pytest.mark.parametrize("screened", [True, False], ids=["screened", "unscreened"])
+@pytest.mark.parametrize("specimen", on_cpu(CHEATS), ids=name)
+def test_cheat_gets_its_verdict(cpu, specimen, screened):
+    check(cpu, specimen, screened)
+
+
+@pytest.mark.parametrize("specimen", on_cpu(FAULTS), ids=name)
+def test_fault_gets_its_verdict(cpu, specimen):
+    check(cpu, specimen, screened=False)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("specimen", WRONG + VARIANTS, ids=name)
+def test_student_answer_gets_its_verdict_on_a_gpu(card, specimen):
+    check(card, specimen)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("screened", [True, False], ids=["screened", "unscreened"])
+@pytest.mark.parametrize("specimen", CHEATS, ids=name)
+def test_cheat_gets_its_verdict_on_a_gpu(card, specimen, screened):
+    check(card, specimen, screened)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("specimen", FAULTS, ids=name)
+def test_fault_gets_its_verdict_on_a_gpu(card, specimen):
+    check(card, specimen, screened=False)
