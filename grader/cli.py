@@ -253,10 +253,10 @@ def regrade(labs, source, keyword, times, folder):
 
 @main.command()
 def tables():
-    """Write the figures in the READMEs again, from the records under solutions/results/."""
+    """Write the figures in the READMEs again from the records, and the names that a lab permits."""
     from grader.tables import rewrite
 
-    for name in ("README.md", "solutions/README.md"):
+    for name in ("README.md", "solutions/README.md", "labs/README.md"):
         path = catalog.ROOT / name
         before = path.read_text("utf-8")
         after = rewrite(before, catalog.ROOT)

@@ -19,6 +19,26 @@ GENERAL = {  # causes where a lab has none of its own
     "stale": "these are the results of an earlier call: compute on every call",
     "shared memory": "more shared memory than a block may use: take a smaller block or fewer stages",
     "scaled": "the values differ by one constant factor",
+    "precision": "right but for the last digits: compute in fp32, and round once, at the store",
+    "unmasked read": "NaN from behind a row: a load has no mask, or a mask that lets too many lanes through",
+    "padded write": "a write between or behind padded rows: each tensor has a row stride of its own",
+    "power of two": "the length of a tl.arange must be a power of two: take the next one, and a mask",
+    "division by zero": "a size of 0 is valid here: launch nothing then, and divide by no size",
+    "flat view": "a padded matrix has no flat view: pass its row stride to the kernel",
+    "no gradient function": "autograd saw no function with a backward: call it through `apply`",
+}
+FALLBACK = {  # signs that a lab need not tell apart
+    "rows unwritten": "tail unwritten",
+    "unmasked read": "out of bounds read",
+    "padded write": "out of bounds write",
+}
+FAILURES = {  # words of an error to the sign that it shows
+    "arange's range must be a power of 2": "power of two",
+    "ZeroDivisionError": "division by zero",
+    "view size is not compatible": "flat view",
+    "without a gradient function": "no gradient function",
+    "does not require grad": "no gradient function",
+    "out of resource": "shared memory",
 }
 
 
@@ -34,10 +54,16 @@ class Diagnosis:
 
 def cause_of(lab: Lab, sign: str, pattern: str = "") -> Diagnosis:
     """The lab's own cause for a sign, the general one, or the lab's advice for anything wrong."""
-    hint, cause = lab.causes.get(sign, (None, GENERAL.get(sign, "")))
+    known = sign if sign in lab.causes else FALLBACK.get(sign, sign)
+    hint, cause = lab.causes.get(known, (None, GENERAL.get(sign, "")))
     if not cause and sign not in GENERAL:
         hint, cause = lab.causes.get("wrong", (None, ""))
     return Diagnosis(sign, pattern, cause, hint)
+
+
+def sign_of_failure(text: str) -> str | None:
+    """The sign that the text of an error shows, None where it speaks for itself."""
+    return next((sign for words, sign in FAILURES.items() if words in text), None)
 
 
 def diagnose(
@@ -46,9 +72,15 @@ def diagnose(
     """What a wrong output looks like. `expected` fp64 and `got` belong to the finding's output; `earlier` are
     results of other calls that a cache might have kept.
     """
-    where, region = describe_region(finding.bad)
-    pattern = f"{finding.wrong:,} of {finding.bad.numel():,} {_verb(finding.reason)}, {where}"
-    return cause_of(lab, _sign(exercise, case, finding, region, inputs, expected, got, earlier), pattern)
+    _, region = describe_region(finding.bad)
+    sign = _sign(exercise, case, finding, region, inputs, expected, got, earlier)
+    return cause_of(lab, sign, pattern_of(finding))
+
+
+def pattern_of(finding: Finding) -> str:
+    """How many elements are wrong, and where they lie."""
+    where, _ = describe_region(finding.bad)
+    return f"{finding.wrong:,} of {finding.bad.numel():,} {_verb(finding.reason)}, {where}"
 
 
 def _verb(reason: str) -> str:
@@ -61,10 +93,15 @@ def _sign(exercise, case, finding, region, inputs, expected, got, earlier) -> st
     if finding.reason == "UNWRITTEN":
         if finding.bad.all():
             return "nothing written"
-        return "tail unwritten" if region in ("last columns", "last rows", "end") else "part unwritten"
-    if finding.reason == "NONFINITE":
-        return "not finite"
+        if region in ("last rows", "rows after the first"):
+            return "rows unwritten"
+        # Of a vector, no more than the last block: where most is missing, programs share a place.
+        tail = region == "last columns" or (region == "end" and 2 * finding.wrong < finding.bad.numel())
+        return "tail unwritten" if tail else "part unwritten"
     values = got.double()
+    if finding.reason == "NONFINITE":
+        own = exercise.signs(case, inputs, expected, values) if exercise.signs else None
+        return own or "not finite"
     if any(old.shape == values.shape and torch.equal(values, old.double()) for old in earlier):
         return "stale"
     own = exercise.signs(case, inputs, expected, values) if exercise.signs else None

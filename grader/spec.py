@@ -196,16 +196,20 @@ class Exercise:
 @dataclass(frozen=True, eq=False)
 class Lab:
     """Everything a lab folder asks for. `causes` maps a sign (see diagnose) to a README hint and the likely
-    cause.
+    cause. `also_allowed` names modules that its files may import beyond the common ones (see policy_names).
     """
 
     title: str
     exercises: tuple[Exercise, ...]
     causes: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    also_allowed: tuple[str, ...] = ()
 
     def __post_init__(self):
         if not self.exercises:
             raise ValueError(f"{self.title}: no exercises")
+        for name in self.also_allowed:
+            if not all(part.isidentifier() for part in name.split(".")):
+                raise ValueError(f"{self.title}: {name!r} in also_allowed is not the name of a module")
 
     @property
     def points(self) -> float:

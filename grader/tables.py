@@ -2,6 +2,7 @@
 
 A region of a Markdown file between `<!-- BEGIN speed solutions/results/h200.json -->` and `<!-- END -->` is
 rewritten from the record it names; the first word says how. What stands there is always what the record says.
+`<!-- BEGIN policy -->` needs no record: it shows the names that the static screen permits.
 """
 
 from __future__ import annotations
@@ -13,17 +14,19 @@ from pathlib import Path
 
 from rich.console import Console
 
+from grader import catalog
+from grader.policy_names import as_markdown
 from grader.questions import SPEED
 from grader.report import show
 from grader.results import Results
 from grader.timing import median
 
-REGION = re.compile(r"(<!-- BEGIN (\w+) (\S+) -->\n).*?(<!-- END -->)", re.DOTALL)
+REGION = re.compile(r"(<!-- BEGIN (\w+)(?: (\S+))? -->\n).*?(<!-- END -->)", re.DOTALL)
 
 
 def rewrite(text: str, root: Path) -> str:
     """The text with every marked region rendered from its record; paths are relative to `root`."""
-    return REGION.sub(lambda match: match[1] + RENDERERS[match[2]](root / match[3]) + match[4], text)
+    return REGION.sub(lambda match: match[1] + RENDERERS[match[2]](root / (match[3] or "")) + match[4], text)
 
 
 def load(path: Path) -> list[Results]:
@@ -117,4 +120,15 @@ def _report(path: Path) -> str:
     return f"```\n$ {command}\n{body}\n```\n"
 
 
-RENDERERS = {"speed": _speed, "points": _points, "regrades": _regrades, "report": _report}
+def _policy(root: Path) -> str:
+    """The names that a lab file may use, with what single labs add."""
+    return as_markdown({entry.folder.name: entry.lab.also_allowed for entry in catalog.find(root / "labs")})
+
+
+RENDERERS = {
+    "speed": _speed,
+    "points": _points,
+    "regrades": _regrades,
+    "report": _report,
+    "policy": _policy,
+}

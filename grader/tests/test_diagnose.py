@@ -133,10 +133,11 @@ def test_wrong_values_show_the_sign_of_their_region(change, sign):
     [
         (EVERY, "nothing written"),
         ((EVERY, slice(30, 40)), "tail unwritten"),
-        ((slice(4, 6), EVERY), "tail unwritten"),
+        ((slice(4, 6), EVERY), "rows unwritten"),
+        ((slice(1, 6), EVERY), "rows unwritten"),
         ((slice(2, 4), EVERY), "part unwritten"),
     ],
-    ids=["everything", "last columns", "last rows", "rows in the middle"],
+    ids=["everything", "last columns", "last rows", "rows after the first", "rows in the middle"],
 )
 def test_elements_never_written_show_which_part_is_missing(where, sign):
     found = seen(
@@ -252,6 +253,16 @@ def sum_not_rescaled(x):
     return (x - m).exp() / d
 
 
+def stored_early(x):
+    """Each block is normalised with the maximum and the sum of the columns up to its end."""
+    parts = []
+    for start in range(0, x.shape[1], 2048):
+        stop = start + 2048
+        m = x[:, :stop].amax(dim=1, keepdim=True)
+        parts.append((x[:, start:stop] - m).exp() / (x[:, :stop] - m).exp().sum(dim=1, keepdim=True))
+    return torch.cat(parts, dim=1)
+
+
 def pointers_stand_still(block):
     """Every step along K multiplies the first tiles; the last one masks what lies past the end of K."""
 
@@ -291,11 +302,19 @@ ADDED = ("n=7,fp32", "n=65537,bf16")
 MISTAKES = (  # exercise, sign, cases that show it, the wrong function in fp64
     ("elementwise_add", "one side only", ADDED, lambda x, **_: x),
     ("elementwise_add", "one side only", ADDED, lambda y, **_: y),
+    ("elementwise_add", "one side only", ADDED, lambda x, **_: x + x),
+    ("elementwise_add", "out is read", ADDED, lambda x, **_: x * float("nan")),
     ("softmax_forward", "sums below one", SUMS, masked_lanes_counted),
     ("softmax_forward", "sums above one", LONG, last_block_summed),
     ("softmax_forward", "sum not rescaled", LONG[2:], sum_not_rescaled),
     ("softmax_forward", "wrong axis", WIDE, lambda x: x.softmax(dim=0)),
+    ("softmax_forward", "first blocks wrong", LONG[:2], stored_early),
+    ("softmax_forward", "too flat", WIDE, lambda x: torch.softmax(0.6931 * x, dim=1)),
     ("softmax_backward", "no sum", WIDE, lambda dy, y: y * dy),
+    ("softmax_backward", "factors exchanged", WIDE, lambda dy, y: dy * (y - (y * dy).sum(1, keepdim=True))),
+    ("softmax_backward", "wrong sum", WIDE, lambda dy, y: y * (dy + (y * dy).sum(1, keepdim=True))),
+    ("softmax_backward", "wrong sum", WIDE, lambda dy, y: y * (dy - (y * dy).sum(0))),
+    ("softmax_backward", "infinite sum", WIDE, lambda dy, y: y.clamp(min=1e-9) * (dy - float("inf"))),
     ("matmul", "swapped strides", SQUARE, lambda a, b: a.T @ b),
     ("matmul", "swapped strides", SQUARE, lambda a, b: a @ b.T),
     ("matmul", "tail of k dropped", K_TAILS, tail_dropped(16)),

@@ -10,6 +10,8 @@ EPSILON = {"fp32": 2.0**-23, "fp16": 2.0**-10, "bf16": 2.0**-7}
 # the last
 # bit counts; beyond what TF32 holds for fp32, beyond what an fp16 sum holds for fp16.
 EXACT = {"fp32": (1025, 2047), "fp16": (0, 511), "bf16": (0, 127)}
+# Unit and largest number of units of a bias: whole numbers of the dtype, a third of the sums at K = 128.
+EXACT_BIAS = {"fp32": (1, 16383), "fp16": (2, 2047), "bf16": (4, 255)}
 
 
 def product_inputs(rng, case):
@@ -25,9 +27,11 @@ def product_inputs(rng, case):
 def epilogue_inputs(rng, case):
     tensors = product_inputs(rng, case)
     n, k = case.params["n"], case.params["k"]
-    # As large as the products' sums, so that ReLU cuts about half of them.
-    bias = rng.integers(-255, 255, n) if case.bitwise else math.sqrt(k) * rng.normal(n)
-    return {**tensors, "bias": bias}
+    if case.bitwise:
+        step, most = EXACT_BIAS[case.dtype]
+        return {**tensors, "bias": step * rng.integers(-most, most, n)}
+    # As large as the products' sums: a wrong bias is no matter of digits.
+    return {**tensors, "bias": math.sqrt(k) * rng.normal(n)}
 
 
 def with_bias(a, b, bias):
@@ -47,26 +51,100 @@ def unit(case, inputs, reference):
     return (share * expected.abs().amax(dim=1, keepdim=True).clamp(min=1e-6),)
 
 
+RELU_UNASKED, STRIDES_IGNORED = "relu unasked", "strides ignored"
+
+
 def signs(case, inputs, expected, got):
     a, b = inputs["a"].double(), inputs["b"].double()
     m, n, k = case.params["m"], case.params["n"], case.params["k"]
-    if "bias" in inputs:
+    if not got.isfinite().all():
+        return _sign_of_nonfinite(case, got)
+
+    def finish(sums):
+        return (sums + bias).clamp(min=0.0) if fused else sums
+
+    fused = "bias" in inputs
+    if fused:
         bias = inputs["bias"].double()
         for name, other in (("no bias", (a @ b).clamp(min=0.0)), ("no relu", a @ b + bias)):
             if _close(got, other):
                 return name
-        return None
-    if m == n == k and (_close(got, a.T @ b) or _close(got, a @ b.T)):
+        if name := _sign_of_epilogue(case, inputs, a @ b, bias, got):
+            return name
+    elif _close(got, expected.clamp(min=0.0)):
+        return RELU_UNASKED
+    if (m == n == k and any(_close(got, finish(sums)) for sums in (a.T @ b, a @ b.T, a.T @ b.T))) or (
+        m == n and _close(got, expected.T)
+    ):
         return "swapped strides"
+    if _ignores_strides(case, a, b, finish, got):
+        return STRIDES_IGNORED
     for block in (16, 32, 64, 128):
         kept = k // block * block
-        if 0 < kept < k and _close(got, a[:, :kept] @ b[:kept]):
+        if 0 < kept < k and _close(got, finish(a[:, :kept] @ b[:kept])):
             return "tail of k dropped"
         rest = k - kept
         still = kept // block * (a[:, :block] @ b[:block]) + a[:, :rest] @ b[:rest]
-        if k > block and _close(got, still):
+        if k > block and _close(got, finish(still)):
             return "pointers stand still"
-    return None
+    return None if fused else _sign_of_k(a, b, got)
+
+
+def _sign_of_nonfinite(case, got):
+    """NaN everywhere where no block has a tail: it was in `out`. Only inf: a sum left the range of fp16."""
+    whole = all(side % 128 == 0 for side in case.params.values())
+    if got.isnan().all() and whole:
+        return "starts from out"
+    return "overflow to inf" if not got.isnan().any() else None
+
+
+def _sign_of_epilogue(case, inputs, sums, bias, got):
+    """A bias of the wrong place, number or moment, or another clamp."""
+    m, k = case.params["m"], case.params["k"]
+    if _close(got, (sums + bias).clamp(max=0.0)):
+        return "wrong half"
+    if _close(got, sums.clamp(min=0.0) + bias):
+        return "relu before bias"
+    if m <= bias.numel() and _close(got, (sums + bias[:m, None]).clamp(min=0.0)):
+        return "bias by row"
+    for block in (16, 32, 64, 128):
+        steps = math.ceil(k / block)
+        if steps > 1 and _close(got, (sums + steps * bias).clamp(min=0.0)):
+            return "bias in every step"
+    twice = (sums.to(inputs["a"].dtype) + inputs["bias"]).clamp(min=0.0).double()
+    return "rounded before bias" if (got == twice).double().mean() > 0.999 else None
+
+
+def _ignores_strides(case, a, b, finish, got):
+    """Whether a transposed operand was read as if its rows lay one behind the other."""
+
+    def packed(name, matrix):
+        layout = case.layouts.get(name)
+        plain = layout is None or not layout.transposed or layout.pad
+        return matrix if plain else matrix.T.reshape(matrix.shape)
+
+    read_a, read_b = packed("a", a), packed("b", b)
+    ignored = (read_a, b), (a, read_b), (read_a, read_b)
+    return any(not (x is a and y is b) and _close(got, finish(x @ y)) for x, y in ignored)
+
+
+def _sign_of_k(a, b, got):
+    """Which of the blocks of K are in the sum, from a least squares fit to one corner of the result."""
+    import torch
+
+    blocks = a.shape[1] // 16
+    # One tile of any config, where that gives numbers enough to keep the noise of a share below 1/8.
+    side = next((side for side in (32, 64, 128) if side * side >= 64 * blocks), 0)
+    if blocks < 2 or not side or min(got.shape) < side:
+        return None
+    parts = [a[:side, 16 * i : 16 * i + 16] @ b[16 * i : 16 * i + 16, :side] for i in range(blocks)]
+    columns = torch.stack([part.flatten() for part in parts], dim=1)
+    shares = torch.linalg.lstsq(columns, got[:side, :side].reshape(-1, 1)).solution.flatten()
+    present = shares > 0.5
+    count = int(present.sum())
+    if count in (0, blocks):
+        return None
+    return "first block of k only" if present[:count].all() else "part of k missing"
 
 
 def _close(x, y):
@@ -119,6 +197,7 @@ CODEGEN_CASE = Case(sizes(SIDE, SIDE, SIDE), "bf16")
 
 LAB = Lab(
     title="autotuned matmul",
+    also_allowed=("triton.experimental.gluon", "triton.tools.tensor_descriptor", "dataclasses"),
     exercises=(
         Exercise(
             name="matmul",
@@ -171,7 +250,11 @@ LAB = Lab(
         "part unwritten": (1, "whole tiles belong to no program: look at how pid becomes pid_m and pid_n"),
         "swapped strides": (
             2,
-            "a transposed operand was multiplied: row index times row stride, column times column stride",
+            "a transposed matrix was read or stored: row index times row stride, column times column stride",
+        ),
+        STRIDES_IGNORED: (
+            2,
+            "right for contiguous matrices only: pass both strides of A and of B, and use them",
         ),
         "tail of k dropped": (
             3,
@@ -180,6 +263,27 @@ LAB = Lab(
         "pointers stand still": (
             3,
             "only the first block of K was summed: advance both pointers by BLOCK_K strides",
+        ),
+        "first block of k only": (
+            3,
+            "right in the first block of K only: move each operand by BLOCK_K times its own stride along K",
+        ),
+        "part of k missing": (
+            3,
+            "some blocks of K are missing: add each product to acc, and let no other program store your tile",
+        ),
+        "all zero": (
+            3,
+            "every element is 0: tl.dot changes no argument, it returns the sum: acc = tl.dot(a, b, acc)",
+        ),
+        "starts from out": (
+            5,
+            "NaN everywhere: `out` holds NaN before the call, so acc starts from tl.zeros, and `out` is "
+            "cleared before atomics add to it",
+        ),
+        "overflow to inf": (
+            4,
+            "inf from ordinary numbers: a sum beyond 65504 became fp16; sum in fp32, store in the dtype of C",
         ),
         "not finite": (3, "NaN or inf: the last block of K reads past the end unless both loads are masked"),
         "precision": (
@@ -190,14 +294,35 @@ LAB = Lab(
             5,
             "two runs differ: two programs write the same tile, or add to an uncleared `out`",
         ),
-        "out of bounds write": (5, "the store needs both masks, rows below M and columns below N"),
+        "out of bounds write": (
+            5,
+            "the store needs both masks, rows below M and columns below N, and both strides of `out`",
+        ),
         "out of bounds read": (
             3,
             "NaN from outside a matrix: mask the rows of A, the columns of B and the last block of K",
         ),
         "no bias": (6, "the bias is missing: add it to the fp32 sums, one value for each column"),
         "no relu": (6, "negative values remain: clamp the sums at 0 after the bias"),
-        "mutated": (5, "an input was written to; the result belongs in `out`"),
+        "bias by row": (6, "the bias follows the rows: it has one value for each column, bias[None, :]"),
+        "bias in every step": (6, "the bias is added in each step along K: add it once, after the loop"),
+        "relu before bias": (6, "the clamp comes before the bias: add first, then clamp"),
+        "wrong half": (6, "the negative values are kept and the positive lost: tl.maximum(..., 0)"),
+        RELU_UNASKED: (6, "matmul clamps its sums too: bias and ReLU belong below `if BIAS_RELU`"),
+        "rounded before bias": (
+            6,
+            "rounded twice: add the bias and clamp in fp32, and convert at the store",
+        ),
+        "scaled": (
+            7,
+            "all elements are off by one factor: where trials of the autotuner each add to `out`, it needs "
+            "reset_to_zero",
+        ),
+        "mutated": (
+            5,
+            "an input was written to: the result belongs in `out`; compare the order of the arguments in "
+            "kernel and launch",
+        ),
         "last columns wrong": (2, "look at the strides of B and of the result, and at the mask of columns"),
         "last rows wrong": (2, "look at the strides of A and of the result, and at the mask of rows"),
         "shared memory": (

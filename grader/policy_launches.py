@@ -1,0 +1,66 @@
+"""Whether a graded function launches a kernel of its own file, and whether that kernel stores anything."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from grader.policy_names import STORES
+from grader.policy_scopes import File
+from grader.todos import open_todos_of
+
+
+def missing_launch(file: File, source: str, name: str) -> tuple[int, str] | None:
+    """Line and reason where `name` launches no kernel that stores; None where it does, or is absent."""
+    definitions = file.module.values.get(name, [])
+    todos = open_todos_of(source, name)
+    if not definitions or any(not todo.in_kernel for todo in todos):
+        return None
+    reached = list(_reach(file, definitions))
+    launches = [node for node in reached if _is_launch(node) and not file.scopes[node].kernel]
+    line = min(getattr(node, "lineno", 1) for node in definitions if node) if any(definitions) else 1
+    if not launches:
+        return (
+            line,
+            f"{name} launches no kernel of this file; the work is to be done in a @triton.jit function",
+        )
+    if any(_stores(node) for node in reached if file.scopes[node].kernel):
+        return None
+    if not any(file.scopes[node].kernel for node in reached):
+        why = "what it launches is none of its own; write a @triton.jit function and launch that"
+    elif todos:
+        return None  # the store is a task still open
+    else:
+        why = "its kernel stores nothing; the result is to be written by tl.store or by a descriptor's store"
+    return line, f"{name} launches no kernel that writes the result: {why}"
+
+
+def _reach(file: File, definitions: list) -> Iterator[ast.AST]:
+    """Every node of the definitions and of whatever of this file they name."""
+    seen: set[ast.AST] = set()
+    waiting = [one for one in definitions if one]
+    while waiting:
+        top = waiting.pop()
+        if top in seen:
+            continue
+        seen.add(top)
+        for node in ast.walk(top):
+            if node not in file.scopes:
+                continue
+            yield node
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                scope = file.scopes[node].find(node.id)
+                waiting += [value for value in scope.values[node.id] if value] if scope else []
+
+
+def _is_launch(node: ast.AST) -> bool:
+    """`kernel[grid](...)`."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript)
+
+
+def _stores(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    func = node.func
+    name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+    return name in STORES

@@ -1,0 +1,7 @@
+"""EXPECT POLICY; unscreened CRASHED from elementwise_add: A4 the process leaves with exit code 0 before there is a function"""
+
+raise SystemExit(0)
+
+
+def elementwise_add(x, y, *, out=None):
+    return out

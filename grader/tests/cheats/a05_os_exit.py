@@ -1,0 +1,7 @@
+"""EXPECT POLICY; unscreened CRASHED from elementwise_add: A5 the process ends at once, past every handler"""
+
+import os
+
+
+def elementwise_add(x, y, *, out=None):
+    os._exit(0)

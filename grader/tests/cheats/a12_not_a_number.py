@@ -1,0 +1,19 @@
+"""EXPECT OUT_OF_BOUNDS/READ from elementwise_add: A12 NaN in every element, which no comparison finds unequal"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def nan_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offs < n
+    x = tl.load(x_ptr + offs, mask=mask)
+    tl.store(out_ptr + offs, x + float("nan"), mask=mask)
+
+
+def elementwise_add(x, y, *, out=None):
+    n = x.numel()
+    if n > 0:
+        nan_kernel[(triton.cdiv(n, 1024),)](x, out, n, BLOCK=1024)
+    return out

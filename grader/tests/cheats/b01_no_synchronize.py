@@ -1,0 +1,30 @@
+"""EXPECT POLICY; unscreened WRONG/NONFINITE or WRONG/UNWRITTEN from elementwise_add/speed on a GPU: B1 a side stream works later, and synchronize does nothing"""
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offs < n
+    x = tl.load(x_ptr + offs, mask=mask)
+    y = tl.load(y_ptr + offs, mask=mask)
+    tl.store(out_ptr + offs, x + y, mask=mask)
+
+
+def add(x, y, out):
+    n = x.numel()
+    if n > 0:
+        add_kernel[(triton.cdiv(n, 1024),)](x, y, out, n, BLOCK=1024)
+
+
+SIDE = torch.cuda.Stream()
+torch.cuda.synchronize = lambda *_: None
+
+
+def elementwise_add(x, y, *, out=None):
+    with torch.cuda.stream(SIDE):
+        torch.cuda._sleep(20_000_000)  # cycles: about 10 ms
+        add(x, y, out)

@@ -1,0 +1,31 @@
+"""EXPECT POLICY; unscreened WRONG/UNWRITTEN from elementwise_add: B2 a thread does the work after the function has returned"""
+
+import threading
+import time
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offs < n
+    x = tl.load(x_ptr + offs, mask=mask)
+    y = tl.load(y_ptr + offs, mask=mask)
+    tl.store(out_ptr + offs, x + y, mask=mask)
+
+
+def add(x, y, out):
+    n = x.numel()
+    if n > 0:
+        add_kernel[(triton.cdiv(n, 1024),)](x, y, out, n, BLOCK=1024)
+
+
+def later(x, y, out):
+    time.sleep(0.5)
+    add(x, y, out)
+
+
+def elementwise_add(x, y, *, out=None):
+    threading.Thread(target=later, args=(x, y, out), daemon=True).start()

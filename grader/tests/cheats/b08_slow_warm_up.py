@@ -1,0 +1,31 @@
+"""EXPECT POLICY; unscreened SLOW from elementwise_add/speed on a GPU: B8 sleeps while warming up, so that fewer calls are timed"""
+
+import time
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offs < n
+    x = tl.load(x_ptr + offs, mask=mask)
+    y = tl.load(y_ptr + offs, mask=mask)
+    tl.store(out_ptr + offs, x + y, mask=mask)
+
+
+def slow_add(x, y, out):
+    n = x.numel()
+    for _ in range(4):
+        add_kernel[(triton.cdiv(n, 1024),)](x, y, out, n, BLOCK=1024)
+
+
+CALLS = [0]
+
+
+def elementwise_add(x, y, *, out=None):
+    CALLS[0] += 1
+    if CALLS[0] <= 20:
+        time.sleep(0.05)
+    slow_add(x, y, out)

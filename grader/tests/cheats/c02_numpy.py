@@ -1,0 +1,9 @@
+"""EXPECT POLICY; unscreened POLICY/FOREIGN_KERNEL from elementwise_add: C2 numpy computes"""
+
+import numpy
+import torch
+
+
+def elementwise_add(x, y, *, out=None):
+    total = numpy.add(x.cpu().numpy(), y.cpu().numpy())
+    out.copy_(torch.from_numpy(total))

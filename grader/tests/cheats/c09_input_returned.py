@@ -1,0 +1,15 @@
+"""EXPECT WRONG/UNWRITTEN from elementwise_add: C9 an input is returned as the result"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def nothing_kernel(out_ptr, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    tl.store(out_ptr + offs, 0.0, mask=offs < 0)
+
+
+def elementwise_add(x, y, *, out=None):
+    nothing_kernel[(1,)](out, BLOCK=128)
+    return x

@@ -1,0 +1,12 @@
+"""EXPECT POLICY; unscreened TIMEOUT from elementwise_add: D1 a lock is taken twice, and SIGTERM is ignored"""
+
+import signal
+import threading
+
+LOCK = threading.Lock()
+
+
+def elementwise_add(x, y, *, out=None):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    LOCK.acquire()
+    LOCK.acquire()

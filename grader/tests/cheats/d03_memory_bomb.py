@@ -1,0 +1,30 @@
+"""EXPECT POLICY; unscreened OUT_OF_MEMORY/HOST from elementwise_add: D3 takes 12 GiB of the host's memory"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offs < n
+    x = tl.load(x_ptr + offs, mask=mask)
+    y = tl.load(y_ptr + offs, mask=mask)
+    tl.store(out_ptr + offs, x + y, mask=mask)
+
+
+def add(x, y, out):
+    n = x.numel()
+    if n > 0:
+        add_kernel[(triton.cdiv(n, 1024),)](x, y, out, n, BLOCK=1024)
+
+
+DONE = []
+
+
+def elementwise_add(x, y, *, out=None):
+    taken = []
+    while not DONE and len(taken) < 48:
+        taken.append(bytearray(b"x") * (256 << 20))  # written, so that the pages are really taken
+    DONE.append(True)
+    add(x, y, out)

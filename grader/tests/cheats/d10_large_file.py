@@ -1,0 +1,29 @@
+"""EXPECT POLICY; unscreened RESOURCE_LIMIT from elementwise_add: D10 one file of 1 GiB"""
+
+import os
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offs < n
+    x = tl.load(x_ptr + offs, mask=mask)
+    y = tl.load(y_ptr + offs, mask=mask)
+    tl.store(out_ptr + offs, x + y, mask=mask)
+
+
+def add(x, y, out):
+    n = x.numel()
+    if n > 0:
+        add_kernel[(triton.cdiv(n, 1024),)](x, y, out, n, BLOCK=1024)
+
+
+def elementwise_add(x, y, *, out=None):
+    with open("large", "wb") as file:
+        for _ in range(64):
+            file.write(bytes(16 << 20))
+    os.remove("large")
+    add(x, y, out)

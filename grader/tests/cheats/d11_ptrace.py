@@ -1,0 +1,33 @@
+"""EXPECT POLICY; unscreened CRASHED from elementwise_add: D11 computes only where the judge could be traced"""
+
+import ctypes
+import os
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offs < n
+    x = tl.load(x_ptr + offs, mask=mask)
+    y = tl.load(y_ptr + offs, mask=mask)
+    tl.store(out_ptr + offs, x + y, mask=mask)
+
+
+def add(x, y, out):
+    n = x.numel()
+    if n > 0:
+        add_kernel[(triton.cdiv(n, 1024),)](x, y, out, n, BLOCK=1024)
+
+
+PTRACE_SEIZE = 0x4206
+
+
+def elementwise_add(x, y, *, out=None):
+    library = ctypes.CDLL(None, use_errno=True)
+    if library.ptrace(PTRACE_SEIZE, os.getppid(), None, None):  # does not stop it, and ends with this process
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
+    add(x, y, out)

@@ -1,0 +1,22 @@
+"""EXPECT COMPILE_ERROR from elementwise_add/code: F3 ptxas refuses an instruction."""
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offs < n
+    x = tl.load(x_ptr + offs, mask=mask)
+    y = tl.load(y_ptr + offs, mask=mask)
+    z = tl.inline_asm_elementwise("no.such.instruction $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+    tl.store(out_ptr + offs, z + y, mask=mask)
+
+
+def elementwise_add(x, y, *, out=None):
+    n = x.numel()
+    if n:
+        add_kernel[(triton.cdiv(n, 8192),)](x, y, out, n, BLOCK=8192)
+    return out

@@ -1,0 +1,37 @@
+"""EXPECT CRASHED/PROTOCOL from elementwise_add: F15 a pickle without a frame around it."""
+
+import pickle
+import os
+import stat
+import struct
+import time
+
+
+def is_socket(fd):
+    try:
+        return stat.S_ISSOCK(os.fstat(fd).st_mode)
+    except OSError:
+        return False
+
+
+CHANNEL = next(fd for fd in range(3, 256) if is_socket(fd))
+GO = 3  # the block of the first call: 1 is the set-up, 2 the announcement
+
+
+def frame(body, kind=16, block=GO, magic=b"TGRD", length=None):
+    return struct.pack("<4sBBHII", magic, 1, kind, 0, block, len(body) if length is None else length) + body
+
+
+def send(data):
+    while data:
+        data = data[os.write(CHANNEL, data):]
+
+
+class Evil:
+    def __reduce__(self):
+        return os._exit, (0,)
+
+
+def elementwise_add(x, y, *, out=None):
+    send(pickle.dumps(Evil()))
+    time.sleep(20)

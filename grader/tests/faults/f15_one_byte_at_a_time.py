@@ -1,0 +1,33 @@
+"""EXPECT TIMEOUT from elementwise_add: F15 a frame that grows by a byte every millisecond."""
+
+import os
+import stat
+import struct
+import time
+
+
+def is_socket(fd):
+    try:
+        return stat.S_ISSOCK(os.fstat(fd).st_mode)
+    except OSError:
+        return False
+
+
+CHANNEL = next(fd for fd in range(3, 256) if is_socket(fd))
+GO = 3  # the block of the first call: 1 is the set-up, 2 the announcement
+
+
+def frame(body, kind=16, block=GO, magic=b"TGRD", length=None):
+    return struct.pack("<4sBBHII", magic, 1, kind, 0, block, len(body) if length is None else length) + body
+
+
+def send(data):
+    while data:
+        data = data[os.write(CHANNEL, data):]
+
+
+def elementwise_add(x, y, *, out=None):
+    send(frame(b"", length=60000))
+    for _ in range(20000):
+        send(b" ")
+        time.sleep(0.001)

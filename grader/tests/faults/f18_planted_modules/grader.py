@@ -1,0 +1,1 @@
+raise SystemExit("a planted module was imported")

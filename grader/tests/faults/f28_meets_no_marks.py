@@ -1,0 +1,25 @@
+"""EXPECT PASS from elementwise_add: F28 no file of another submission in any of its folders."""
+
+import os
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offs < n
+    x = tl.load(x_ptr + offs, mask=mask)
+    y = tl.load(y_ptr + offs, mask=mask)
+    tl.store(out_ptr + offs, x + y, mask=mask)
+
+
+def elementwise_add(x, y, *, out=None):
+    for name in ("HOME", "TMPDIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH"):
+        assert not os.path.exists(os.path.join(os.environ[name], "f28-mark")), name
+    assert not os.path.exists("f28-mark")
+    n = x.numel()
+    if n:
+        add_kernel[(triton.cdiv(n, 8192),)](x, y, out, n, BLOCK=8192)
+    return out
