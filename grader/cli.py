@@ -57,6 +57,9 @@ def _entries(labs: str | None):
 )
 @click.option("--seed", type=int, help="seed of the inputs, for a replay")
 @click.option("-k", "keyword", help="only items whose name matches, as in pytest")
+@click.option(
+    "--screen/--no-screen", default=True, help="read each file for what is not permitted before it is run"
+)
 @click.option("--min", "least", type=float, help="exit with 1 below this many points")
 @click.option("--arch", default="sm_90", show_default=True, help="GPU to compile for where code is inspected")
 @click.option(
@@ -67,7 +70,7 @@ def _entries(labs: str | None):
     type=click.Path(path_type=Path),
     help="where the reports go",
 )
-def grade(labs, source, tier, seed, keyword, least, arch, folder):
+def grade(labs, source, tier, seed, keyword, screen, least, arch, folder):
     """Grade, show the report, and write results.json, summary.md and junit.xml."""
     console = Console(soft_wrap=True)
     began = time.monotonic()
@@ -105,6 +108,7 @@ def grade(labs, source, tier, seed, keyword, least, arch, folder):
     ]
     arguments += ["--seed", str(seed)] if seed is not None else []
     arguments += ["-k", keyword] if keyword else []
+    arguments += [] if screen else ["--no-screen"]
     keeper = _Keeper()
     follower = ProgressPlugin(console)
     code = pytest.main(arguments, plugins=[keeper, follower])

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
+import stat
 import subprocess
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,13 +77,15 @@ def read_kernels(folder: Path, arch: int) -> list[KernelFacts]:
 
 
 def _read(path: Path, arch: int) -> KernelFacts:
-    claimed = json.loads(path.read_text()[:MAX_FILE])
-    cubin = path.with_suffix(".cubin")
-    if cubin.is_symlink() or cubin.stat().st_size > MAX_FILE:
-        raise RuntimeError(f"{cubin.name} is not a cubin of a sane size")
-    ptx = path.with_suffix(".ptx").read_text()[:MAX_FILE]
-    usage = _tool("cuobjdump", "--dump-resource-usage", cubin)
-    sass = _tool("cuobjdump", "--dump-sass", cubin)
+    claimed = json.loads(_bytes_of(path))
+    ptx = _bytes_of(path.with_suffix(".ptx")).decode(errors="replace")
+    with tempfile.NamedTemporaryFile(
+        suffix=".cubin"
+    ) as cubin:  # the worker could change its own under our hands
+        cubin.write(_bytes_of(path.with_suffix(".cubin")))
+        cubin.flush()
+        usage = _tool("cuobjdump", "--dump-resource-usage", Path(cubin.name))
+        sass = _tool("cuobjdump", "--dump-sass", Path(cubin.name))
     registers = re.search(r"\bREG:(\d+)", usage)
     stack = re.search(r"\bSTACK:(\d+)", usage)
     if not registers or not stack:
@@ -122,6 +127,19 @@ def _widths(instruction: re.Pattern, sass: str) -> tuple[int, ...]:
         for match in instruction.finditer(sass)
     }
     return tuple(sorted(widths, reverse=True))
+
+
+def _bytes_of(path: Path) -> bytes:
+    """A file that a worker wrote: no link, no pipe, and of a sane size; RuntimeError otherwise."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        raise RuntimeError(f"{path.name}: {error.strerror}") from None
+    with os.fdopen(descriptor, "rb") as file:
+        facts = os.fstat(descriptor)
+        if not stat.S_ISREG(facts.st_mode) or facts.st_size > MAX_FILE:
+            raise RuntimeError(f"{path.name} is no file of a sane size")
+        return file.read(MAX_FILE)
 
 
 def _tool(name: str, flag: str, cubin: Path) -> str:

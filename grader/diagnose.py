@@ -18,6 +18,7 @@ GENERAL = {  # causes where a lab has none of its own
     "all zero": "every element is 0: does the kernel run, and store?",
     "stale": "these are the results of an earlier call: compute on every call",
     "shared memory": "more shared memory than a block may use: take a smaller block or fewer stages",
+    "foreign kernel": "the work is to be done in a @triton.jit function of this file",
     "scaled": "the values differ by one constant factor",
     "precision": "right but for the last digits: compute in fp32, and round once, at the store",
     "unmasked read": "NaN from behind a row: a load has no mask, or a mask that lets too many lanes through",

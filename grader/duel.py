@@ -24,6 +24,8 @@ WARM_CALLS, WARM_US = 10, 300_000.0
 TUNE_LIMIT_S = 120.0
 BLOCK_LIMIT_S = 60.0
 EMPTY_BLOCKS = 15
+ALONE_BLOCKS = 3
+INTERFERENCE = 1.3  # a GPU at its power limit is a tenth slower when warm; a busy one, far more
 MOST_DISTURBED = 0.2  # share of rounds that may be dropped for throttling
 
 
@@ -72,8 +74,7 @@ class Duel:
         if case is None:
             return Outcome(Verdict.NOT_GRADED, where="this GPU has too little memory for the timed size")
         self.case = case
-        for seat in (self.reference, self.student):
-            self._must(seat.start())
+        self._must(self.reference.start())
         self._ring(FEWEST_CALLS)
         arm, call_us = self._fastest_arm()
         if call_us < LEAST_CALL_US:
@@ -84,7 +85,11 @@ class Duel:
         most = min(MOST_CALLS, self.arena.size // 2 // slot_bytes(self.exercise, case))
         self._ring(max(FEWEST_CALLS, min(most, round(wanted))))
         values = self.ring.fill()
-        plans = {(side, k): self._plan(side, k, arm) for side in ("reference", "student") for k in range(2)}
+        plans = {("reference", k): self._plan("reference", k, arm) for k in range(2)}
+        alone = [self._block("reference", plans["reference", 0], BLOCK_LIMIT_S) for _ in range(ALONE_BLOCKS)]
+        self._must(self.student.start())
+        self.ring.poison(0)
+        plans |= {("student", k): self._plan("student", k, arm) for k in range(2)}
         self._warm("student", plans["student", 0], TUNE_LIMIT_S)
         self._verify(0, values)
         overhead_us = self.overhead_us = self._overhead()
@@ -100,6 +105,10 @@ class Duel:
                 continue
             rounds.append(this)
             ratios.append(this.ratio(overhead_us))
+        usual, now = min(alone), timing.median([time for one in rounds for time in one.reference_us])
+        if now > INTERFERENCE * usual:
+            why = f"the reference took {now / usual:.1f} times as long as before the student's process had begun"
+            return Outcome(Verdict.INCONCLUSIVE, where=why)
         peers = {peer.name: self._time_arm(peer) for peer in self.exercise.speed.peers}
         return self._outcome(arm, overhead_us, rounds, ratios, disturbed, peers)
 
@@ -128,6 +137,8 @@ class Duel:
         seat = self.student if side == "student" else self.reference
         memory, lines = self.ring.lines, self.ring.secret_lines(k or 0)
         finish(self.session)
+        other = self.reference if side == "student" else self.student
+        other.hold(still=True)  # what it might compute meanwhile would slow this side down
         self._must(seat.wake(BLOCK_LIMIT_S))
         gc.disable()  # a collection inside the clock would cost a side milliseconds, by chance
         start = time.perf_counter_ns()

@@ -4,6 +4,7 @@ memory.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from pathlib import Path
@@ -30,7 +31,6 @@ from grader.sandbox import KEPT_ENVIRONMENT, Worker, WorkerGoneError
 from grader.session import Session
 from grader.spec import PLAIN, Case, Exercise, Lab, Verdict
 
-FILE_BYTES = 256 * 1024 * 1024  # largest file a worker may write: a generous Triton cache entry
 LOAD_LIMIT_S = 60.0
 
 
@@ -38,13 +38,23 @@ class Seat:
     """A place for one file: a worker that has imported it and mapped an arena, replaced after it dies."""
 
     def __init__(
-        self, session: Session, file: Path, arena: Arena, *, interpreted=False, tuning="chance", arch=0
+        self,
+        session: Session,
+        file: Path,
+        arena: Arena,
+        *,
+        interpreted=False,
+        tuning="chance",
+        arch=0,
+        trusted=False,
     ):
-        self.session, self.arena = session, arena
+        self.session, self.arena, self._trusted = session, arena, trusted
         self.folder = session.private_folder(file.stem)
         self._file, self._interpreted, self._tuning, self._arch = file, interpreted, tuning, arch
         self._worker: Worker | None = None
         self._plans = 0
+        self._reply: dict = {}
+        self._still = False
         self.picked: dict[str, str] = {}  # what autotuned kernels ran with, as the worker tells it
         self._never_loads: Outcome | None = None
 
@@ -66,17 +76,31 @@ class Seat:
             "folder": str(self.folder),
             "file": str(copy),
             "environment": environment,
-            "file_bytes": FILE_BYTES,
             "device": self.arena.device,
             "arena_bytes": self.arena.size,
             "handle": "" if on_cpu else self.arena.handle.hex(),
             "tuning": self._tuning,
-            "seed": self.session.seed,
+            # Of the run's own seed, nothing may reach the worker: inputs and poison come from it.
+            "seed": int.from_bytes(
+                hashlib.sha256(f"{self.session.seed}/tuning".encode()).digest()[:4], "big"
+            ),
             "arch": self._arch,
         }
+        confinement = self.session.confinement(self._file, self._interpreted, self._trusted)
+        confinement["write"] = [str(self.folder), environment["TRITON_CACHE_DIR"]]
+        setup["confinement"] = confinement
+        if confinement["uid"]:
+            for path in (*confinement["write"], copy):
+                os.chown(path, confinement["uid"], confinement["uid"])
         parent = self.session.parent(self._interpreted)
-        self._worker = Worker(parent, self.arena.handle if on_cpu else None)
-        self._never_loads = self._ask(Kind.SETUP, setup, LOAD_LIMIT_S, loading=True)
+        lent_bytes = self.arena.size if on_cpu else 0
+        self._still = False
+        self._worker = Worker(parent, self.arena.handle if on_cpu else None, lent_bytes)
+        failed = self._ask(Kind.SETUP, setup, LOAD_LIMIT_S)
+        if failed:  # before any line of the student's: never their fault
+            self._worker.end()
+            return Outcome(Verdict.GRADER_FAULT, where=f"the worker could not be set up: {failed.where}")
+        self._never_loads = self._ask(Kind.LOAD, {}, LOAD_LIMIT_S, loading=True)
         return self._never_loads
 
     def prepare(self, exercise: Exercise, calls, limit_s: float, function: str = "") -> int | Outcome:
@@ -102,14 +126,26 @@ class Seat:
         """Run a prepared plan to its end; an outcome where it failed. `spin` where time is taken."""
         return self._ask(Kind.GO, {"plan": plan}, limit_s, spin=spin)
 
+    def watch(self, plan: int, limit_s: float, census: bool = False) -> dict | Outcome:
+        """What a prepared plan does besides its kernels (see witness), as the worker tells it; lists of names."""
+        failed = self._ask(Kind.WITNESS, {"plan": plan, "census": census}, limit_s)
+        if failed:
+            return failed
+        names = {
+            key: [one_line(str(name)) for name in value]
+            for key, value in self._reply.items()
+            if isinstance(value, list)
+        }
+        return {"operators": [], "foreign": [], "strangers": []} | names
+
     def _ask(self, kind: Kind, payload: dict, limit_s: float, loading=False, spin=False) -> Outcome | None:
         self.claimed_us = None
+        if self._still:
+            self.hold(still=False)
         try:
             answer, reply = self._worker.ask(kind, payload, limit_s, spin)
         except WorkerGoneError as gone:
-            verdict = Verdict.TIMEOUT if gone.timeout else Verdict.CRASHED
-            reason = "PROTOCOL" if gone.protocol else ""
-            return Outcome(verdict, reason, where=gone.reason, printed=self._worker.printed)
+            return Outcome(gone.verdict, gone.reason, where=gone.why, printed=self._worker.printed)
         if answer is Kind.FAILED:
             outcome = failure(reply, loading)
             if loading or (outcome.verdict is Verdict.CRASHED and reply.get("category") == "illegal access"):
@@ -118,12 +154,19 @@ class Seat:
         picked = reply.get("picked")
         if isinstance(picked, dict):
             self.picked = {one_line(str(name)): one_line(str(config)) for name, config in picked.items()}
+        self._reply = reply
         claim = reply.get("claimed_us", 0.0)
         if not isinstance(claim, float) or not 0.0 <= claim < 1e12:
             self._worker.end()
             return Outcome(Verdict.CRASHED, "PROTOCOL", where="it claimed a time that is none")
         self.claimed_us = claim
         return None
+
+    def hold(self, still: bool) -> None:
+        """Stop the worker's processes while the other side is timed; the next frame lets them run on."""
+        if self._worker and self._worker.alive:
+            self._worker.hold(still)
+            self._still = still
 
     @property
     def printed(self) -> str:
@@ -154,7 +197,7 @@ def lay_out(exercise: Exercise, case: Case, placer: Placer, shapes) -> tuple[lis
     return inputs, outputs
 
 
-def grade_case(seat: Seat, lab: Lab, exercise: Exercise, case: Case) -> Outcome:
+def grade_case(seat: Seat, lab: Lab, exercise: Exercise, case: Case, count_kernels: bool = False) -> Outcome:
     """Run one case three times and judge what lies in the lent memory after each.
 
     Twice on the same fresh inputs, which must give the same bits, then on others, which an answer kept from
@@ -194,7 +237,52 @@ def grade_case(seat: Seat, lab: Lab, exercise: Exercise, case: Case) -> Outcome:
             return _said(lab, Verdict.WRONG, "NONDETERMINISTIC", "nondeterministic", where)
         results.append(got)
         used = max(used, share)
-    return Outcome(Verdict.PASS, share=1.0, used=used)
+    foreign = _foreign_work(seat, lab, exercise, case, inputs, outputs, rng, count_kernels)
+    return foreign or Outcome(Verdict.PASS, share=1.0, used=used)
+
+
+def _foreign_work(seat, lab, exercise, case, inputs, outputs, rng, count_kernels) -> Outcome | None:
+    """POLICY where a result comes about although every Triton kernel does nothing, or torch computes a part of it.
+
+    On inputs that no call has seen: what is left in reused memory is then no result.
+    """
+    arena, values = seat.arena, draw(exercise, case, seat.session.seed, seat.session.device, 2)
+    for loan in inputs:
+        arena.view(loan.tensor).copy_(values[loan.name])
+    before = [poison_output(arena, loan, rng) for loan in outputs]
+    finish(seat.session)
+    plan = seat.prepare(exercise, [(inputs, outputs)], case.limit_s)
+    seen = plan if isinstance(plan, Outcome) else seat.watch(plan, case.limit_s)
+    if isinstance(seen, Outcome):
+        # Without its kernels a function may trip over its own intermediate results; only what ends the worker counts.
+        return (
+            seen if seen.verdict in (Verdict.TIMEOUT, Verdict.OUT_OF_MEMORY, Verdict.RESOURCE_LIMIT) else None
+        )
+    if seen["operators"]:
+        where = f"torch computes here: {', '.join(seen['operators'])}"
+    elif seen["foreign"]:
+        where = f"a kernel of another file was launched: {', '.join(seen['foreign'])}"
+    elif not all(_blank(arena, loan, was, exercise) for loan, was in zip(outputs, before, strict=True)):
+        where = "the result came about while every Triton kernel of the file did nothing"
+    elif count_kernels:
+        counted = seat.watch(plan, case.limit_s, census=True)
+        if isinstance(counted, Outcome):
+            return counted if counted.verdict in (Verdict.TIMEOUT, Verdict.CRASHED) else None
+        if not counted["strangers"]:
+            return None
+        where = f"the GPU ran kernels that the file did not launch: {', '.join(counted['strangers'])}"
+    else:
+        return None
+    return _said(lab, Verdict.POLICY, "FOREIGN_KERNEL", "foreign kernel", where)
+
+
+def _blank(arena: Arena, loan: Loan, before: torch.Tensor, exercise: Exercise) -> bool:
+    """Whether an output holds no work: as it was before the call, or one value throughout, as after `zero_`."""
+    if exercise.differentiable or not loan.tensor.span:
+        return True  # filled by the worker's own copy from whatever torch.empty gave
+    left = untouched(arena, loan, before)
+    values = arena.view(loan.tensor)[~left]
+    return values.numel() == 0 or bool((values == values[0]).all()) or bool(values.isnan().all())
 
 
 def _call(seat: Seat, lab: Lab, exercise: Exercise, case: Case, inputs, outputs, rng: Rng):

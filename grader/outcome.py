@@ -39,6 +39,8 @@ def failure(error: dict, loading: bool = False) -> Outcome:
         verdict, where = Verdict.NOT_STARTED, text
     elif category in ("host memory", "gpu memory"):
         verdict, reason = Verdict.OUT_OF_MEMORY, category.split()[0].upper()
+    elif category == "limit":
+        verdict = Verdict.RESOURCE_LIMIT
     elif category == "exit":
         where = text
     elif category == "compile" or loading or _wrong_signature(kind, text, frames):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from grader import catalog, gpu
+from grader.gpu_lock import GpuLock
 from grader.outcome import Outcome
 from grader.questions import Question, questions
 from grader.report import explain
@@ -17,6 +18,7 @@ from grader.run import TIERS, Run
 from grader.spec import Verdict
 
 RUN = pytest.StashKey[Run]()
+LOCK = pytest.StashKey[GpuLock]()
 ANSWERS = pytest.StashKey[list]()
 OUTCOME = pytest.StashKey[Outcome]()
 GPU_MISSING = pytest.StashKey[str]()
@@ -43,6 +45,11 @@ def pytest_addoption(parser):
     group.addoption(
         "--arch", type=int, default=90, help="compute capability for the codegen tier, 90 for sm_90"
     )
+    group.addoption(
+        "--no-screen",
+        action="store_true",
+        help="run files that the static screen would refuse (course staff)",
+    )
     group.addoption("--resume", default=None, metavar="FILE", help="leave out tests that FILE says passed")
     group.addoption(
         "--shard", default=None, metavar="I/N", help="run the I-th of N parts of the selected tests"
@@ -66,6 +73,7 @@ def pytest_configure(config):
         secrets.randbits(32) if seed is None else seed,
         found if tier == "gpu" else None,
         config.getoption("arch"),
+        screened=not config.getoption("no_screen"),
     )
     config.stash[RUN], config.stash[ANSWERS], config.stash[GPU_MISSING] = run, [], missing
 
@@ -136,13 +144,19 @@ def pytest_collection_finish(session):
     """Have the imports of the warm parents begin while the first items run."""
     asked = [item.question for item in session.items if isinstance(item, LabItem)]
     if asked and not session.config.option.collectonly:
-        session.config.stash[RUN].warm(asked)
+        run = session.config.stash[RUN]
+        if run.gpu:  # two graders on one card would time each other
+            session.config.stash[LOCK] = GpuLock(run.gpu.uuid_hash)
+            session.config.stash[LOCK].__enter__()
+        run.warm(asked)
 
 
 def pytest_unconfigure(config):
     """Leave no process behind."""
     if RUN in config.stash:
         config.stash[RUN].close()
+    if LOCK in config.stash:
+        config.stash[LOCK].__exit__()
 
 
 class LabFile(pytest.File):

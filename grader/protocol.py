@@ -18,12 +18,14 @@ MAX_PAYLOAD = 64 * 1024
 
 
 class Kind(enum.IntEnum):
-    """What a frame says; the first four go to the worker, the others come back."""
+    """What a frame says; those below 16 go to the worker, the others come back."""
 
     SETUP = 1
     PREPARE = 2
     WAKE = 3
     GO = 4
+    LOAD = 5
+    WITNESS = 6
     DONE = 16
     FAILED = 17
 

@@ -229,3 +229,6 @@ def show(results: Results, console: Console) -> None:
         soft_wrap=True,
         highlight=False,
     )
+    console.print(
+        f"assurance {results.assurance}", style="dim", soft_wrap=True, highlight=False, markup=False
+    )

@@ -18,7 +18,6 @@ from grader.questions import SPEED, Question
 from grader.spec import Verdict
 
 SCHEMA_VERSION = 1
-ASSURANCE = "L1: own process; buffers, comparison and clock of the judge; no sandbox, so for honest code only"
 
 
 class _Model(BaseModel):
@@ -146,7 +145,7 @@ def collect(
         source=str(run.source),
         seed=run.seed,
         arch=run.arch,
-        assurance=ASSURANCE,
+        assurance=run.assurance,
         machine=machine(run.gpu, gpu_missing),
         points=earned,
         graded_points=graded,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import traceback
 import warnings
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from grader.gpu import Gpu
 from grader.outcome import Outcome, one_line
 from grader.questions import CODEGEN, COMPILES, CORRECTNESS, SPEED, Question
 from grader.session import Session
-from grader.spec import Exercise, Lab, Verdict
+from grader.spec import Case, Exercise, Verdict
 from grader.todos import open_todos, open_todos_of
 
 if TYPE_CHECKING:
@@ -83,6 +84,13 @@ class Run:
             self._session = Session("cuda" if self.tier == "gpu" else "cpu", self.seed)
         return self._session
 
+    @property
+    def assurance(self) -> str:
+        """How far this run's workers were confined, in words; L1 also where no worker was needed."""
+        found = self._session.assurance if self._session else None
+        words = found.words if found else "none needed: nothing was run"
+        return words if self.screened else f"{words}; static screen off"
+
     def file(self, question: Question) -> Path:
         """The file that is graded for a question."""
         if self.source == REFERENCE:
@@ -129,8 +137,8 @@ class Run:
         key = (question.entry.folder, question.exercise.name)
         if self.source != REFERENCE:
             if key not in self._checked:
-                self._checked[key] = read_file(
-                    self.file(question), question.entry.lab, question.exercise, self.screened
+                self._checked[key] = read_file(self.file(question), question.exercise) or self._screen(
+                    question
                 )
             if self._checked[key]:
                 return self._checked[key]
@@ -151,12 +159,19 @@ class Run:
             return Outcome(Verdict.NOT_GRADED, where=f"needs a GPU: {why}")
         return None
 
+    def _screen(self, question: Question) -> Outcome | None:
+        if not self.screened:
+            return None
+        source = self.file(question).read_text("utf-8-sig")
+        return policy.screen(source, question.entry.lab, question.exercise)
+
     def _correctness(self, question: Question) -> Outcome:
         from grader.judge import grade_case
 
         seat = self._seat("correctness", question, self._arena("small"), interpreted=self.tier == "cpu")
         try:
-            outcome = grade_case(seat, question.entry.lab, question.exercise, question.case)
+            count = self.tier == "gpu" and question.case is _largest(question.exercise)
+            outcome = grade_case(seat, question.entry.lab, question.exercise, question.case, count)
         except Exception:
             seat.close()  # whatever a worker did to bring this about, the next case does not inherit it
             raise
@@ -215,9 +230,11 @@ class Run:
 
         wait(self._kernels.values())  # a busy thread of this process would disturb the clock
         arena = self._arena("sets")
-        student = self._seat("speed", question, arena, tuning="full")
+        student = self._seat("speed", question, arena, tuning="full", trusted=self.source == REFERENCE)
         lab_file = replace(question, exercise=replace(question.exercise, file="lab.py"))
-        reference = self._seat("reference", lab_file, arena, tuning="full", file=question.entry.lab_file)
+        reference = self._seat(
+            "reference", lab_file, arena, tuning="full", file=question.entry.lab_file, trusted=True
+        )
         function = question.exercise.speed.baselines[0].function.__name__ if self.source == REFERENCE else ""
         duel = Duel(
             question.entry.lab, question.exercise, question.case, student, reference, self.gpu, function
@@ -269,7 +286,13 @@ class Run:
 ARENA_BYTES = {"cpu": 8 << 30, "cuda": 1 << 30}  # memory of a CPU arena is taken only where it is touched
 
 
-def read_file(file: Path, lab: Lab, exercise: Exercise, screened: bool) -> Outcome | None:
+def _largest(exercise: Exercise) -> Case:
+    """The case with the most elements, or nearly: its sizes multiplied."""
+    sizes = {case: [n for n in case.params.values() if isinstance(n, int)] for case in exercise.cases}
+    return max(exercise.cases, key=lambda case: math.prod(sizes[case]))
+
+
+def read_file(file: Path, exercise: Exercise) -> Outcome | None:
     """What a look at the file alone decides; None where it is ready to run."""
     try:
         source = file.read_bytes().decode("utf-8-sig")
@@ -297,7 +320,7 @@ def read_file(file: Path, lab: Lab, exercise: Exercise, screened: bool) -> Outco
     certain = [todo for todo in open_todos_of(source, exercise.name) if not todo.in_kernel]
     if certain:
         return Outcome(Verdict.NOT_STARTED, figures={"todos": _plain(open_todos(source) or certain)})
-    return policy.screen(source, lab, exercise) if screened else None
+    return None
 
 
 def _plain(todos) -> list[dict]:

@@ -17,12 +17,15 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from grader import processes
 from grader.outcome import printable
 from grader.protocol import HEADER, Kind, ProtocolError, pack, unpack_header, unpack_payload
+from grader.spec import Verdict
 
 PR_SET_CHILD_SUBREAPER = 36
 MAX_OUTPUT = 64 * 1024  # bytes kept of what a worker prints; the rest is read and dropped
 START_LIMIT_S = 120.0  # imports on a cold disk
+LOOK_EVERY_S = 0.25  # between looks at what a worker uses
 KEPT_ENVIRONMENT = (
     "PATH",
     "LD_LIBRARY_PATH",
@@ -37,18 +40,22 @@ KEPT_ENVIRONMENT = (
 )
 
 
-class WorkerGoneError(Exception):
-    """The worker ended, or was ended, before it answered: why, and what ended it."""
+workers: set[int] = set()  # process ids of all workers of this process, those that have not ended
+births = threading.RLock()  # held while a worker is being born, so that nobody takes it for an orphan
 
-    def __init__(self, reason: str, timeout: bool = False, protocol: bool = False):
-        super().__init__(reason)
-        self.reason, self.timeout, self.protocol = reason, timeout, protocol
+
+class WorkerGoneError(Exception):
+    """The worker ended, or was ended, before it answered: the verdict, why, and the words behind the slash."""
+
+    def __init__(self, why: str, verdict: Verdict = Verdict.CRASHED, reason: str = ""):
+        super().__init__(why)
+        self.why, self.verdict, self.reason = why, verdict, reason
 
 
 class WarmParent:
     """A process that has imported torch and triton and forks workers on request."""
 
-    def __init__(self, interpreted: bool, folder: Path):
+    def __init__(self, interpreted: bool, folder: Path, uid: int = 0):
         # Workers orphaned by their double fork become children of this process.
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         ours, theirs = socket.socketpair()
@@ -61,7 +68,7 @@ class WarmParent:
         paths = json.dumps([here, *(os.path.abspath(path) for path in sys.path if path)])
         command = (
             f"import json, sys; sys.path[:] = json.loads({paths!r}); "
-            f"import grader.warm; grader.warm.main({theirs.fileno()})"
+            f"import grader.warm; grader.warm.main({theirs.fileno()}, {uid})"
         )
         self._log = open(folder / f"warm-{'interpreted' if interpreted else 'compiled'}.log", "wb")  # noqa: SIM115 - lives with self
         self._process = subprocess.Popen(
@@ -75,23 +82,39 @@ class WarmParent:
         )
         theirs.close()
         self._socket = ours
-        self._ready = False
+        self._findings: dict | None = None
         self._turn = threading.Lock()  # the compiling thread forks workers, too
 
     def fork(self, fds: list[int]) -> int:
         """A new worker with these descriptors; returns its pid. RuntimeError where the parent has died."""
-        with self._turn:
-            self._socket.settimeout(START_LIMIT_S)
+        _ = self.findings
+        with self._turn, births:
             try:
-                if not self._ready:
-                    self._ready = self._socket.recv(1) == b"R"
                 socket.send_fds(self._socket, [b"F"], fds)
-                return struct.unpack("<i", self._socket.recv(4))[0]
+                pid = struct.unpack("<i", self._socket.recv(4))[0]
             except (OSError, struct.error):
-                self._log.flush()
-                lines = Path(self._log.name).read_text(errors="replace").strip().splitlines()
-                said = " | ".join(lines[-3:]) or "no output"
-                raise RuntimeError(f"the warm parent did not start a worker: {said}") from None
+                raise self._trouble() from None
+            workers.add(pid)
+            return pid
+
+    @property
+    def findings(self) -> dict:
+        """What the probe found this machine to enforce (confine.Findings); waits for the imports."""
+        with self._turn:
+            if self._findings is None:
+                self._socket.settimeout(START_LIMIT_S)
+                try:
+                    (length,) = struct.unpack("<I", self._socket.recv(4, socket.MSG_WAITALL))
+                    self._findings = json.loads(self._socket.recv(length, socket.MSG_WAITALL))
+                except (OSError, struct.error, ValueError):
+                    raise self._trouble() from None
+            return self._findings
+
+    def _trouble(self) -> RuntimeError:
+        self._log.flush()
+        lines = Path(self._log.name).read_text(errors="replace").strip().splitlines()
+        said = " | ".join(lines[-3:]) or "no output"
+        return RuntimeError(f"the warm parent did not start a worker: {said}")
 
     def close(self) -> None:
         """End the process; running workers are not touched."""
@@ -104,7 +127,8 @@ class WarmParent:
 class Worker:
     """One confined process and the channel to it. Every failure to answer well ends in WorkerGoneError."""
 
-    def __init__(self, parent: WarmParent, memory: int | None):
+    def __init__(self, parent: WarmParent, memory: int | None, lent_bytes: int = 0):
+        self._lent_bytes = lent_bytes
         self._channel, theirs = socket.socketpair()
         out, out_in = os.pipe()
         err, err_in = os.pipe()
@@ -124,7 +148,7 @@ class Worker:
             os.set_blocking(pipe, False)
             self._selector.register(pipe, selectors.EVENT_READ)
         self._received = bytearray()
-        self._block = 0
+        self._block = -1
         self.alive = True
 
     def ask(self, kind: Kind, payload: Mapping, limit_s: float, spin: bool = False) -> tuple[Kind, dict]:
@@ -141,11 +165,12 @@ class Worker:
         except ProtocolError as error:
             self.end()
             words = f"it sent what the protocol does not allow ({error})"
-            raise WorkerGoneError(words, protocol=True) from None
+            raise WorkerGoneError(words, reason="PROTOCOL") from None
         except OSError:
             raise WorkerGoneError(self._how_it_ended()) from None
 
     def _answer(self, deadline: float, limit_s: float, spin: bool) -> tuple[Kind, dict]:
+        look = time.monotonic() + LOOK_EVERY_S  # a timed block is over before the first look
         while True:
             frame = self._parse()
             if frame:
@@ -154,12 +179,13 @@ class Worker:
                 return frame
             left = deadline - time.monotonic()
             # Asleep, this process would be woken up some 50 us late, and no two times the same.
-            events = self._selector.select(0.0 if spin else max(0.0, left))
-            if not events and spin and left > 0.0:
-                continue
-            if not events:
+            events = self._selector.select(0.0 if spin else max(0.0, min(left, LOOK_EVERY_S)))
+            if not events and left <= 0.0:
                 self.end()
-                raise WorkerGoneError(f"no answer within {limit_s:g} s", timeout=True)
+                raise WorkerGoneError(f"no answer within {limit_s:g} s", Verdict.TIMEOUT)
+            if time.monotonic() > look:
+                look = time.monotonic() + LOOK_EVERY_S
+                self._within_limits()
             for key, _ in events:
                 if key.fileobj is not self._channel:
                     self._drain(key.fileobj)
@@ -168,6 +194,13 @@ class Worker:
                 if not data:
                     raise WorkerGoneError(self._how_it_ended())
                 self._received += data
+
+    def _within_limits(self) -> None:
+        """End a worker that has grown too large; WorkerGoneError where it had."""
+        found = processes.beyond_limits(self.pid, workers, self._lent_bytes)
+        if found:
+            self.end()
+            raise WorkerGoneError(found.words, found.verdict, found.reason)
 
     def _parse(self) -> tuple[Kind, dict] | None:
         if len(self._received) < HEADER.size:
@@ -216,19 +249,27 @@ class Worker:
         return words
 
     def end(self) -> None:
-        """Kill the worker's whole session and reap it; harmless where it has ended."""
+        """Kill the worker, all that it started, and reap them; harmless where it has ended."""
         if not self.alive:
             return
         self.alive = False
         for act in (lambda: os.killpg(self.pid, signal.SIGKILL), lambda: os.waitpid(self.pid, 0)):
             with contextlib.suppress(ProcessLookupError, ChildProcessError):
                 act()
+        with births:
+            workers.discard(self.pid)
+            processes.reap_orphans(workers)
         for pipe in self._pipes:
             if pipe in self._selector.get_map():
                 self._drain(pipe)
             os.close(pipe)
         self._selector.close()
         self._channel.close()
+
+    def hold(self, still: bool) -> None:
+        """Stop the worker's processes, or let them run on: while the other side is timed, none of them computes."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGSTOP if still else signal.SIGCONT)
 
 
 def _in_words(status: int) -> str:

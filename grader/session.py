@@ -6,11 +6,16 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import os
 import shutil
 import tempfile
+import threading
 from pathlib import Path
 
+from grader import assurance
 from grader.sandbox import WarmParent
+
+COURSE = Path(__file__).resolve().parents[1]
 
 
 class Session:
@@ -20,26 +25,51 @@ class Session:
         self.device = device  # of the judge and of the tier that decides correctness: "cpu" or "cuda"
         self.seed = seed
         self.folder = Path(tempfile.mkdtemp(prefix="grader-"))
+        self.folder.chmod(0o711)  # workers run as users of their own, and must reach their folders in it
+        self._first_user = assurance.throwaway_user()
+        self._users: dict[Path, int] = {}
         self._parents: dict[bool, WarmParent] = {}
         self._folders = itertools.count(1)  # two threads take folders
+        self._lock = threading.Lock()
 
     def parent(self, interpreted: bool) -> WarmParent:
         """The warm parent for a mode; started at the first call, usable once its imports are done."""
         if interpreted not in self._parents:
-            self._parents[interpreted] = WarmParent(interpreted, self.folder)
+            self._parents[interpreted] = WarmParent(interpreted, self.folder, self._first_user)
         return self._parents[interpreted]
+
+    @property
+    def assurance(self) -> assurance.Assurance | None:
+        """What the workers of this run were seen to be kept from; None where none was needed."""
+        levels = [assurance.assess(parent.findings) for parent in self._parents.values()]
+        return min(levels, key=lambda found: found.level) if levels else None
+
+    def confinement(self, file: Path, interpreted: bool, trusted: bool) -> dict:
+        """What a worker for `file` keeps, as far as this machine can enforce it. A trusted one reads the course, too."""
+        findings = self.parent(interpreted).findings
+        with self._lock:
+            user = self._users.setdefault(file.resolve(), self._first_user + len(self._users))
+        return {
+            "uid": 0 if trusted or findings["no_user"] else user,
+            "judge": os.getpid(),
+            "programs": not interpreted,
+            "limit_data": self.device == "cpu",
+            "files": not findings["no_files"],
+            "calls": not findings["no_calls"],
+            "read": [str(COURSE / "grader"), str(COURSE / "labs")] if trusted else [],
+        }
 
     def private_folder(self, name: str) -> Path:
         """A new folder for one worker."""
         folder = self.folder / f"{next(self._folders):03d}-{name}"
-        folder.mkdir()
+        folder.mkdir(mode=0o700)
         return folder
 
     def cache(self, file: Path) -> Path:
         """The folder for compiled kernels of one file, empty when the run begins."""
         digest = hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:16]
         folder = self.folder / f"cache-{digest}"
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
         return folder
 
     def close(self) -> None:

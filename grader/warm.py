@@ -7,25 +7,30 @@ it.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
 import struct
+from dataclasses import asdict
 
 FDS_PER_WORKER = 4  # control socket, stdout, stderr, lent memory (or the control socket again)
 
 
-def main(control: int) -> None:
-    """Import, say ready, then fork one worker for each request until the judge closes the socket."""
+def main(control: int, uid: int) -> None:
+    """Import, probe what confinement this machine gives, say so, then fork one worker for each request until the
+    judge closes the socket. `uid` is the user that the probe is to become.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the judge decides what Ctrl-C ends
     import torch  # noqa: F401 - imported for the children
     import triton
     import triton.language  # noqa: F401 - imported for the children
 
-    from grader import worker
+    from grader import confine, worker
 
     requests = socket.socket(fileno=control)
-    requests.sendall(b"R")
+    findings = json.dumps(asdict(confine.probe(os.getppid(), uid))).encode()
+    requests.sendall(struct.pack("<I", len(findings)) + findings)
     while True:
         message, fds, _, _ = socket.recv_fds(requests, 1, FDS_PER_WORKER)
         if not message:

@@ -7,13 +7,13 @@ It never sees an expected value, a tolerance or a result; what it reports is a c
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import importlib.util
 import linecache
 import os
 import random
 import re
-import resource
 import socket
 import sys
 import time
@@ -22,6 +22,7 @@ import traceback
 import torch
 import triton
 
+from grader import confine, witness
 from grader.lending import Arena, Tensor
 from grader.protocol import HEADER, Kind, pack, unpack_header, unpack_payload
 
@@ -47,11 +48,11 @@ def main(control: int, stdout: int, stderr: int, memory: int) -> None:
     _, block, setup = _receive(channel)
     try:
         arena = _settle(setup, memory)
-        module = _load(setup["file"])
-    except BaseException as error:
+    except BaseException as error:  # no line of a student's has run: whatever this is, it is the grader's
         channel.sendall(pack(Kind.FAILED, block, describe(error, setup["file"])))
         return
     channel.sendall(pack(Kind.DONE, block, {}))
+    module = None
     on_gpu = arena.device != "cpu"
     plans = {}
     while True:
@@ -60,11 +61,16 @@ def main(control: int, stdout: int, stderr: int, memory: int) -> None:
             return
         kind, block, payload = frame
         try:
-            if kind is Kind.PREPARE:
+            if kind is Kind.LOAD:
+                module = _load(setup["file"])
+                reply = {}
+            elif kind is Kind.PREPARE:
                 plans[payload["plan"]] = _plan(module, arena, payload)
                 reply = {}
             elif kind is Kind.WAKE:
                 reply = {"picked": _picked(module)}
+            elif kind is Kind.WITNESS:
+                reply = _watch(plans[payload["plan"]], on_gpu, setup["file"], payload["census"])
             else:
                 reply = _run(plans[payload["plan"]], on_gpu)
         except BaseException as error:
@@ -106,14 +112,12 @@ def _receive(channel: socket.socket):
 
 
 def _settle(setup: dict, memory: int) -> Arena:
-    """Limits, a private folder, an environment of its own, and the lent memory, before student code is
+    """A private folder, an environment of its own, the lent memory, and then all limits: before student code is
     imported.
     """
     os.chdir(setup["folder"])
     os.environ.clear()
     os.environ.update(setup["environment"])
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (setup["file_bytes"], setup["file_bytes"]))
     torch.set_num_threads(1)
     handle = memory if setup["device"] == "cpu" else bytes.fromhex(setup["handle"])
     arena = Arena.open(setup["device"], setup["arena_bytes"], handle)
@@ -123,6 +127,7 @@ def _settle(setup: dict, memory: int) -> Arena:
         from grader import offline
 
         offline.install(setup["arch"], setup["folder"])
+    confine.apply(confine.Confinement(**setup["confinement"]))
     return arena
 
 
@@ -238,6 +243,16 @@ def _run(calls, on_gpu: bool) -> dict:
     return {"claimed_us": elapsed_us}
 
 
+def _watch(calls, on_gpu: bool, file: str, census: bool) -> dict:
+    """The calls once more, untimed: with kernels that do nothing, or under CUPTI."""
+    with witness.census(file) if census else witness.ghosts(file) as found:
+        for function, inputs, outputs in calls:
+            function(*inputs, **outputs)
+    if on_gpu:
+        torch.cuda.synchronize()
+    return found
+
+
 def describe(error: BaseException, path: str) -> dict:
     """An error as data: category, type, text, and the frames of the student's file, the last one first."""
     chain, link = [], error
@@ -250,8 +265,10 @@ def describe(error: BaseException, path: str) -> dict:
         category, text = "exit", f"the file called sys.exit({error.code!r})"
     elif _not_started(chain):
         category = "not started"
-    elif isinstance(error, MemoryError):
+    elif isinstance(error, MemoryError) or "can't allocate memory" in text:
         category, text = "host memory", text or "out of memory"
+    elif _beyond_a_limit(error):
+        category = "limit"
     elif "OutOfMemoryError" in names or "out of memory" in text:
         category = "gpu memory"
     elif "illegal memory access" in text or "misaligned address" in text or "device-side assert" in text:
@@ -271,6 +288,14 @@ def describe(error: BaseException, path: str) -> dict:
             0, {"line": error.lineno or 1, "function": "", "code": (error.text or "").strip()[:200]}
         )
     return {"category": category, "type": type(error).__name__, "text": text[:MAX_TEXT], "frames": frames}
+
+
+def _beyond_a_limit(error: BaseException) -> bool:
+    """One process, thread, open file or byte on disk more than a worker may have."""
+    codes = (errno.EAGAIN, errno.EFBIG, errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
+    if isinstance(error, OSError) and error.errno in codes:
+        return True
+    return isinstance(error, RuntimeError) and "can't start new thread" in str(error)
 
 
 def _not_started(chain: list[BaseException]) -> bool:

@@ -19,10 +19,10 @@ OWN_OPTIONS = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "PYTHONPATH", "PYTEST_ADDOP
 
 
 class Submissions:
-    """Grades texts as the student's file of a lab, on the CPU tier; one run serves them all."""
+    """Grades texts as the student's file of a lab, on the CPU tier, unscreened; one run serves them all."""
 
     def __init__(self, folder: Path):
-        self.run = Run(folder, "cpu", SEED, None)
+        self.run = Run(folder, "cpu", SEED, None, screened=False)
         self.asked: dict[str, Question] = {}  # of the last text, by id
         self._folder, self._count = folder, 0
         self._labs = {entry.number: entry for entry in catalog.find()}

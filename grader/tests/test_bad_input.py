@@ -30,7 +30,7 @@ FIND_CHANNEL = dedent("""\
     def send(kind, block, body):
         os.write(CHANNEL, struct.pack("<4sBBHII", b"TGRD", 1, kind, 0, block, len(body)) + body)
     """)
-GO = 3  # the block of the first call: 1 is the set-up, 2 the announcement
+GO = 3  # the block of the first call: 0 is the set-up, 1 the import, 2 the announcement
 
 
 def header(length: int, magic: bytes = b"TGRD") -> bytes:
@@ -38,7 +38,24 @@ def header(length: int, magic: bytes = b"TGRD") -> bytes:
     return struct.pack("<4sBBHII", magic, 1, 16, 0, GO, length)
 
 
+HONEST = dedent("""\
+    import triton
+    import triton.language as tl
+
+    @triton.jit
+    def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+        offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + offs, mask=offs < n)
+        tl.store(out_ptr + offs, x + tl.load(y_ptr + offs, mask=offs < n), mask=offs < n)
+
+    def add(x, y, out):
+        if x.numel():
+            add_kernel[(triton.cdiv(x.numel(), 1024),)](x, y, out, x.numel(), BLOCK=1024)
+    """)
+
+
 def function(body: str, head: str = "import ctypes, os, sys, time\n") -> str:
+    head = head + HONEST if "add(x, y, out)" in body else head
     return f"{head}def elementwise_add(x, y, *, out=None):\n{indent(dedent(body), '    ')}\n"
 
 
@@ -160,7 +177,7 @@ CALLS = {
 @pytest.mark.parametrize("name", CALLS)
 def test_a_call_that_does_not_come_back_costs_its_case_alone(submissions, name):
     body, verdict, reason, words = CALLS[name]
-    text = function(f"if x.numel() == 7:\n{indent(body, '    ')}\nout.copy_(x + y)")
+    text = function(f"if x.numel() == 7:\n{indent(body, '    ')}\nadd(x, y, out)")
     bad, good = submissions.grade(1, text, ADD7, ADD129).values()
     assert (bad.verdict.value, bad.reason, bad.share) == (verdict, reason, 0.0)
     assert words in bad.where
@@ -178,7 +195,7 @@ def test_an_exception_shows_the_line_of_the_file_and_no_frame_of_ours(submission
 
 @pytest.mark.parametrize("body", ["while True:\n    pass", "time.sleep(600)", "os.read(os.pipe()[0], 1)"])
 def test_a_call_without_end_is_stopped_at_its_limit(submissions, body):
-    text = function(f"if x.numel() == 7:\n{indent(body, '    ')}\nout.copy_(x + y)")
+    text = function(f"if x.numel() == 7:\n{indent(body, '    ')}\nadd(x, y, out)")
     bad, good = submissions.grade(1, text, ADD7, ADD129, limit_s=0.5).values()
     assert (bad.verdict, bad.where) == (Verdict.TIMEOUT, "no answer within 0.5 s")
     assert good.verdict is Verdict.PASS
@@ -247,9 +264,11 @@ def test_the_last_line_of_a_compile_error_which_says_what_is_wrong_is_shown(comp
 
 
 def test_printing_200_megabytes_neither_blocks_nor_fills_the_report(submissions):
-    text = function("for _ in range(200):\n    print('x' * 2**20)\nout.copy_(x + y)")
+    text = function("for _ in range(200):\n    print('x' * 2**20)\nadd(x, y, out)")
     assert only(submissions.grade(1, text, ADD7)).verdict is Verdict.PASS
-    outcome = only(submissions.grade(1, text.replace("x + y", "x"), ADD7))
+    outcome = only(
+        submissions.grade(1, text.replace("\n    add(x, y, out)", "\n    add(x, 0 * y, out)"), ADD7)
+    )
     assert outcome.verdict is Verdict.WRONG
     assert 0 < len(outcome.printed) <= 2 * 64 * 1024
 
@@ -282,7 +301,7 @@ def test_a_line_of_the_file_is_cleaned_before_it_is_shown(submissions):
 
 def test_closed_output_is_no_mistake(submissions):
     close = "    try:\n        os.close(fd)\n    except OSError:\n        pass\n"
-    body = f"for fd in (0, 1, 2):\n{close}out.copy_(x + y)"
+    body = f"for fd in (0, 1, 2):\n{close}add(x, y, out)"
     assert only(submissions.grade(1, function(body), ADD7)).verdict is Verdict.PASS
 
 
@@ -323,7 +342,7 @@ FRAMES = {
 
 @pytest.mark.parametrize("name", FRAMES)
 def test_a_forged_frame_ends_its_worker_and_nothing_else(submissions, name):
-    text = forged(f"if x.numel() == 7:\n{indent(FRAMES[name], '    ')}\nout.copy_(x + y)")
+    text = forged(f"if x.numel() == 7:\n{indent(FRAMES[name], '    ')}\nadd(x, y, out)")
     bad, good = submissions.grade(1, text, ADD7, ADD129).values()
     # A claimed time that no number holds may also be ignored: the answer it came with is an answer.
     assert bad.verdict is Verdict.CRASHED or (name.startswith("a number") and bad.verdict is Verdict.WRONG)
@@ -571,7 +590,7 @@ def test_a_result_kept_by_shape_is_stale_within_its_case(submissions):
 
 
 def test_an_answer_right_once_and_wrong_the_second_time_is_nondeterministic(submissions):
-    body = "CALLS.append(1)\nout.copy_(x + y)\nif len(CALLS) > 1:\n    out[0] += 1"
+    body = "CALLS.append(1)\nadd(x, y, out)\nif len(CALLS) > 1:\n    out[0] += 1"
     outcome = only(submissions.grade(1, function(body, "CALLS = []\n"), ADD7))
     assert (outcome.verdict, outcome.reason) == (Verdict.WRONG, "NONDETERMINISTIC")
 

@@ -1,6 +1,7 @@
 """The duel's rounds and checks, run in the interpreter: the same code that times on a GPU, on small sizes."""
 
 import dataclasses
+import math
 
 import pytest
 
@@ -26,6 +27,9 @@ def fight(tmp_path, monkeypatch):
     monkeypatch.setattr(duel.Duel, "_overhead", lambda self: self.hand_shake_us)
     monkeypatch.setattr(duel.Duel, "hand_shake_us", 0.0, raising=False)
     monkeypatch.setattr(timing, "MOST_ROUNDS", 12)
+    monkeypatch.setattr(
+        duel, "INTERFERENCE", math.inf
+    )  # microseconds on two busy cores are a matter of chance
     session, arena = Session("cpu", 21), Arena.create("cpu", 1 << 26)
     seats = []
 
@@ -39,7 +43,10 @@ def fight(tmp_path, monkeypatch):
         file.write_text(text.replace(old, new) if old else text)
         case = dataclasses.replace(exercise.speed.shapes[0], params=params, dtype="fp32")
         files = (entry.lab_file if function else file, entry.lab_file)
-        student, reference = (Seat(session, f, arena, interpreted=True, tuning="full") for f in files)
+        student, reference = (
+            Seat(session, f, arena, interpreted=True, tuning="full", trusted=f == entry.lab_file)
+            for f in files
+        )
         seats.extend((student, reference))
         return duel.Duel(entry.lab, exercise, case, student, reference, None, function).run()
 
@@ -111,3 +118,10 @@ def test_a_crash_in_a_timed_block_ends_the_duel_with_its_reason(fight):
     outcome = fight(ADD, LAUNCH, "        raise RuntimeError('no more')")
     assert outcome.verdict is Verdict.CRASHED
     assert "no more" in outcome.where
+
+
+def test_a_reference_that_slows_down_once_the_student_runs_decides_nothing(fight, monkeypatch):
+    monkeypatch.setattr(duel, "INTERFERENCE", 1e-9)
+    outcome = fight(ADD)
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+    assert "before the student's process had begun" in outcome.where

@@ -25,7 +25,14 @@ HOSTILE = (
 )
 ADD = f"""\
 import os
-import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs, mask=offs < n)
+    tl.store(out_ptr + offs, x + tl.load(y_ptr + offs, mask=offs < n), mask=offs < n)
 
 def elementwise_add(x, y, *, out=None):
     n = x.numel()
@@ -37,8 +44,8 @@ def elementwise_add(x, y, *, out=None):
     if n == 1009:
         os.write(2, b"exit MARK | # MARK" + bytes(range(256)))
         os._exit(0)
-    if n < 10000:
-        torch.add(x, y, out=out)
+    if 0 < n < 10000:
+        add_kernel[(1,)](x, y, out, n, BLOCK=triton.next_power_of_2(n))
     return out
 """
 REPORTS = ("results.json", "summary.md", "junit.xml")
@@ -53,7 +60,7 @@ def graded(tmp_path_factory):
     (folder / "tree" / "lab2_online_softmax").mkdir()
     skeleton = (ROOT / "labs" / "lab2_online_softmax" / "online_softmax.py").read_bytes()
     (folder / "tree" / "lab2_online_softmax" / "online_softmax.py").write_bytes(skeleton)
-    done = grade("--from", folder / "tree", "--results", folder)
+    done = grade("--from", folder / "tree", "--results", folder, "--no-screen")
     assert done.returncode == 0, done.stdout + done.stderr
     return folder, done
 

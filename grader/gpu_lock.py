@@ -1,0 +1,34 @@
+"""One grader at a time on one GPU: a lock file keyed by the GPU, which a dead holder gives up by dying."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+
+class GpuLock:
+    """Held from `with` to its end; `waited_s` says how long another grader kept it."""
+
+    def __init__(self, uuid_hash: str, folder: Path | None = None):
+        self._path = Path(folder or tempfile.gettempdir()) / f"triton-grader-{uuid_hash}.lock"
+        self._descriptor = -1
+        self.waited_s = 0.0
+
+    def __enter__(self) -> GpuLock:
+        began = time.monotonic()
+        # A link planted under this name is not followed; every user of the machine may take the lock.
+        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("another grader uses this GPU; waiting until it has finished", file=sys.stderr, flush=True)
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+        self.waited_s = time.monotonic() - began
+        return self
+
+    def __exit__(self, *_) -> None:
+        os.close(self._descriptor)
