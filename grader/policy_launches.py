@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import difflib
 from collections.abc import Iterator
 
 from grader.policy_names import STORES
@@ -63,4 +64,5 @@ def _stores(node: ast.AST) -> bool:
         return False
     func = node.func
     name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
-    return name in STORES
+    # A misspelt store is for the compiler to report, with its line.
+    return bool(difflib.get_close_matches(name, STORES, n=1, cutoff=0.75))

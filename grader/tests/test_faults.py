@@ -22,12 +22,12 @@ from pathlib import Path
 from textwrap import dedent, indent
 
 import pytest
-from conftest import ROOT, SEED, plain_environment, solution, swap
+from conftest import ROOT, SEED, Submissions, plain_environment, solution, swap
 from corpus import find
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grader import catalog, duel, exports, gpu, judge, results, scoring, timing
+from grader import catalog, duel, exports, gpu, judge, policy, results, scoring, timing
 from grader.lending import Arena
 from grader.outcome import Outcome
 from grader.protocol import HEADER, MAGIC, VERSION, Kind, pack
@@ -43,6 +43,15 @@ ADD7, ADD129 = "elementwise_add/n=7,fp32", "elementwise_add/n=129,fp32"
 STORE = "tl.store(out_ptr + offs, x + y, mask=mask)"
 HEAD = "import ctypes, os, signal, socket, stat, struct, sys, time\n"
 few = settings(max_examples=60, deadline=None, database=None)
+
+
+@pytest.fixture(scope="module")
+def unscreened(tmp_path_factory):
+    """Grades texts, as `submissions` does, with the static screen off: what it refuses must fail by itself."""
+    found = Submissions(tmp_path_factory.mktemp("unscreened"))
+    found.run.screened = False
+    yield found
+    found.run.close()
 
 
 def function(body: str) -> str:
@@ -113,10 +122,21 @@ def eventually(check, limit_s: float):
     return value
 
 
-def start_grade(tree: Path, folder: Path, *arguments: object, **more: str) -> subprocess.Popen:
+UNSCREENED = """
+import sys
+from grader import policy
+policy.screen = lambda *_: None
+sys.argv[0] = "grader"
+from grader.cli import main
+main()
+"""
+
+
+def start_grade(tree: Path, folder: Path, *arguments: object, screened=True, **more: str) -> subprocess.Popen:
     """The command line on the CPU tier; what it and its workers write lies below `folder`."""
     (folder / "tmp").mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-B", "-m", "grader", "grade", "--seed", SEED, "--tier", "cpu", "--lab", 1]
+    module = ["-m", "grader"] if screened else ["-c", UNSCREENED]
+    command = [sys.executable, "-B", *module, "grade", "--seed", SEED, "--tier", "cpu", "--lab", 1]
     command += ["--from", tree, "--results", folder / "results", *arguments]
     return subprocess.Popen(
         list(map(str, command)), cwd=ROOT, env=plain_environment(TMPDIR=str(folder / "tmp"), **more),
@@ -124,7 +144,7 @@ def start_grade(tree: Path, folder: Path, *arguments: object, **more: str) -> su
     )  # fmt: skip
 
 
-def grade(tree: Path, folder: Path, *arguments: object, limit_s: float = 120.0, **more: str):
+def grade(tree: Path, folder: Path, *arguments: object, limit_s: float = 120.0, **more):
     """Exit code, what was printed, and results.json or None, of a command line that must come to an end."""
     with start_grade(tree, folder, *arguments, **more) as process:
         try:
@@ -221,7 +241,7 @@ def test_after_a_fault_the_next_file_is_graded_as_before_and_nothing_is_left(tmp
 
 def test_f09_results_are_written_even_where_the_file_crashes(tmp_path):
     lay_out(tmp_path / "tree", function("os.kill(os.getpid(), signal.SIGSEGV)"))
-    code, said, found = grade(tmp_path / "tree", tmp_path, "-k", "correctness and fp32")
+    code, said, found = grade(tmp_path / "tree", tmp_path, "-k", "correctness and fp32", screened=False)
     assert code == 0, said
     assert set(verdicts(found).values()) == {"CRASHED"}
     assert found["points"] == 0
@@ -243,7 +263,7 @@ def test_f09_the_memory_that_is_lent_cannot_be_taken_from_the_judge(tmp_path):
             return
         """)
     lay_out(tmp_path / "tree", text)
-    code, said, found = grade(tmp_path / "tree", tmp_path, "-k", "correctness and fp32")
+    code, said, found = grade(tmp_path / "tree", tmp_path, "-k", "correctness and fp32", screened=False)
     assert code == 0, f"exit code {code}: {said[-300:]}"
     assert "PASS" not in [v for name, v in verdicts(found).items() if "n=0" not in name]
     assert "GRADER_FAULT" not in verdicts(found).values()
@@ -270,13 +290,13 @@ def test_f02_a_tree_of_untouched_skeletons_is_not_started_and_no_error(tmp_path)
     assert found["points"] == 0
 
 
-def test_f04_an_exception_for_one_size_leaves_the_points_of_the_others(submissions):
+def test_f04_an_exception_for_one_size_leaves_the_points_of_the_others(unscreened):
     text = function("if x.numel() == 129:\n    raise ValueError('not this one')")
-    bad, good = submissions.grade(1, text, ADD129, ADD7).values()
+    bad, good = unscreened.grade(1, text, ADD129, ADD7).values()
     assert {bad.verdict, good.verdict} == {Verdict.CRASHED, Verdict.PASS}
 
 
-def test_f06_an_access_that_fails_in_one_call_of_two_is_no_pass(submissions):
+def test_f06_an_access_that_fails_in_one_call_of_two_is_no_pass(unscreened):
     text = swap(
         solution(1),
         "    n = x.numel()\n",
@@ -291,7 +311,7 @@ def test_f06_an_access_that_fails_in_one_call_of_two_is_no_pass(submissions):
         "n,\n    BLOCK",
         "n,\n    BLOCK",
     )
-    (outcome,) = submissions.grade(1, text, ADD129).values()
+    (outcome,) = unscreened.grade(1, text, ADD129).values()
     assert outcome.verdict in (Verdict.CRASHED, Verdict.OUT_OF_BOUNDS, Verdict.WRONG)
 
 
@@ -318,7 +338,7 @@ from pathlib import Path
 from grader import catalog
 from grader.run import read_file
 entry = next(entry for entry in catalog.find() if entry.number == 1)
-outcome = read_file(Path(sys.argv[1]), entry.lab, entry.lab.exercises[0], True)
+outcome = read_file(Path(sys.argv[1]), entry.lab.exercises[0])
 print("READY" if outcome is None else f"{outcome.verdict.value}/{outcome.reason} {outcome}")
 """
 
@@ -363,7 +383,7 @@ def test_f16_pipes_and_sockets_beside_the_submission_are_not_touched(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["link", "fifo", "folder", "loop"])
-def test_f16_what_a_worker_puts_in_the_place_of_its_own_file_leads_nowhere(submissions, tmp_path, kind):
+def test_f16_what_a_worker_puts_in_the_place_of_its_own_file_leads_nowhere(unscreened, tmp_path, kind):
     victim = tmp_path / "victim"
     victim.write_text("as it was")
     plant = {
@@ -373,7 +393,7 @@ def test_f16_what_a_worker_puts_in_the_place_of_its_own_file_leads_nowhere(submi
         "loop": "os.symlink(__file__, __file__)",
     }[kind]
     text = function(f"if x.numel() == 7:\n    os.unlink(__file__)\n    {plant}\n    os._exit(0)")
-    bad, good = submissions.grade(1, text, ADD7, ADD129).values()
+    bad, good = unscreened.grade(1, text, ADD7, ADD129).values()
     assert victim.read_text() == "as it was"
     assert (bad.verdict, good.verdict) == (Verdict.CRASHED, Verdict.PASS), good.where
 
@@ -441,11 +461,11 @@ def test_f17_a_file_above_a_mebibyte_is_refused_with_its_size(tmp_path, size):
     assert time.monotonic() - began < 10
 
 
-def test_f17_what_is_looked_at_is_what_runs(submissions):
+def test_f17_what_is_looked_at_is_what_runs(unscreened):
     # With its cookie, Python reads this file as UTF-7: the comment ends, and another line begins.
     sly = b"# -*- coding: utf-7 -*-\n# +AAo-SLY = 1\n" + solution(1).encode()
     sly += b"\n\nif 'SLY' in globals():\n    raise RuntimeError('other code ran than was looked at')\n"
-    (outcome,) = submissions.grade(1, sly, ADD7).values()
+    (outcome,) = unscreened.grade(1, sly, ADD7).values()
     assert outcome.verdict in (Verdict.PASS, Verdict.POLICY), outcome.where
 
 
@@ -689,7 +709,7 @@ def test_f23_a_grader_that_is_ended_leaves_whole_results_and_no_process(tmp_path
     before = report.read_bytes()
     # Bounded, in case nothing ends it; it holds the interpreter's lock, as a kernel may.
     file.write_text(function("end = time.monotonic() + 25\nwhile time.monotonic() < end:\n    pass"))
-    with start_grade(tmp_path / "tree", tmp_path, *keyword) as process:
+    with start_grade(tmp_path / "tree", tmp_path, *keyword, screened=False) as process:
         workers = eventually(
             lambda: {p for p in processes_below(tmp_path / "tmp") if in_a_folder_of_its_own(p)}, 60
         )
@@ -881,9 +901,8 @@ def test_f25_without_cuda_ipc_nothing_is_graded_and_nothing_lost(tmp_path, monke
 def test_f25_the_level_of_assurance_is_known_and_says_what_is_missing():
     session = Session("cpu", 1)
     try:
-        assurance = getattr(session, "assurance", None)
-        if assurance is None:
-            pytest.skip("a session does not know its assurance yet")
+        session.parent(interpreted=True)
+        assurance = session.assurance
         assert assurance.level in (1, 2)
         assert isinstance(assurance.missing, tuple)
         assert (assurance.level == 2) == (assurance.missing == ())
@@ -979,10 +998,10 @@ def test_f27_no_module_takes_a_duration_from_the_wall_clock():
                 assert not {"time", "time_ns"} & {name.name for name in node.names}, path.name
 
 
-def test_f27_a_wall_clock_that_jumps_changes_nothing(submissions, monkeypatch):
+def test_f27_a_wall_clock_that_jumps_changes_nothing(unscreened, monkeypatch):
     jumps = iter(range(0, 10**9, 10**6))
     monkeypatch.setattr(time, "time", lambda: float(next(jumps)))
-    outcomes = submissions.grade(1, solution(1), ADD7, ADD129)
+    outcomes = unscreened.grade(1, solution(1), ADD7, ADD129)
     assert {outcome.verdict for outcome in outcomes.values()} == {Verdict.PASS}
 
 
@@ -1113,7 +1132,9 @@ class Forker:
             self.held.sendall(self._data)
         if self._closes:
             self.held.shutdown(socket.SHUT_WR)
-        return os.posix_spawn("/bin/sh", ["/bin/sh", "-c", self._command], {}, setpgroup=0, setsigdef=[13, 25])
+        return os.posix_spawn(
+            "/bin/sh", ["/bin/sh", "-c", self._command], {}, setpgroup=0, setsigdef=[13, 25]
+        )
 
 
 @contextlib.contextmanager
@@ -1244,7 +1265,10 @@ def test_f17_any_bytes_are_ready_or_an_outcome(tmp_path_factory, data):
     file = tmp_path_factory.getbasetemp() / "any.py"
     file.write_bytes(data)
     entry = lab_once()
-    outcome = read_file(file, entry.lab, entry.lab.exercises[0], True)
+    exercise = entry.lab.exercises[0]
+    outcome = read_file(file, exercise)
+    if outcome is None:
+        outcome = policy.screen(data.decode("utf-8-sig"), entry.lab, exercise)
     if outcome is not None:
         assert outcome.verdict in (Verdict.COMPILE_ERROR, Verdict.NOT_STARTED, Verdict.POLICY)
         question = next(questions(entry))

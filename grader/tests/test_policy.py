@@ -447,9 +447,18 @@ def test_function_without_a_kernel_that_stores_is_refused(body, words):
         "def elementwise_add(x, y, *, out=None): outer[(1,)](x)",
         "@triton.jit\ndef open_task(p):\n    tl.static_assert(False, 'TODO 1: store it')\n"
         "def elementwise_add(x, y, *, out=None): open_task[(1,)](x)",
+        "@triton.jit\ndef typo(p): tl.stoer(p, 1)\ndef elementwise_add(x, y, *, out=None): typo[(1,)](x)",
         "def something_else(): return 1",
     ],
-    ids=["helper", "autograd", "wrapped", "kernel in a kernel", "task still open", "no such function"],
+    ids=[
+        "helper",
+        "autograd",
+        "wrapped",
+        "kernel in a kernel",
+        "task still open",
+        "misspelt",
+        "no such function",
+    ],
 )
 def test_launch_is_found_through_the_files_own_functions(body):
     assert verdict(HEAD + body) is None

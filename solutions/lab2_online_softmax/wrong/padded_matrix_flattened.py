@@ -1,4 +1,4 @@
-"""EXPECT CRASHED or POLICY from softmax_forward, hint 5: S39 a padded matrix has no flat view"""
+"""EXPECT CRASHED from softmax_forward, hint 5: S39 a padded matrix has no flat view"""
 
 import torch
 import triton
