@@ -43,7 +43,9 @@ def assess(findings: dict) -> Assurance:
 
 
 def throwaway_user() -> int:
-    """A user id that nobody has, drawn by chance, so that two graders take different ones; 0 where there is none."""
+    """A user id that nobody has, drawn by chance, so that two graders take different ones; 0 where there is
+    none.
+    """
     if os.geteuid() != 0:
         return 0
     try:

@@ -1,4 +1,6 @@
-"""What a worker gives up before it imports a student's file, and a probe that shows what this machine enforces."""
+"""What a worker gives up before it imports a student's file, and a probe that shows what this machine
+enforces.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ import glob
 import json
 import os
 import resource
+import shutil
 import signal
 import socket
 import sys
@@ -28,10 +31,13 @@ DATA_BYTES = 6 << 30  # private memory of a worker without CUDA, which reserves 
 OPEN_FILES = 4096
 SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin")
 SETTINGS = (
-    "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/localtime", "/etc/passwd",
-    "/etc/group", "/etc/nsswitch.conf", "/etc/OpenCL", "/etc/vulkan", "/sys/devices", "/sys/bus", "/sys/module/nvidia",
-    "/sys/kernel/mm", "/proc/driver", "/proc/devices", "/proc/modules", "/proc/meminfo", "/proc/cpuinfo", "/proc/stat",
-    "/proc/version", "/proc/filesystems", "/proc/sys", "/dev/urandom", "/dev/random", "/dev/zero",
+    "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/localtime",
+    "/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/OpenCL", "/etc/vulkan", "/sys/devices",
+    "/sys/bus",
+    "/sys/module/nvidia", "/sys/kernel/mm", "/proc/driver", "/proc/devices", "/proc/modules",
+    "/proc/meminfo", "/proc/cpuinfo",
+    "/proc/stat", "/proc/version", "/proc/filesystems", "/proc/sys", "/dev/urandom", "/dev/random",
+    "/dev/zero",
 )  # fmt: skip
 DEVICES = ("/dev/null", "/dev/nvidia*", "/dev/dxg", "/dev/nvidia-caps")
 
@@ -61,9 +67,11 @@ class ConfinementError(Exception):
 
 
 def apply(wanted: Confinement) -> None:
-    """Take every measure, in the order in which each leaves the next one possible; ConfinementError if one fails.
+    """Take every measure, in the order in which each leaves the next one possible; ConfinementError if one
+    fails.
 
-    CUDA has to be up and the lent memory mapped: later the device files are within reach, but not all of the rest.
+    CUDA has to be up and the lent memory mapped: later the device files are within reach, but not all of
+    the rest.
     """
     try:
         _die_with(wanted.judge)
@@ -100,6 +108,9 @@ def _library_folders() -> list[str]:
         for name in ("torch", "triton", "numpy")
         if name in sys.modules
     ]
+    # Triton compiles its launcher with a C compiler, which may lie in a folder of its own.
+    compilers = [shutil.which(name) for name in (os.environ.get("CC", ""), "gcc", "clang", "cc") if name]
+    named += [str(Path(found).resolve().parents[1]) for found in compilers if found]
     for variable in ("LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "TRITON_LIBCUDA_PATH"):
         named += [path for path in os.environ.get(variable, "").split(":") if path]
     return [path for path in named if path and os.path.isdir(path)]

@@ -127,7 +127,9 @@ class Seat:
         return self._ask(Kind.GO, {"plan": plan}, limit_s, spin=spin)
 
     def watch(self, plan: int, limit_s: float, census: bool = False) -> dict | Outcome:
-        """What a prepared plan does besides its kernels (see witness), as the worker tells it; lists of names."""
+        """What a prepared plan does besides its kernels (see witness), as the worker tells it; lists of
+        names.
+        """
         failed = self._ask(Kind.WITNESS, {"plan": plan, "census": census}, limit_s)
         if failed:
             return failed
@@ -231,6 +233,11 @@ def grade_case(seat: Seat, lab: Lab, exercise: Exercise, case: Case, count_kerne
         if finding and call == 0 and results:
             finding = None  # the first run of the same inputs was right: what differs now is said below
         if finding:
+            if finding.reason == "NONFINITE" and finding.got != finding.got:
+                zeros = _zeros_around(seat, lab, exercise, case, inputs, outputs, rng, values)
+                k = exercise.outputs.index(finding.output)
+                if zeros is not None and not zeros[k][finding.index].isnan():
+                    return _read(lab, case, finding)
             return _wrong(lab, exercise, case, finding, values, expected[call], got, results)
         if call == 0 and results and not all(map(same_bits, results[0], got)):
             where = "two runs on the same inputs differ"
@@ -242,7 +249,8 @@ def grade_case(seat: Seat, lab: Lab, exercise: Exercise, case: Case, count_kerne
 
 
 def _foreign_work(seat, lab, exercise, case, inputs, outputs, rng, count_kernels) -> Outcome | None:
-    """POLICY where a result comes about although every Triton kernel does nothing, or torch computes a part of it.
+    """POLICY where a result comes about although every Triton kernel does nothing, or torch computes a part
+    of it.
 
     On inputs that no call has seen: what is left in reused memory is then no result.
     """
@@ -254,7 +262,8 @@ def _foreign_work(seat, lab, exercise, case, inputs, outputs, rng, count_kernels
     plan = seat.prepare(exercise, [(inputs, outputs)], case.limit_s)
     seen = plan if isinstance(plan, Outcome) else seat.watch(plan, case.limit_s)
     if isinstance(seen, Outcome):
-        # Without its kernels a function may trip over its own intermediate results; only what ends the worker counts.
+        # Without its kernels a function may trip over its own intermediate results; only what ends the
+        # worker counts.
         return (
             seen if seen.verdict in (Verdict.TIMEOUT, Verdict.OUT_OF_MEMORY, Verdict.RESOURCE_LIMIT) else None
         )
@@ -277,7 +286,9 @@ def _foreign_work(seat, lab, exercise, case, inputs, outputs, rng, count_kernels
 
 
 def _blank(arena: Arena, loan: Loan, before: torch.Tensor, exercise: Exercise) -> bool:
-    """Whether an output holds no work: as it was before the call, or one value throughout, as after `zero_`."""
+    """Whether an output holds no work: as it was before the call, or one value throughout, as after
+    `zero_`.
+    """
     if exercise.differentiable or not loan.tensor.span:
         return True  # filled by the worker's own copy from whatever torch.empty gave
     left = untouched(arena, loan, before)
@@ -302,8 +313,10 @@ def _call(seat: Seat, lab: Lab, exercise: Exercise, case: Case, inputs, outputs,
     for loan, before in zip(outputs, outputs_before, strict=True):
         offset = first_change_outside(arena, loan, before)
         if offset is not None:
-            where = _outside(loan, offset)
-            return _said(lab, Verdict.OUT_OF_BOUNDS, "WRITE", "out of bounds write", where), None, None
+            where, sign = _outside(loan, offset), "out of bounds write"
+            if case.layouts.get(loan.name, PLAIN).pad:
+                sign = "padded write"
+            return _said(lab, Verdict.OUT_OF_BOUNDS, "WRITE", sign, where), None, None
     got = [arena.view(loan.tensor).clone() for loan in outputs]
     masks = [untouched(arena, loan, before) for loan, before in zip(outputs, outputs_before, strict=True)]
     return None, got, masks
@@ -319,15 +332,11 @@ def _wrong(lab, exercise, case, finding, values, expected, got, results) -> Outc
     k = exercise.outputs.index(finding.output)
     earlier = [result[k] for result in results]
     found = diagnose.diagnose(lab, exercise, case, finding, values, expected.reference[k], got[k], earlier)
-    place = ", ".join(map(str, finding.index))
-    where = f"{finding.output}[{place}]   yours {finding.got:.6g}   expected {finding.expected:.6g}"
     reason = "STALE" if found.sign == "stale" else finding.reason
-    if found.sign == "not finite" and _reads_past_the_end(case, finding):
-        return _said(lab, Verdict.OUT_OF_BOUNDS, "READ", "out of bounds read", where, found.pattern)
     return Outcome(
         Verdict.WRONG,
         reason,
-        where=where,
+        where=_first(finding),
         pattern=found.pattern,
         cause=found.cause,
         hint=found.hint,
@@ -335,10 +344,27 @@ def _wrong(lab, exercise, case, finding, values, expected, got, results) -> Outc
     )
 
 
-def _reads_past_the_end(case: Case, finding) -> bool:
-    """NaN, not inf, from ordinary values: the only NaN there was lay in the guard bands."""
-    ordinary = case.params.get("values", "normal") == "normal"
-    return ordinary and finding.got != finding.got
+def _first(finding) -> str:
+    place = ", ".join(map(str, finding.index))
+    return f"{finding.output}[{place}]   yours {finding.got:.6g}   expected {finding.expected:.6g}"
+
+
+def _zeros_around(seat: Seat, lab: Lab, exercise: Exercise, case: Case, inputs, outputs, rng: Rng, values):
+    """What the same call gives with zeros in place of the NaN around its inputs; None where it fails.
+
+    A NaN that was read there is gone then, and one that arithmetic made is not.
+    """
+    for loan in inputs:
+        seat.arena.bytes(loan.start, loan.stop).zero_()
+        seat.arena.view(loan.tensor).copy_(values[loan.name])
+    return _call(seat, lab, exercise, case, inputs, outputs, rng)[1]
+
+
+def _read(lab: Lab, case: Case, finding) -> Outcome:
+    """NaN from outside an input: from between its rows, or from behind them."""
+    sign = "out of bounds read" if any(layout.pad for layout in case.layouts.values()) else "unmasked read"
+    pattern = diagnose.pattern_of(finding)
+    return _said(lab, Verdict.OUT_OF_BOUNDS, "READ", sign, _first(finding), pattern)
 
 
 def _said(lab: Lab, verdict: Verdict, reason: str, sign: str, where: str, pattern: str = "") -> Outcome:
@@ -347,8 +373,9 @@ def _said(lab: Lab, verdict: Verdict, reason: str, sign: str, where: str, patter
 
 
 def _with_cause(lab: Lab, failed: Outcome) -> Outcome:
-    if "out of resource" in failed.where:
-        found = diagnose.cause_of(lab, "shared memory")
+    sign = diagnose.sign_of_failure(failed.where)
+    if sign:
+        found = diagnose.cause_of(lab, sign)
         return Outcome(**{**vars(failed), "cause": found.cause, "hint": found.hint})
     return failed
 

@@ -1,4 +1,6 @@
-"""Landlock through its system calls: a process gives up every file, signal and port that is not named to it."""
+"""Landlock through its system calls: a process gives up every file, signal and port that is not named to
+it.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +40,12 @@ def restrict(
 ) -> None:
     """Confine the calling thread, and what it starts, to these files and folders; OSError where that fails.
 
-    What lies below `execute` may be read and run, below `read` only read; `devices` take ioctl calls as well, and
-    `write` everything but execution. A path that does not exist is left out. Ports, and from ABI 6 on signals and
-    abstract sockets of other processes, are out of reach. Source: the kernel's Documentation/userspace-api/landlock.
+    What lies below `execute` may be read and run, below `read` only read; `devices` take ioctl calls as
+    well, and `write` everything but execution. A path that does not exist is left out. Ports, and from ABI
+    6 on
+    signals and abstract sockets of other processes, are out of reach. Source: the kernel's
+    Documentation/userspace-
+    api/landlock.
     """
     version = abi()
     known = (1 << FILE_RIGHTS.get(version, 16)) - 1

@@ -91,7 +91,9 @@ def beyond_limits(pid: int, workers: Collection[int], lent_bytes: int) -> Excess
 
 
 def reap_orphans(workers: Collection[int]) -> None:
-    """Kill what dead workers have left, until nothing more turns up; to be called while no worker is being born."""
+    """Kill what dead workers have left, until nothing more turns up; to be called while no worker is being
+    born.
+    """
     for _ in range(SWEEPS):
         left = [one for one in running() if _orphan(one, workers)]
         if not left:

@@ -33,8 +33,8 @@ SET_SHARE = 6  # a buffer set takes at most this part of the free memory
 class Run:
     """Grades questions against the files below `source`. Close it: it holds processes and memory.
 
-    `screened` off leaves the static screen out: what it would refuse is then run, and must fail there. A `session`
-    that was passed in is used and left open.
+    `screened` off leaves the static screen out: what it would refuse is then run, and must fail there. A
+    `session` that was passed in is used and left open.
     """
 
     def __init__(

@@ -267,7 +267,9 @@ class Worker:
         self._channel.close()
 
     def hold(self, still: bool) -> None:
-        """Stop the worker's processes, or let them run on: while the other side is timed, none of them computes."""
+        """Stop the worker's processes, or let them run on: while the other side is timed, none of them
+        computes.
+        """
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGSTOP if still else signal.SIGCONT)
 

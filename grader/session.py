@@ -45,7 +45,9 @@ class Session:
         return min(levels, key=lambda found: found.level) if levels else None
 
     def confinement(self, file: Path, interpreted: bool, trusted: bool) -> dict:
-        """What a worker for `file` keeps, as far as this machine can enforce it. A trusted one reads the course, too."""
+        """What a worker for `file` keeps, as far as this machine can enforce it. A trusted one reads the
+        course, too.
+        """
         findings = self.parent(interpreted).findings
         with self._lock:
             user = self._users.setdefault(file.resolve(), self._first_user + len(self._users))

@@ -18,8 +18,8 @@ FDS_PER_WORKER = 4  # control socket, stdout, stderr, lent memory (or the contro
 
 
 def main(control: int, uid: int) -> None:
-    """Import, probe what confinement this machine gives, say so, then fork one worker for each request until the
-    judge closes the socket. `uid` is the user that the probe is to become.
+    """Import, probe what confinement this machine gives, say so, then fork one worker for each request
+    until the judge closes the socket. `uid` is the user that the probe is to become.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the judge decides what Ctrl-C ends
     import torch  # noqa: F401 - imported for the children

@@ -1,7 +1,7 @@
 """Is it their kernel: what a call does besides the student's own kernels, seen from inside the worker.
 
-It runs beside the student's code, so it explains honest mistakes well and binds nobody who is determined: that is
-done by the static screen and the confinement.
+It runs beside the student's code, so it explains honest mistakes well and binds nobody who is determined:
+that is done by the static screen and the confinement.
 """
 
 from __future__ import annotations
@@ -18,12 +18,16 @@ from triton.runtime.interpreter import InterpretedFunction
 MAX_NAMES = 50
 # Allocation, constants, views and plain copies: what host code around a kernel needs. Nothing of it computes.
 HARMLESS = {
-    "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "zeros", "zeros_like", "new_zeros",
-    "ones", "ones_like", "new_ones", "full", "full_like", "new_full", "fill", "fill_", "zero_", "arange", "randint",
-    "scalar_tensor", "clone", "copy_", "_to_copy", "contiguous", "detach", "detach_", "alias", "lift_fresh", "set_",
-    "view", "_unsafe_view", "reshape", "_reshape_alias", "as_strided", "t", "transpose", "permute", "expand", "slice",
-    "select", "unsqueeze", "squeeze", "unbind", "split", "diagonal", "view_as_real", "_local_scalar_dense", "item",
-    "is_pinned", "resize_", "record_stream", "sym_size", "sym_stride", "unfold", "narrow", "chunk", "movedim",
+    "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "zeros", "zeros_like",
+    "new_zeros", "ones", "ones_like", "new_ones", "full", "full_like", "new_full", "fill", "fill_", "zero_",
+    "arange",
+    "randint", "scalar_tensor", "clone", "copy_", "_to_copy", "contiguous", "detach", "detach_", "alias",
+    "lift_fresh",
+    "set_", "view", "_unsafe_view", "reshape", "_reshape_alias", "as_strided", "t", "transpose", "permute",
+    "expand", "slice", "select", "unsqueeze", "squeeze", "unbind", "split", "diagonal", "view_as_real",
+    "_local_scalar_dense",
+    "item", "is_pinned", "resize_", "record_stream", "sym_size", "sym_stride", "unfold", "narrow", "chunk",
+    "movedim",
 }  # fmt: skip
 FILLS = ("Memset", "Memcpy", "FillFunctor", "fill_kernel", "direct_copy", "copy_kernel")
 
@@ -44,9 +48,11 @@ class _Operators(TorchDispatchMode):
 
 @contextlib.contextmanager
 def ghosts(file: str) -> Iterator[dict]:
-    """Every Triton kernel does nothing meanwhile; yields what was launched and which torch operators computed.
+    """Every Triton kernel does nothing meanwhile; yields what was launched and which torch operators
+    computed.
 
-    `own` and `foreign` count launches of functions from `file` and from elsewhere, `operators` names torch operators.
+    `own` and `foreign` count launches of functions from `file` and from elsewhere, `operators` names torch
+    operators.
     """
     found = {"own": 0, "foreign": [], "operators": []}
 
@@ -76,9 +82,11 @@ def ghosts(file: str) -> Iterator[dict]:
 
 @contextlib.contextmanager
 def census(file: str) -> Iterator[dict]:
-    """Counts the kernels that the GPU ran, by CUPTI, beside the launches that Triton made; for one untimed call.
+    """Counts the kernels that the GPU ran, by CUPTI, beside the launches that Triton made; for one untimed
+    call.
 
-    Yields a dict whose `strangers` names the kernels that were not launched from `file`, out of `recorded` in all.
+    Yields a dict whose `strangers` names the kernels that were not launched from `file`, out of `recorded`
+    in all.
     """
     found = {"strangers": [], "recorded": 0}
     launched: Counter[str] = Counter()

@@ -112,8 +112,8 @@ def _receive(channel: socket.socket):
 
 
 def _settle(setup: dict, memory: int) -> Arena:
-    """A private folder, an environment of its own, the lent memory, and then all limits: before student code is
-    imported.
+    """A private folder, an environment of its own, the lent memory, and then all limits: before student
+    code is imported.
     """
     os.chdir(setup["folder"])
     os.environ.clear()

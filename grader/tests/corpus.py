@@ -5,9 +5,10 @@
     EXPECT SLOW from elementwise_add/speed, hint 5 on a GPU: S57 neighbours lie far apart
     EXPECT PASS from softmax_forward and softmax_backward: one row in two passes
 
-The verdict is that of the first item of the named function that does not pass; where several functions are named,
-it holds for each. `unscreened` is the verdict with the static screen switched off. A folder in the place of a file
-is laid out beside the submission as it is; its one `.py` file with such a line is the submission.
+The verdict is that of the first item of the named function that does not pass; where several functions are
+named, it holds for each. `unscreened` is the verdict with the static screen switched off. A folder in the
+place of
+a file is laid out beside the submission as it is; its one `.py` file with such a line is the submission.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def read(path: Path) -> Specimen:
 def find(*patterns: str) -> list[Specimen]:
     """All specimens below the repository that match; ValueError where there are none."""
     paths = sorted(path for pattern in patterns for path in catalog.ROOT.glob(pattern))
-    kept = [path for path in paths if path.name not in ("__pycache__", "__init__.py")]
+    kept = [path for path in paths if path.name[0] not in "._"]
     if not kept:
         raise ValueError(f"nothing matches {', '.join(patterns)}: a corpus that is empty shows nothing")
     return [read(path) for path in kept]

@@ -41,13 +41,29 @@ ROWS = [f"F{number}" for number in range(1, 29)]
 FOLDER = ROOT / "grader" / "tests" / "faults"
 ADD7, ADD129 = "elementwise_add/n=7,fp32", "elementwise_add/n=129,fp32"
 STORE = "tl.store(out_ptr + offs, x + y, mask=mask)"
-HEAD = "import ctypes, os, signal, socket, stat, struct, sys, time\n"
+HEAD = """\
+import ctypes, os, signal, socket, stat, struct, sys, time
+import triton
+import triton.language as tl
+
+@triton.jit
+def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs, mask=offs < n)
+    y = tl.load(y_ptr + offs, mask=offs < n)
+    tl.store(out_ptr + offs, x + y, mask=offs < n)
+
+def add(x, y, out):
+    if x.numel():
+        add_kernel[(triton.cdiv(x.numel(), 1024),)](x, y, out, x.numel(), BLOCK=1024)
+
+"""
 few = settings(max_examples=60, deadline=None, database=None)
 
 
 @pytest.fixture(scope="module")
 def unscreened(tmp_path_factory):
-    """Grades texts, as `submissions` does, with the static screen off: what it refuses must fail by itself."""
+    """Grades texts, as `submissions` does, with the static screen off: what it refuses must fail there."""
     found = Submissions(tmp_path_factory.mktemp("unscreened"))
     found.run.screened = False
     yield found
@@ -57,7 +73,7 @@ def unscreened(tmp_path_factory):
 def function(body: str) -> str:
     """A file whose function runs `body` and then computes the right answer."""
     lines = indent(dedent(body), "    ")
-    return f"{HEAD}def elementwise_add(x, y, *, out=None):\n{lines}\n    out.copy_(x + y)\n"
+    return f"{HEAD}def elementwise_add(x, y, *, out=None):\n{lines}\n    add(x, y, out)\n"
 
 
 def lab(number: int) -> catalog.Entry:
@@ -463,8 +479,12 @@ def test_f17_a_file_above_a_mebibyte_is_refused_with_its_size(tmp_path, size):
 
 def test_f17_what_is_looked_at_is_what_runs(unscreened):
     # With its cookie, Python reads this file as UTF-7: the comment ends, and another line begins.
-    sly = b"# -*- coding: utf-7 -*-\n# +AAo-SLY = 1\n" + solution(1).encode()
-    sly += b"\n\nif 'SLY' in globals():\n    raise RuntimeError('other code ran than was looked at')\n"
+    # In UTF-7 a plus sign begins an escape, so there is no other one in this file.
+    text = function("assert 'SLY' not in globals(), 'other code ran than was looked at'")
+    text = text.replace("x + y", "x - (0.0 - y)").replace("_ptr + offs", "_ptr - (0 - offs)")
+    text = text.replace("BLOCK + tl", "BLOCK - -tl")
+    assert "+" not in text
+    sly = b"# -*- coding: utf-7 -*-\n# +AAo-SLY = 1\n" + text.encode()
     (outcome,) = unscreened.grade(1, sly, ADD7).values()
     assert outcome.verdict in (Verdict.PASS, Verdict.POLICY), outcome.where
 
@@ -502,6 +522,23 @@ def test_f19_the_first_bad_element_is_named(submissions):
     (outcome,) = submissions.grade(1, text, ADD129).values()
     assert (outcome.verdict, outcome.reason) == (Verdict.WRONG, "NONFINITE")
     assert "out[77]" in outcome.where
+
+
+def test_f19_minus_zero_is_not_zero_where_every_bit_must_agree(tmp_path):
+    def opposites(rng, case):
+        x = rng.normal(case.params["n"])
+        return {"x": x, "y": -x}
+
+    entry = with_one_case(lab(1), "n=7,", inputs=opposites)
+    for new, wanted in ((STORE, Verdict.PASS), (STORE.replace("x + y", "(x + y) * -1.0"), Verdict.WRONG)):
+        lay_out(tmp_path, swap(solution(1), STORE, new))
+        run = Run(tmp_path, "cpu", SEED, None)
+        try:
+            ((_, outcome, _),) = ask(run, entry)
+        finally:
+            run.close()
+        assert outcome.verdict is wanted, outcome.where
+    assert "out[0]" in outcome.where
 
 
 # -- F22: the machine has no GPU, another one, or one that is not itself
@@ -905,7 +942,8 @@ def test_f25_the_level_of_assurance_is_known_and_says_what_is_missing():
         assurance = session.assurance
         assert assurance.level in (1, 2)
         assert isinstance(assurance.missing, tuple)
-        assert (assurance.level == 2) == (assurance.missing == ())
+        assert assurance.missing  # what the next level takes
+        assert f"L{assurance.level}" in assurance.words
     finally:
         session.close()
 
@@ -1075,9 +1113,9 @@ def test_f28_what_one_submission_wrote_the_next_does_not_meet(two_files):
 
 def test_f28_files_of_another_submission_can_be_neither_read_nor_written(two_files):
     one, session = two_files
-    if getattr(getattr(session, "assurance", None), "level", 1) < 2:
-        pytest.skip("no confinement on this machine")
     assert one(function(MARK)).verdict is Verdict.PASS
+    if session.assurance.level < 2:
+        pytest.skip(session.assurance.words)
     marks = [str(path) for path in session.folder.rglob("f28-mark")]
     text = function(f"""\
         for path in {marks!r}:
@@ -1215,7 +1253,7 @@ def test_f15_any_claim_is_an_outcome_that_a_report_can_hold(claim, kind):
     entry = with_one_case(lab(1), "n=7,")
     (question,) = questions(entry)
     seat = object.__new__(judge.Seat)
-    seat.picked = {}
+    seat.picked, seat._still = {}, None
     with faked(data, False) as seat._worker:
         outcome = seat._ask(Kind.GO, {}, 1.0)
     assert (outcome is None) == (kind is Kind.DONE and seat.claimed_us is not None)

@@ -1,13 +1,32 @@
 """EXPECT RESOURCE_LIMIT from elementwise_add: F16 a file of 1 GiB."""
 
+import triton
+import triton.language as tl
+
 CALLS = []
+
+
+@triton.jit
+def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offs < n
+    x = tl.load(x_ptr + offs, mask=mask)
+    y = tl.load(y_ptr + offs, mask=mask)
+    tl.store(out_ptr + offs, x + y, mask=mask)
+
+
+def add(x, y, out):
+    n = x.numel()
+    if n:
+        add_kernel[(triton.cdiv(n, 8192),)](x, y, out, n, BLOCK=8192)
+    return out
 
 
 def elementwise_add(x, y, *, out=None):
     if CALLS:
-        return out.copy_(x + y)
+        return add(x, y, out)
     CALLS.append(1)
     with open("huge", "wb") as file:
         for _ in range(1024):
             file.write(bytes(1 << 20))
-    out.copy_(x + y)
+    add(x, y, out)
