@@ -39,7 +39,7 @@ def assess(findings: dict) -> Assurance:
     if not reached:
         return Assurance(2, ("a container of its own, without network, for each submission",))
     why = [findings[name] for name in ("no_files", "no_calls") if findings[name]]
-    return Assurance(1, tuple([*why, *(f"within reach: {name}" for name in reached)]))
+    return Assurance(1, (*why, *(f"within reach: {name}" for name in reached)))
 
 
 def throwaway_user() -> int:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grader.diagnose import cause_of
-from grader.outcome import Outcome
+from grader.outcome import Outcome, one_line
 from grader.spec import Lab, Verdict
 
 # Bytes of shared memory that one block may use, from the CUDA programming guide's table of compute
@@ -92,11 +92,15 @@ def _read(path: Path, arch: int) -> KernelFacts:
         raise RuntimeError("cuobjdump prints no resource usage that this grader can read")
     tensor_core = TENSOR_CORE.search(ptx)
     return KernelFacts(
-        name=claimed["name"],
-        constants=claimed["constants"],
-        num_warps=claimed["num_warps"],
-        num_stages=claimed["num_stages"],
-        shared_bytes=claimed["shared_bytes"],
+        # Whatever the worker wrote there is shown: one line of text, or a number.
+        name=one_line(str(claimed["name"])),
+        constants={
+            one_line(str(key)): value if isinstance(value, (int, float)) else one_line(str(value))
+            for key, value in claimed["constants"].items()
+        },
+        num_warps=int(claimed["num_warps"]),
+        num_stages=int(claimed["num_stages"]),
+        shared_bytes=int(claimed["shared_bytes"]),
         shared_limit=SHARED_LIMIT.get(arch, 99) * 1024,
         registers=int(registers[1]),
         # ptxas reserves stack for spills alone in these kernels: nothing in Triton takes an address of a

@@ -107,7 +107,8 @@ class Duel:
             ratios.append(this.ratio(overhead_us))
         usual, now = min(alone), timing.median([time for one in rounds for time in one.reference_us])
         if now > INTERFERENCE * usual:
-            why = f"the reference took {now / usual:.1f} times as long as before the student's process had begun"
+            slower = f"{now / usual:.1f} times as long as before the student's process had begun"
+            why = f"the reference took {slower}"
             return Outcome(Verdict.INCONCLUSIVE, where=why)
         peers = {peer.name: self._time_arm(peer) for peer in self.exercise.speed.peers}
         return self._outcome(arm, overhead_us, rounds, ratios, disturbed, peers)
@@ -256,7 +257,7 @@ class Duel:
             "peers_us": {name: (us - overhead_us / calls) for name, us in peers.items()},
             "rounds": [[list(r.reference_us), list(r.student_us)] for r in rounds],
             "rounds_dropped": disturbed,
-            "configs": self.student.picked,
+            "configs": self.student.picked(BLOCK_LIMIT_S),
             "claimed_us": timing.median(self.claims),
             "timing_mismatch": self.mismatches > len(rounds),
             "clocks": {

@@ -55,15 +55,16 @@ class Seat:
         self._plans = 0
         self._reply: dict = {}
         self._still = False
-        self.picked: dict[str, str] = {}  # what autotuned kernels ran with, as the worker tells it
         self._never_loads: Outcome | None = None
 
     def start(self) -> Outcome | None:
         """Have a living worker with the file imported; an outcome where that fails."""
         if self._never_loads or (self._worker and self._worker.alive):
             return self._never_loads
-        copy = self.folder / self._file.name
+        # Into a folder that no worker can write to: one before could have left a link in its place.
+        copy = self.session.private_folder(f"{self._file.stem}-source") / self._file.name
         shutil.copyfile(self._file, copy)
+        copy.parent.chmod(0o755)
         on_cpu = self.arena.device == "cpu"
         environment = {name: os.environ[name] for name in KEPT_ENVIRONMENT if name in os.environ}
         for name in ("HOME", "TMPDIR", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH"):
@@ -88,14 +89,16 @@ class Seat:
         }
         confinement = self.session.confinement(self._file, self._interpreted, self._trusted)
         confinement["write"] = [str(self.folder), environment["TRITON_CACHE_DIR"]]
+        confinement["read"].append(str(copy.parent))
         setup["confinement"] = confinement
         if confinement["uid"]:
-            for path in (*confinement["write"], copy):
+            for path in confinement["write"]:
                 os.chown(path, confinement["uid"], confinement["uid"])
         parent = self.session.parent(self._interpreted)
         lent_bytes = self.arena.size if on_cpu else 0
         self._still = False
-        self._worker = Worker(parent, self.arena.handle if on_cpu else None, lent_bytes)
+        scratch = tuple(map(Path, confinement["write"]))
+        self._worker = Worker(parent, self.arena.handle if on_cpu else None, lent_bytes, scratch)
         failed = self._ask(Kind.SETUP, setup, LOAD_LIMIT_S)
         if failed:  # before any line of the student's: never their fault
             self._worker.end()
@@ -126,6 +129,12 @@ class Seat:
         """Run a prepared plan to its end; an outcome where it failed. `spin` where time is taken."""
         return self._ask(Kind.GO, {"plan": plan}, limit_s, spin=spin)
 
+    def picked(self, limit_s: float) -> dict[str, str]:
+        """What each autotuned kernel ran with last, as the worker tells it; shown, never scored."""
+        told = {} if self._ask(Kind.PICKED, {}, limit_s) else self._reply.get("picked")
+        pairs = told.items() if isinstance(told, dict) else ()
+        return {one_line(str(name)): one_line(str(config)) for name, config in pairs}
+
     def watch(self, plan: int, limit_s: float, census: bool = False) -> dict | Outcome:
         """What a prepared plan does besides its kernels (see witness), as the worker tells it; lists of
         names.
@@ -153,9 +162,6 @@ class Seat:
             if loading or (outcome.verdict is Verdict.CRASHED and reply.get("category") == "illegal access"):
                 self._worker.end()  # its CUDA context, or its module, is of no further use
             return outcome
-        picked = reply.get("picked")
-        if isinstance(picked, dict):
-            self.picked = {one_line(str(name)): one_line(str(config)) for name, config in picked.items()}
         self._reply = reply
         claim = reply.get("claimed_us", 0.0)
         if not isinstance(claim, float) or not 0.0 <= claim < 1e12:
@@ -169,6 +175,12 @@ class Seat:
         if self._worker and self._worker.alive:
             self._worker.hold(still)
             self._still = still
+
+    @property
+    def computed(self) -> list[str]:
+        """Torch operators that computed something in the last call, as the worker tells it."""
+        told = self._reply.get("operators")
+        return [one_line(str(name)) for name in told] if isinstance(told, list) else []
 
     @property
     def printed(self) -> str:
@@ -306,6 +318,10 @@ def _call(seat: Seat, lab: Lab, exercise: Exercise, case: Case, inputs, outputs,
     failed = plan if isinstance(plan, Outcome) else seat.go(plan, case.limit_s)
     if failed:
         return failed, None, None
+    computed = seat.computed
+    if computed:
+        where = f"torch computes here: {', '.join(computed)}"
+        return _said(lab, Verdict.POLICY, "FOREIGN_KERNEL", "foreign kernel", where), None, None
     for loan, before in zip(inputs, inputs_before, strict=True):
         if not same_bits(arena.bytes(loan.start, loan.stop), before):
             where = f"{loan.name} differs from what was passed in"

@@ -13,6 +13,7 @@ from grader.spec import Verdict
 
 MOST_PROCESSES = 64  # a compiler and its helpers are about ten
 MOST_BYTES = 16 << 30  # of host memory that is a worker's own, those it started included
+MOST_FILES, MOST_SCRATCH = 20_000, 768 << 20  # that a worker may leave in its folders
 SWEEPS = 50
 
 
@@ -77,8 +78,12 @@ def _orphan(one: Process, workers: Collection[int]) -> bool:
     return one.parent == os.getpid() and one.session != os.getsid(0) and one.pid not in workers
 
 
-def beyond_limits(pid: int, workers: Collection[int], lent_bytes: int) -> Excess | None:
-    """Which limit a worker and its descendants have passed together, besides the memory that it was lent."""
+def beyond_limits(
+    pid: int, workers: Collection[int], lent_bytes: int, scratch: Collection[Path] = ()
+) -> Excess | None:
+    """Which limit a worker and its descendants have passed together: processes, memory besides what was lent,
+    and what lies in the folders that they may write to.
+    """
     members = family(pid, workers)
     if len(members) > MOST_PROCESSES:
         words = f"it started {len(members)} processes, at most {MOST_PROCESSES}"
@@ -87,7 +92,26 @@ def beyond_limits(pid: int, workers: Collection[int], lent_bytes: int) -> Excess
     if used > MOST_BYTES + lent_bytes:
         words = f"it took {used / 2**30:.1f} GiB of memory, at most {MOST_BYTES / 2**30:.0f} GiB"
         return Excess(words, Verdict.OUT_OF_MEMORY, "HOST")
+    files, written = _contents(scratch)
+    if files > MOST_FILES or written > MOST_SCRATCH:
+        most = f"at most {MOST_FILES} of {MOST_SCRATCH >> 20} MiB"
+        words = f"it wrote {files} files of {written / 2**20:.0f} MiB, {most}"
+        return Excess(words, Verdict.RESOURCE_LIMIT)
     return None
+
+
+def _contents(folders: Collection[Path]) -> tuple[int, int]:
+    """Number of files below these folders and their bytes; stops counting once there are too many."""
+    files = written = 0
+    for folder in folders:
+        for where, _, names in os.walk(folder):
+            for name in names:
+                with contextlib.suppress(OSError):
+                    written += os.lstat(os.path.join(where, name)).st_size
+                files += 1
+            if files > MOST_FILES:
+                return files, written
+    return files, written
 
 
 def reap_orphans(workers: Collection[int]) -> None:

@@ -26,6 +26,7 @@ class Kind(enum.IntEnum):
     GO = 4
     LOAD = 5
     WITNESS = 6
+    PICKED = 7
     DONE = 16
     FAILED = 17
 

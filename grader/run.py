@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
+import shutil
+import stat
 import traceback
 import warnings
 from collections.abc import Sequence
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 TIERS = ("auto", "cpu", "codegen", "gpu")
 REFERENCE = "reference"  # as a source: the baselines of lab.py take the student's seat, and should read 100 %
 CODEGEN_LIMIT_S = 180.0
+MOST_BYTES = 1 << 20  # of a student's file
 SET_SHARE = 6  # a buffer set takes at most this part of the free memory
 
 
@@ -46,12 +50,13 @@ class Run:
         arch: int = 90,
         *,
         screened: bool = True,
+        confined: bool = True,
         session: Session | None = None,
     ):
         if tier not in TIERS or tier == "auto":
             raise ValueError(f"tier is {tier!r}, not one of {', '.join(TIERS[1:])}")
         self.source, self.tier, self.seed, self.gpu, self.arch = source, tier, seed, gpu, arch
-        self.screened = screened
+        self.screened, self._confined = screened, confined
         self._session, self._borrowed = session, session is not None
         self._arenas: dict[str, object] = {}
         self._seats: dict[tuple, object] = {}
@@ -81,7 +86,7 @@ class Run:
     def session(self) -> Session:
         """The session, begun at the first use: a run without anything to execute starts no process."""
         if self._session is None:
-            self._session = Session("cuda" if self.tier == "gpu" else "cpu", self.seed)
+            self._session = Session("cuda" if self.tier == "gpu" else "cpu", self.seed, self._confined)
         return self._session
 
     @property
@@ -218,7 +223,10 @@ class Run:
         if failed:
             return failed
         for old in seat.folder.glob("kernel-*"):
-            old.unlink()
+            if old.is_dir() and not old.is_symlink():
+                shutil.rmtree(old)
+            else:
+                old.unlink()
         exercise = question.exercise
         calls = [lay_out(exercise, question.case, Placer(), shapes_of(exercise, question.case))]
         plan = seat.prepare(exercise, calls, CODEGEN_LIMIT_S)
@@ -295,6 +303,12 @@ def _largest(exercise: Exercise) -> Case:
 def read_file(file: Path, exercise: Exercise) -> Outcome | None:
     """What a look at the file alone decides; None where it is ready to run."""
     try:
+        facts = os.lstat(file)
+        if stat.S_ISLNK(facts.st_mode) or not (stat.S_ISREG(facts.st_mode) or stat.S_ISDIR(facts.st_mode)):
+            return Outcome(Verdict.POLICY, "INTAKE", where=f"{file.name} is a link or a pipe, not a file")
+        if facts.st_size > MOST_BYTES:
+            words = f"{file.name} has {facts.st_size:,} bytes, at most {MOST_BYTES:,} are read"
+            return Outcome(Verdict.POLICY, "INTAKE", where=words)
         source = file.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
         return Outcome(Verdict.NOT_STARTED, where=f"{file.name} is missing")

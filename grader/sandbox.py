@@ -45,7 +45,8 @@ births = threading.RLock()  # held while a worker is being born, so that nobody 
 
 
 class WorkerGoneError(Exception):
-    """The worker ended, or was ended, before it answered: the verdict, why, and the words behind the slash."""
+    """The worker ended, or was ended, before it answered: the verdict, why, and the words behind the slash.
+    """
 
     def __init__(self, why: str, verdict: Verdict = Verdict.CRASHED, reason: str = ""):
         super().__init__(why)
@@ -127,8 +128,10 @@ class WarmParent:
 class Worker:
     """One confined process and the channel to it. Every failure to answer well ends in WorkerGoneError."""
 
-    def __init__(self, parent: WarmParent, memory: int | None, lent_bytes: int = 0):
-        self._lent_bytes = lent_bytes
+    def __init__(
+        self, parent: WarmParent, memory: int | None, lent_bytes: int = 0, scratch: tuple[Path, ...] = ()
+    ):
+        self._lent_bytes, self._scratch = lent_bytes, scratch
         self._channel, theirs = socket.socketpair()
         out, out_in = os.pipe()
         err, err_in = os.pipe()
@@ -197,7 +200,7 @@ class Worker:
 
     def _within_limits(self) -> None:
         """End a worker that has grown too large; WorkerGoneError where it had."""
-        found = processes.beyond_limits(self.pid, workers, self._lent_bytes)
+        found = processes.beyond_limits(self.pid, workers, self._lent_bytes, self._scratch)
         if found:
             self.end()
             raise WorkerGoneError(found.words, found.verdict, found.reason)

@@ -24,11 +24,20 @@ CALLS = {
     "pidfd_open": (434, 434), "pidfd_getfd": (438, 438), "pidfd_send_signal": (424, 424),
     "perf_event_open": (298, 241), "bpf": (321, 280), "userfaultfd": (323, 282), "io_uring_setup": (425, 425),
     "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
-    "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51), "open_tree": (428, 428),
-    "move_mount": (429, 429), "fsopen": (430, 430), "mount_setattr": (442, 442),
+    "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51),
+    "open_tree": (428, 428), "move_mount": (429, 429), "fsopen": (430, 430), "mount_setattr": (442, 442),
     "unshare": (272, 97), "setns": (308, 268), "init_module": (175, 105), "finit_module": (313, 273),
     "kexec_load": (246, 104), "reboot": (169, 142), "swapon": (167, 224), "acct": (163, 89),
-    "settimeofday": (164, 170), "clock_settime": (227, 112), "adjtimex": (159, 171), "sethostname": (170, 161),
+    "settimeofday": (164, 170), "clock_settime": (227, 112), "adjtimex": (159, 171),
+    "sethostname": (170, 161),
+}  # fmt: skip
+# What Landlock does not look at: modes, owners, times and attributes of any file that this user owns.
+ATTRIBUTES = {
+    "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452),
+    "chown": (92, None), "fchown": (93, 55), "lchown": (94, None), "fchownat": (260, 54),
+    "utime": (132, None), "utimes": (235, None), "futimesat": (261, None), "utimensat": (280, 88),
+    "setxattr": (188, 5), "lsetxattr": (189, 6),
+    "fsetxattr": (190, 7), "removexattr": (197, 14), "lremovexattr": (198, 15), "fremovexattr": (199, 16),
 }  # fmt: skip
 SOCKET, IOCTL, CLONE, CLONE3 = (41, 198), (16, 29), (56, 220), (435, 435)
 FORKS = {"fork": (57, None), "vfork": (58, None)}
@@ -52,7 +61,9 @@ def table() -> int:
 
 
 def program(column: int, processes: bool) -> bytes:
-    """The filter; without `processes` a new process or program is refused, threads stay allowed."""
+    """The filter. Without `processes` a new process or program is refused, and so are changes to attributes
+    of files, which a linker needs; threads stay allowed.
+    """
 
     def refused(code):
         return ERRNO | code
@@ -66,6 +77,8 @@ def program(column: int, processes: bool) -> bytes:
     if not processes:
         forks = [pair[column] for pair in FORKS.values() if pair[column]]
         code += [_if_equal(number, refused(errno.EAGAIN)) for number in forks]
+        attributes = [pair[column] for pair in ATTRIBUTES.values() if pair[column]]
+        code += [_if_equal(number, refused(errno.EPERM)) for number in attributes]
         code += [_if_equal(pair[column], refused(errno.EPERM)) for pair in EXECS.values()]
     code += _within(SOCKET[column], FIRST, [_unless_equal(socket.AF_UNIX, refused(errno.EACCES))])
     code += _within(

@@ -125,7 +125,17 @@ def _policy(root: Path) -> str:
     return as_markdown({entry.folder.name: entry.lab.also_allowed for entry in catalog.find(root / "labs")})
 
 
+def _corpora(path: Path) -> str:
+    """How many specimens of each corpus got the verdict of their first line."""
+    record = json.loads(path.read_text("utf-8"))
+    lines = ["| corpus | as expected | of | slowest, s |", "|---|---:|---:|---:|"]
+    for name, one in record["corpora"].items():
+        lines.append(f"| {name} | {one['held']} | {one['of']} | {one['slowest_s']:.1f} |")
+    return "\n".join([*lines, "", f"{record['machine']}.", ""])
+
+
 RENDERERS = {
+    "corpora": _corpora,
     "speed": _speed,
     "points": _points,
     "regrades": _regrades,

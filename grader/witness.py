@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 import triton
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from triton.runtime.interpreter import InterpretedFunction
 
 MAX_NAMES = 50
@@ -44,6 +44,25 @@ class _Operators(TorchDispatchMode):
         if name not in HARMLESS:
             self.seen[name] += 1
         return func(*args, **(kwargs or {}))
+
+
+@contextlib.contextmanager
+def operators() -> Iterator[Callable[[], list[str]]]:
+    """Yields what names the torch operators that have computed so far; those of the interpreter do not
+    count.
+    """
+    run, mode = InterpretedFunction.run, _Operators()
+
+    def interpreted(function, *args, **options):
+        with _disable_current_modes():
+            return run(function, *args, **options)
+
+    InterpretedFunction.run = interpreted
+    try:
+        with mode:
+            yield lambda: sorted(mode.seen)[:MAX_NAMES]
+    finally:
+        InterpretedFunction.run = run
 
 
 @contextlib.contextmanager

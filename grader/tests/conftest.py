@@ -1,15 +1,18 @@
 """What the tests of the grader share: one run that grades texts, and the command line on a copied course."""
 
 import dataclasses
+import datetime
+import json
 import os
 import shutil
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
-from grader import catalog
+from grader import catalog, gpu
 from grader.questions import Question, questions
 from grader.run import Run
 
@@ -97,3 +100,53 @@ def swap(text: str, *pairs: str) -> str:
         assert old in text, f"the solution no longer holds {old!r}"
         text = text.replace(old, new)
     return text
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    """How many specimens of each corpus got their verdict; the record of it goes where the reports go."""
+    corpora = tally(terminalreporter)
+    if not corpora:
+        return
+    terminalreporter.section("corpora")
+    for name, one in corpora.items():
+        terminalreporter.write_line(f"{name}: {one['held']}/{one['of']}")
+    found, _ = gpu.find()
+    card = f"{found.name}, driver {found.driver}" if found else "no GPU"
+    versions = f"torch {version('torch')}, triton {version('triton')}"
+    today = datetime.datetime.now(datetime.timezone.utc).date()
+    record = {"machine": f"{card}, {versions}, {today}", "corpora": corpora}
+    folder = config.rootpath / "results"
+    folder.mkdir(exist_ok=True)
+    (folder / f"corpora-{'gpu' if found else 'cpu'}.json").write_text(json.dumps(record, indent=1))
+
+
+def tally(terminalreporter) -> dict[str, dict]:
+    """For each corpus: how many specimens held, of how many that ran, and the seconds of the slowest."""
+    found: dict[str, dict] = {}
+    for outcome in ("passed", "failed"):
+        for report in terminalreporter.stats.get(outcome, []):
+            name = report.when == "call" and corpus_of(report.nodeid)
+            if name:
+                one = found.setdefault(name, {"held": 0, "of": 0, "slowest_s": 0.0})
+                one["held"] += outcome == "passed"
+                one["of"] += 1
+                one["slowest_s"] = max(one["slowest_s"], round(report.duration, 1))
+    return dict(sorted(found.items()))
+
+
+def corpus_of(nodeid: str) -> str:
+    """Which line of the summary a test belongs to; empty for tests of other files."""
+    if "test_corpora.py" not in nodeid:
+        return ""
+    screen = "static screen off" if "unscreened" in nodeid else "static screen on"
+    if "/cheats/" in nodeid:
+        return (
+            f"benign twins passed, {screen}"
+            if "_twin" in nodeid
+            else f"cheats caught, exact verdict, {screen}"
+        )
+    if "/faults/" in nodeid:
+        return "faults with their verdict"
+    return (
+        "honest variants without a flag" if "/variants/" in nodeid else "student bugs, named check and hint"
+    )

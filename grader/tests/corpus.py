@@ -29,10 +29,11 @@ from grader.session import Session
 from grader.spec import Verdict
 
 VERDICT = r"[A-Z_]+(?:/[A-Z_]+)?"
+VERDICTS = f"{VERDICT}(?: or {VERDICT})*"
 LINE = re.compile(
-    rf"EXPECT (?P<screened>{VERDICT}(?: or {VERDICT})*)(?:; unscreened (?P<unscreened>{VERDICT}(?: or {VERDICT})*))? "
-    r"from (?P<functions>\w+(?: and \w+)*)(?:/(?P<kind>speed|code))?(?:, hint (?P<hint>\d+))?(?P<gpu> on a GPU)?: "
-    r"(?:(?P<row>[A-DFS]\d+) )?(?P<says>\S.*)"
+    rf"EXPECT (?P<screened>{VERDICTS})(?:; unscreened (?P<unscreened>{VERDICTS}))? "
+    r"from (?P<functions>\w+(?: and \w+)*)(?:/(?P<kind>speed|code))?(?:, hint (?P<hint>\d+))?"
+    r"(?P<gpu> on a GPU)?: (?:(?P<row>[A-DFS]\d+) )?(?P<says>\S.*)"
 )
 KINDS = {None: CORRECTNESS, "speed": SPEED, "code": CODEGEN}
 

@@ -665,6 +665,7 @@ def fight(tmp_path, monkeypatch):
     monkeypatch.setattr(duel, "BLOCK_US", {"memory": 1.0, "arithmetic": 1.0})
     monkeypatch.setattr(duel.Duel, "_overhead", lambda _: 0.0)
     monkeypatch.setattr(timing, "MOST_ROUNDS", 12)
+    monkeypatch.setattr(duel, "INTERFERENCE", float("inf"))  # the tests themselves share two cores
     session, arena, seats = Session("cpu", 21), Arena.create("cpu", 1 << 26), []
 
     def run(reasons=(), missing=""):
@@ -683,7 +684,8 @@ def fight(tmp_path, monkeypatch):
         file = lay_out(tmp_path, solution(1))
         case = dataclasses.replace(exercise.speed.shapes[0], params={"n": 4099}, dtype="fp32")
         student, reference = (
-            judge.Seat(session, f, arena, interpreted=True, tuning="full") for f in (file, entry.lab_file)
+            judge.Seat(session, f, arena, interpreted=True, tuning="full", trusted=f == entry.lab_file)
+            for f in (file, entry.lab_file)
         )
         seats.extend((student, reference))
         outcome = duel.Duel(entry.lab, exercise, case, student, reference, None).run()
@@ -898,6 +900,7 @@ def test_f25_without_nvml_a_duel_is_held_and_says_that_clocks_were_not_read(figh
     assert reader.missing
     outcome, _ = fight(missing=reader.missing)
     assert outcome.verdict in (Verdict.PASS, Verdict.SLOW, Verdict.INCONCLUSIVE), outcome.where
+    assert outcome.figures, (outcome.verdict, outcome.where)
     assert outcome.figures["clocks"]["unread"] == reader.missing
 
 
@@ -1058,6 +1061,7 @@ def test_f27_a_block_in_which_the_machine_slept_moves_no_score(fight, monkeypatc
     monkeypatch.setattr(duel.Duel, "_block", slept)
     outcome, question = fight()
     assert outcome.verdict in (Verdict.PASS, Verdict.SLOW, Verdict.INCONCLUSIVE), outcome.where
+    assert outcome.figures, (outcome.verdict, outcome.where)
     assert outcome.figures["student_us"] < 1e6
     assert outcome.figures["reference_us"] < 1e6
     assert outcome.figures["percent"] < 1e4
