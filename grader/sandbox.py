@@ -45,8 +45,7 @@ births = threading.RLock()  # held while a worker is being born, so that nobody 
 
 
 class WorkerGoneError(Exception):
-    """The worker ended, or was ended, before it answered: the verdict, why, and the words behind the slash.
-    """
+    """The worker ended, or was ended, before it answered: the verdict, why, and the words behind the slash."""
 
     def __init__(self, why: str, verdict: Verdict = Verdict.CRASHED, reason: str = ""):
         super().__init__(why)
