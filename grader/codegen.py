@@ -41,6 +41,10 @@ LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "warmup")
 MAX_FILE = 16 * 1024 * 1024  # bytes of PTX or cubin read; a worker wrote them
 
 
+class WorkerFileError(RuntimeError):
+    """What should be a file of the compiler is something else."""
+
+
 @dataclass(frozen=True)
 class KernelFacts:
     """One compiled kernel: sizes in bytes, counts of instructions in the text, not of executions."""
@@ -72,8 +76,17 @@ class KernelFacts:
 
 
 def read_kernels(folder: Path, arch: int) -> list[KernelFacts]:
-    """Facts of every kernel the offline worker left in `folder`; RuntimeError where a disassembler fails."""
-    return [_read(path, arch) for path in sorted(folder.glob("kernel-*.json"))]
+    """Facts of every kernel the offline worker left in `folder`.
+
+    RuntimeError where a disassembler fails, WorkerFileError where a file is none that the compiler wrote.
+    """
+    kernels = []
+    for path in sorted(folder.glob("kernel-*.json")):
+        try:
+            kernels.append(_read(path, arch))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise WorkerFileError(f"{path.name}: {type(error).__name__}") from None
+    return kernels
 
 
 def _read(path: Path, arch: int) -> KernelFacts:
@@ -134,15 +147,16 @@ def _widths(instruction: re.Pattern, sass: str) -> tuple[int, ...]:
 
 
 def _bytes_of(path: Path) -> bytes:
-    """A file that a worker wrote: no link, no pipe, and of a sane size; RuntimeError otherwise."""
+    """A file that a worker wrote: no link, no pipe, and of a sane size."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
-        raise RuntimeError(f"{path.name}: {error.strerror}") from None
+        raise WorkerFileError(f"{path.name}: {error.strerror}") from None
+    facts = os.fstat(descriptor)
+    if not stat.S_ISREG(facts.st_mode) or facts.st_size > MAX_FILE:
+        os.close(descriptor)
+        raise WorkerFileError(f"{path.name} is no file of a sane size")
     with os.fdopen(descriptor, "rb") as file:
-        facts = os.fstat(descriptor)
-        if not stat.S_ISREG(facts.st_mode) or facts.st_size > MAX_FILE:
-            raise RuntimeError(f"{path.name} is no file of a sane size")
         return file.read(MAX_FILE)
 
 

@@ -27,7 +27,7 @@ LAST_CAPABILITY = 63
 CAPABILITY_VERSION = 0x20080522
 FILE_BYTES = 256 << 20  # largest file a worker may write: a generous entry of Triton's cache
 PROCESSES = 256  # of a worker's own user, threads counted: ptxas and a C compiler run beside CUDA's threads
-DATA_BYTES = 6 << 30  # private memory of a worker without CUDA, which reserves far more than it uses
+DATA_BYTES = 4 << 30  # private memory of a worker without CUDA, which reserves far more than it uses
 OPEN_FILES = 4096
 SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin")
 SETTINGS = (
@@ -40,6 +40,9 @@ SETTINGS = (
     "/dev/zero",
 )  # fmt: skip
 DEVICES = ("/dev/null", "/dev/nvidia*", "/dev/dxg", "/dev/nvidia-caps")
+
+LIBRARIES = ("torch", "triton", "numpy")
+COURSE = Path(__file__).resolve().parents[1]
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -103,14 +106,14 @@ def view(
 def _library_folders() -> list[str]:
     """Where torch, triton and numpy come from, and what the environment names for the CUDA driver."""
     named = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    named += [
-        os.path.dirname(sys.modules[name].__file__)
-        for name in ("torch", "triton", "numpy")
-        if name in sys.modules
-    ]
+    named += [os.path.dirname(sys.modules[name].__file__) for name in LIBRARIES if name in sys.modules]
     # Triton compiles its launcher with a C compiler, which may lie in a folder of its own.
     compilers = [shutil.which(name) for name in (os.environ.get("CC", ""), "gcc", "clang", "cc") if name]
     named += [str(Path(found).resolve().parents[1]) for found in compilers if found]
+    # What torch imports late lies beside it, wherever that is; only the course must not lie there, too.
+    loaded = [name for name in LIBRARIES if name in sys.modules]
+    beside = {os.path.dirname(os.path.dirname(sys.modules[name].__file__)) for name in loaded}
+    named += [path for path in beside if not COURSE.is_relative_to(path)]
     for variable in ("LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "TRITON_LIBCUDA_PATH"):
         named += [path for path in os.environ.get(variable, "").split(":") if path]
     return [path for path in named if path and os.path.isdir(path)]

@@ -88,7 +88,9 @@ def sign_junit(results: Results, path: Path) -> None:
     for name, value in facts.items():
         ElementTree.SubElement(properties, "property", name=name, value=str(value))
     suite.insert(0, properties)
-    tree.write(path, encoding="utf-8", xml_declaration=True)
+    part = path.with_name(f".{path.name}.part")
+    tree.write(part, encoding="utf-8", xml_declaration=True)
+    part.replace(path)
 
 
 def _why_no_gpu(results: Results) -> str:

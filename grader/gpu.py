@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 from dataclasses import asdict, dataclass, field
@@ -84,24 +83,32 @@ def find() -> tuple[Gpu | None, str]:
     except Exception as error:  # any NVML trouble means the same here: no GPU that can be graded on
         text = str(error)
         return None, "no NVIDIA driver on this machine" if "Library" in text or "Driver Not" in text else text
-    major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(device)
-    sm_mhz = pynvml.nvmlDeviceGetMaxClockInfo(device, pynvml.NVML_CLOCK_SM)
-    memory_mhz = pynvml.nvmlDeviceGetMaxClockInfo(device, pynvml.NVML_CLOCK_MEM)
-    cores = bus = 0
-    with contextlib.suppress(pynvml.NVMLError):
-        cores = pynvml.nvmlDeviceGetNumGpuCores(device)
-        bus = pynvml.nvmlDeviceGetMemoryBusWidth(device)
-    mig = False
-    with contextlib.suppress(pynvml.NVMLError):
-        mig = bool(pynvml.nvmlDeviceGetMigMode(device)[0])
+
+    def ask(question, otherwise, *arguments):
+        # A virtual GPU or a slice of one does not answer everything.
+        try:
+            return question(*arguments)
+        except pynvml.NVMLError:
+            return otherwise
+
+    major, minor = ask(pynvml.nvmlDeviceGetCudaComputeCapability, (0, 0), device)
+    if not major:
+        return None, "NVML does not say which kind of GPU this is"
+    sm_mhz = ask(pynvml.nvmlDeviceGetMaxClockInfo, 0, device, pynvml.NVML_CLOCK_SM)
+    memory_mhz = ask(pynvml.nvmlDeviceGetMaxClockInfo, 0, device, pynvml.NVML_CLOCK_MEM)
+    cores = ask(pynvml.nvmlDeviceGetNumGpuCores, 0, device)
+    bus = ask(pynvml.nvmlDeviceGetMemoryBusWidth, 0, device)
+    mig = bool(ask(pynvml.nvmlDeviceGetMigMode, (0, 0), device)[0])
+    memory = ask(pynvml.nvmlDeviceGetMemoryInfo, None, device)
+    uuid = _text(ask(pynvml.nvmlDeviceGetUUID, "unknown", device))
     capability = 10 * major + minor
     multiprocessors = cores // (64 if capability in (70, 72, 75, 80) else 128)
     gpu = Gpu(
-        name=_text(pynvml.nvmlDeviceGetName(device)),
-        driver=_text(pynvml.nvmlSystemGetDriverVersion()),
-        uuid_hash=hashlib.sha256(_text(pynvml.nvmlDeviceGetUUID(device)).encode()).hexdigest()[:16],
+        name=_text(ask(pynvml.nvmlDeviceGetName, "NVIDIA GPU", device)),
+        driver=_text(ask(pynvml.nvmlSystemGetDriverVersion, "unknown")),
+        uuid_hash=hashlib.sha256(uuid.encode()).hexdigest()[:16],
         capability=capability,
-        memory_bytes=pynvml.nvmlDeviceGetMemoryInfo(device).total,
+        memory_bytes=memory.total if memory else 0,
         bandwidth=2.0 * memory_mhz * 1e6 * bus / 8,  # two transfers a clock
         peak_flops=FLOP_PER_CLOCK.get(capability, 0) * multiprocessors * sm_mhz * 1e6,
         max_sm_mhz=sm_mhz,
@@ -131,15 +138,24 @@ class ClockReader:
             return []
         import pynvml
 
-        with contextlib.suppress(pynvml.NVMLError):
-            self.samples.sm_mhz.append(pynvml.nvmlDeviceGetClockInfo(self._device, pynvml.NVML_CLOCK_SM))
-            self.samples.watts.append(pynvml.nvmlDeviceGetPowerUsage(self._device) / 1000)
-            self.samples.celsius.append(
+        read = {
+            "clock": lambda: self.samples.sm_mhz.append(
+                pynvml.nvmlDeviceGetClockInfo(self._device, pynvml.NVML_CLOCK_SM)
+            ),
+            "power": lambda: self.samples.watts.append(pynvml.nvmlDeviceGetPowerUsage(self._device) / 1000),
+            "temperature": lambda: self.samples.celsius.append(
                 pynvml.nvmlDeviceGetTemperature(self._device, pynvml.NVML_TEMPERATURE_GPU)
-            )
+            ),
+        }
+        active = 0
+        try:  # first: it is what decides
             active = pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._device)
-            self.samples.reasons |= {
-                name for name, bit in (OTHER_REASONS | DISTURBING).items() if active & bit
-            }
-            return [name for name, bit in DISTURBING.items() if active & bit]
-        return []
+        except pynvml.NVMLError as error:
+            self.missing = f"clock reasons: {error}"
+        for name, act in read.items():
+            try:
+                act()
+            except pynvml.NVMLError as error:
+                self.missing = self.missing or f"{name}: {error}"
+        self.samples.reasons |= {name for name, bit in (OTHER_REASONS | DISTURBING).items() if active & bit}
+        return [name for name, bit in DISTURBING.items() if active & bit]

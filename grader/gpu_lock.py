@@ -20,8 +20,13 @@ class GpuLock:
 
     def __enter__(self) -> GpuLock:
         began = time.monotonic()
-        # A link planted under this name is not followed; every user of the machine may take the lock.
-        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        # A link planted under this name is not followed. To lock needs no right to write: the file may be
+        # another user's.
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            self._descriptor = os.open(self._path, flags)
+        except FileNotFoundError:
+            self._descriptor = os.open(self._path, flags | os.O_CREAT, 0o644)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

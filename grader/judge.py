@@ -95,10 +95,9 @@ class Seat:
             for path in confinement["write"]:
                 os.chown(path, confinement["uid"], confinement["uid"])
         parent = self.session.parent(self._interpreted)
-        lent_bytes = self.arena.size if on_cpu else 0
         self._still = False
         scratch = tuple(map(Path, confinement["write"]))
-        self._worker = Worker(parent, self.arena.handle if on_cpu else None, lent_bytes, scratch)
+        self._worker = Worker(parent, self.arena.handle if on_cpu else None, scratch)
         failed = self._ask(Kind.SETUP, setup, LOAD_LIMIT_S)
         if failed:  # before any line of the student's: never their fault
             self._worker.end()
@@ -227,7 +226,15 @@ def grade_case(seat: Seat, lab: Lab, exercise: Exercise, case: Case, count_kerne
     failed = seat.start()
     if failed:
         return failed
-    expected, results, used = [], [], 0.0
+    expected = [compare.expect(exercise, case, drawn) for drawn in draws]
+    broken = compare.invalid(expected)
+    if broken:  # the grader's fault, and no student's loss
+        return Outcome(Verdict.GRADER_FAULT, "INVALID_REFERENCE", where=broken)
+    accepted = compare.accepted_nulls(exercise, case, expected[0], draws[0], expected[1])
+    if accepted:
+        where = f"this case would accept {accepted[0]} as an answer"
+        return Outcome(Verdict.GRADER_FAULT, "INVALID_CASE", where=where)
+    results, used = [], 0.0
     for call in (0, 0, 1):
         values = draws[call]
         for loan in inputs:
@@ -235,12 +242,6 @@ def grade_case(seat: Seat, lab: Lab, exercise: Exercise, case: Case, count_kerne
         failed, got, masks = _call(seat, lab, exercise, case, inputs, outputs, rng)
         if failed:
             return _with_cause(lab, failed)
-        if not expected:
-            expected = [compare.expect(exercise, case, drawn) for drawn in draws]
-            accepted = compare.accepted_nulls(exercise, case, expected[0], draws[0], expected[1])
-            if accepted:  # the grader's fault, and no student's loss
-                where = f"this case would accept {accepted[0]} as an answer"
-                return Outcome(Verdict.GRADER_FAULT, "INVALID_CASE", where=where)
         finding, share = compare.examine(exercise, case, expected[call], got, masks)
         if finding and call == 0 and results:
             finding = None  # the first run of the same inputs was right: what differs now is said below
@@ -319,9 +320,6 @@ def _call(seat: Seat, lab: Lab, exercise: Exercise, case: Case, inputs, outputs,
     if failed:
         return failed, None, None
     computed = seat.computed
-    if computed:
-        where = f"torch computes here: {', '.join(computed)}"
-        return _said(lab, Verdict.POLICY, "FOREIGN_KERNEL", "foreign kernel", where), None, None
     for loan, before in zip(inputs, inputs_before, strict=True):
         if not same_bits(arena.bytes(loan.start, loan.stop), before):
             where = f"{loan.name} differs from what was passed in"
@@ -333,6 +331,9 @@ def _call(seat: Seat, lab: Lab, exercise: Exercise, case: Case, inputs, outputs,
             if case.layouts.get(loan.name, PLAIN).pad:
                 sign = "padded write"
             return _said(lab, Verdict.OUT_OF_BOUNDS, "WRITE", sign, where), None, None
+    if computed:
+        where = f"torch computes here: {', '.join(computed)}"
+        return _said(lab, Verdict.POLICY, "FOREIGN_KERNEL", "foreign kernel", where), None, None
     got = [arena.view(loan.tensor).clone() for loan in outputs]
     masks = [untouched(arena, loan, before) for loan, before in zip(outputs, outputs_before, strict=True)]
     return None, got, masks

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +13,10 @@ from pathlib import Path
 from grader.spec import Verdict
 
 MOST_PROCESSES = 64  # a compiler and its helpers are about ten
-MOST_BYTES = 16 << 30  # of host memory that is a worker's own, those it started included
+MOST_BYTES = 8 << 30  # of host memory that is a worker's own, those it started included
 MOST_FILES, MOST_SCRATCH = 20_000, 768 << 20  # that a worker may leave in its folders
 SWEEPS = 50
+WAIT_S = 20.0  # a process inside the GPU's driver can take its time to die
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,15 @@ def running() -> list[Process]:
     return found
 
 
+def _share(pid: int) -> int:
+    with contextlib.suppress(OSError):
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        return sum(
+            1024 * int(line.split()[1]) for line in lines if line.startswith(("Pss_Anon", "Pss_Shmem"))
+        )
+    return 0
+
+
 def _own_bytes(folder: str) -> int:
     status = dict(
         line.split(":", 1)
@@ -78,21 +89,27 @@ def _orphan(one: Process, workers: Collection[int]) -> bool:
     return one.parent == os.getpid() and one.session != os.getsid(0) and one.pid not in workers
 
 
-def beyond_limits(
-    pid: int, workers: Collection[int], lent_bytes: int, scratch: Collection[Path] = ()
-) -> Excess | None:
-    """Which limit a worker and its descendants have passed together: processes, memory besides what was lent,
-    and what lies in the folders that they may write to.
-    """
+def beyond_limits(pid: int, workers: Collection[int], lent_bytes: int) -> Excess | None:
+    """Which limit a worker and its descendants have passed together, besides the memory that it was lent."""
     members = family(pid, workers)
     if len(members) > MOST_PROCESSES:
         words = f"it started {len(members)} processes, at most {MOST_PROCESSES}"
         return Excess(words, Verdict.RESOURCE_LIMIT)
+    most = MOST_BYTES + lent_bytes
     used = sum(one.own_bytes for one in members)
-    if used > MOST_BYTES + lent_bytes:
+    if used > most:
+        used = sum(
+            _share(one.pid) for one in members
+        )  # slower to read; counts once what forks have in common
+    if used > most:
         words = f"it took {used / 2**30:.1f} GiB of memory, at most {MOST_BYTES / 2**30:.0f} GiB"
         return Excess(words, Verdict.OUT_OF_MEMORY, "HOST")
-    files, written = _contents(scratch)
+    return None
+
+
+def too_much_written(folders: Collection[Path]) -> Excess | None:
+    """Whether the folders that a worker may write to hold more than they may."""
+    files, written = _contents(folders)
     if files > MOST_FILES or written > MOST_SCRATCH:
         most = f"at most {MOST_FILES} of {MOST_SCRATCH >> 20} MiB"
         words = f"it wrote {files} files of {written / 2**20:.0f} MiB, {most}"
@@ -114,6 +131,18 @@ def _contents(folders: Collection[Path]) -> tuple[int, int]:
     return files, written
 
 
+def wait_for(pid: int) -> None:
+    """Reap a child that was killed; gives up after WAIT_S on one that the kernel does not let go."""
+    deadline = time.monotonic() + WAIT_S
+    while time.monotonic() < deadline:
+        try:
+            if os.waitpid(pid, os.WNOHANG)[0]:
+                return
+        except ChildProcessError:
+            return
+        time.sleep(0.0005)
+
+
 def reap_orphans(workers: Collection[int]) -> None:
     """Kill what dead workers have left, until nothing more turns up; to be called while no worker is being
     born.
@@ -126,5 +155,4 @@ def reap_orphans(workers: Collection[int]) -> None:
             with contextlib.suppress(ProcessLookupError, ChildProcessError, PermissionError):
                 os.kill(one.pid, signal.SIGKILL)
         for one in left:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(one.pid, 0)
+            wait_for(one.pid)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import math
 import os
 import shutil
 import stat
+import tokenize
 import traceback
 import warnings
 from collections.abc import Sequence
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from grader.judge import Seat
 
 TIERS = ("auto", "cpu", "codegen", "gpu")
+ARCHS = (75, 80, 86, 87, 89, 90, 100, 103, 110, 120, 121)  # what Triton's compiler knows
 REFERENCE = "reference"  # as a source: the baselines of lab.py take the student's seat, and should read 100 %
 CODEGEN_LIMIT_S = 180.0
 MOST_BYTES = 1 << 20  # of a student's file
@@ -150,7 +154,9 @@ class Run:
         elif question.kind != SPEED:
             return Outcome(Verdict.NOT_GRADED, where="the reference is only timed")
         if question.kind == CODEGEN:
-            return None
+            known = ", ".join(f"sm_{arch}" for arch in ARCHS)
+            words = f"sm_{self.arch} is not among what this grader compiles for: {known}"
+            return None if self.arch in ARCHS else Outcome(Verdict.NOT_GRADED, where=words)
         if self.tier == "codegen":
             return Outcome(Verdict.NOT_GRADED, where="this tier only compiles")
         if self.tier == "cpu" and question.kind == SPEED:
@@ -231,7 +237,12 @@ class Run:
         calls = [lay_out(exercise, question.case, Placer(), shapes_of(exercise, question.case))]
         plan = seat.prepare(exercise, calls, CODEGEN_LIMIT_S)
         failed = plan if isinstance(plan, Outcome) else seat.go(plan, CODEGEN_LIMIT_S)
-        return failed or codegen.read_kernels(seat.folder, self.arch)
+        if failed:
+            return failed
+        try:
+            return codegen.read_kernels(seat.folder, self.arch)
+        except codegen.WorkerFileError as error:
+            return Outcome(Verdict.CRASHED, "PROTOCOL", where=one_line(str(error)))
 
     def _speed(self, question: Question) -> Outcome:
         from grader.duel import Duel
@@ -304,18 +315,27 @@ def read_file(file: Path, exercise: Exercise) -> Outcome | None:
     """What a look at the file alone decides; None where it is ready to run."""
     try:
         facts = os.lstat(file)
-        if stat.S_ISLNK(facts.st_mode) or not (stat.S_ISREG(facts.st_mode) or stat.S_ISDIR(facts.st_mode)):
-            return Outcome(Verdict.POLICY, "INTAKE", where=f"{file.name} is a link or a pipe, not a file")
+        if not stat.S_ISREG(facts.st_mode):
+            return Outcome(
+                Verdict.POLICY, "INTAKE", where=f"{file.name} is a folder, a link or a pipe, not a file"
+            )
         if facts.st_size > MOST_BYTES:
             words = f"{file.name} has {facts.st_size:,} bytes, at most {MOST_BYTES:,} are read"
             return Outcome(Verdict.POLICY, "INTAKE", where=words)
-        source = file.read_bytes().decode("utf-8-sig")
+        data = file.read_bytes()
+        source = data.decode("utf-8-sig")
     except FileNotFoundError:
         return Outcome(Verdict.NOT_STARTED, where=f"{file.name} is missing")
     except UnicodeDecodeError as error:
         return Outcome(Verdict.COMPILE_ERROR, where=f"{file.name} is not UTF-8 text (byte {error.start})")
     except OSError as error:
         return Outcome(Verdict.COMPILE_ERROR, where=f"{file.name} cannot be read: {error.strerror}")
+    with contextlib.suppress(SyntaxError):  # an unknown encoding: the compiler says so below
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+        if encoding not in ("utf-8", "utf-8-sig"):  # Python would read other code than the screen does
+            return Outcome(
+                Verdict.POLICY, "INTAKE", where=f"{file.name} declares the encoding {encoding}, not UTF-8"
+            )
     if not source.strip():
         return Outcome(Verdict.NOT_STARTED, where=f"{file.name} is empty")
     try:

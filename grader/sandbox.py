@@ -25,6 +25,7 @@ from grader.spec import Verdict
 PR_SET_CHILD_SUBREAPER = 36
 MAX_OUTPUT = 64 * 1024  # bytes kept of what a worker prints; the rest is read and dropped
 START_LIMIT_S = 120.0  # imports on a cold disk
+SHORT_S = 0.05
 LOOK_EVERY_S = 0.25  # between looks at what a worker uses
 KEPT_ENVIRONMENT = (
     "PATH",
@@ -45,7 +46,7 @@ births = threading.RLock()  # held while a worker is being born, so that nobody 
 
 
 class WorkerGoneError(Exception):
-    """The worker ended, or was ended, before it answered: the verdict, why, and the words behind the slash."""
+    """The worker ended, or was ended, before it answered: verdict, why, and the word behind the slash."""
 
     def __init__(self, why: str, verdict: Verdict = Verdict.CRASHED, reason: str = ""):
         super().__init__(why)
@@ -116,6 +117,11 @@ class WarmParent:
         said = " | ".join(lines[-3:]) or "no output"
         return RuntimeError(f"the warm parent did not start a worker: {said}")
 
+    @property
+    def ended(self) -> bool:
+        """Whether the process is gone; another one has to be started then."""
+        return self._process.poll() is not None
+
     def close(self) -> None:
         """End the process; running workers are not touched."""
         self._socket.close()
@@ -127,10 +133,8 @@ class WarmParent:
 class Worker:
     """One confined process and the channel to it. Every failure to answer well ends in WorkerGoneError."""
 
-    def __init__(
-        self, parent: WarmParent, memory: int | None, lent_bytes: int = 0, scratch: tuple[Path, ...] = ()
-    ):
-        self._lent_bytes, self._scratch = lent_bytes, scratch
+    def __init__(self, parent: WarmParent, memory: int | None, scratch: tuple[Path, ...] = ()):
+        self._memory, self._scratch = memory, scratch
         self._channel, theirs = socket.socketpair()
         out, out_in = os.pipe()
         err, err_in = os.pipe()
@@ -139,6 +143,11 @@ class Worker:
             self.pid = parent.fork(
                 [theirs.fileno(), out_in, err_in, theirs.fileno() if memory is None else memory]
             )
+        except BaseException:
+            self._channel.close()
+            os.close(out)
+            os.close(err)
+            raise
         finally:
             theirs.close()
             os.close(out_in)
@@ -163,7 +172,11 @@ class Worker:
             self._channel.settimeout(limit_s)
             self._channel.sendall(pack(kind, self._block, dict(payload)))
             self._channel.setblocking(False)
-            return self._answer(time.monotonic() + limit_s, limit_s, spin)
+            began = time.monotonic()
+            answer = self._answer(began + limit_s, limit_s, spin)
+            if not spin and time.monotonic() - began > SHORT_S:  # long enough to have filled a disk
+                self._within_limits()
+            return answer
         except ProtocolError as error:
             self.end()
             words = f"it sent what the protocol does not allow ({error})"
@@ -182,7 +195,7 @@ class Worker:
             left = deadline - time.monotonic()
             # Asleep, this process would be woken up some 50 us late, and no two times the same.
             events = self._selector.select(0.0 if spin else max(0.0, min(left, LOOK_EVERY_S)))
-            if not events and left <= 0.0:
+            if left <= 0.0:
                 self.end()
                 raise WorkerGoneError(f"no answer within {limit_s:g} s", Verdict.TIMEOUT)
             if time.monotonic() > look:
@@ -198,8 +211,11 @@ class Worker:
                 self._received += data
 
     def _within_limits(self) -> None:
-        """End a worker that has grown too large; WorkerGoneError where it had."""
-        found = processes.beyond_limits(self.pid, workers, self._lent_bytes, self._scratch)
+        """End a worker that has grown too large, or whose folders have; WorkerGoneError where it had."""
+        # The arena is as large as what was touched of it.
+        lent_bytes = 512 * os.fstat(self._memory).st_blocks if self._memory is not None else 0
+        found = processes.too_much_written(self._scratch)
+        found = found or processes.beyond_limits(self.pid, workers, lent_bytes)
         if found:
             self.end()
             raise WorkerGoneError(found.words, found.verdict, found.reason)
@@ -255,9 +271,9 @@ class Worker:
         if not self.alive:
             return
         self.alive = False
-        for act in (lambda: os.killpg(self.pid, signal.SIGKILL), lambda: os.waitpid(self.pid, 0)):
-            with contextlib.suppress(ProcessLookupError, ChildProcessError):
-                act()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        processes.wait_for(self.pid)
         with births:
             workers.discard(self.pid)
             processes.reap_orphans(workers)
@@ -279,5 +295,6 @@ class Worker:
 def _in_words(status: int) -> str:
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        return f"it was ended by signal {number} ({signal.Signals(number).name})"
+        named = {one.value: f" ({one.name})" for one in signal.Signals}  # real-time signals have no name
+        return f"it was ended by signal {number}{named.get(number, '')}"
     return f"it left with exit code {os.WEXITSTATUS(status)} and no answer"

@@ -32,7 +32,8 @@ def total(results: Iterable) -> tuple[float, float, float]:
     """Points earned, points that were graded, and points that this run could not grade."""
     earned = graded = open_points = 0.0
     for result in results:
-        if result.verdict in UNGRADED:
+        noise = result.verdict is Verdict.INCONCLUSIVE and "percent" not in result.figures
+        if result.verdict in UNGRADED or noise:  # what the machine disturbed costs nobody points
             open_points += result.max_points
         else:
             earned += result.points

@@ -35,6 +35,8 @@ class Session:
 
     def parent(self, interpreted: bool) -> WarmParent:
         """The warm parent for a mode; started at the first call, usable once its imports are done."""
+        if interpreted in self._parents and self._parents[interpreted].ended:
+            self._parents.pop(interpreted).close()
         if interpreted not in self._parents:
             self._parents[interpreted] = WarmParent(interpreted, self.folder, self._first_user)
         return self._parents[interpreted]

@@ -33,12 +33,20 @@ def open_todos(source: str) -> tuple[Todo, ...]:
 def open_todos_of(source: str, function: str) -> tuple[Todo, ...]:
     """Open TODOs that `function` reaches through the names it uses; TODO 0 tells that its body is empty."""
     tree = parse(source)
-    reached, names = [], [function]
+    binding: dict[str, list[ast.stmt]] = {}
+    for node in tree.body:
+        for name in bound_names(node):
+            binding.setdefault(name, []).append(node)
+    reached, names, known, taken = [], [function], {function}, set()
     for name in names:  # grows while names lead to further names
-        for node in tree.body:
-            if node not in reached and name in bound_names(node):
-                reached.append(node)
-                names += _used(node)
+        for node in binding.pop(name, ()):
+            if id(node) in taken:  # one statement may bind several names
+                continue
+            taken.add(id(node))
+            reached.append(node)
+            further = _used(node) - known
+            known |= further
+            names += further
     lines = {line for node in reached for line in range(node.lineno, node.end_lineno + 1)}
     todos = [todo for todo in placeholders_in(source, tree) if todo.line in lines]
     for node in reached:

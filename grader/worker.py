@@ -225,11 +225,14 @@ def _gradient(function, inputs, outputs):
             raise TypeError(f"{function.__name__} returned {type(result).__name__}, not a tensor")
         if result.grad_fn is None:
             raise RuntimeError(f"{function.__name__} returned a tensor without a gradient function")
-        y.copy_(result.detach())
+        # Through .data: on a GPU all lent tensors are views of one, and a write to it would count as a
+        # change of
+        # the x that the function has saved.
+        y.data.copy_(result.detach())
         result.backward(dy)
         if leaf.grad is None:
             raise RuntimeError("backward left no gradient in x.grad")
-        dx.copy_(leaf.grad)
+        dx.data.copy_(leaf.grad)
 
     return forward_and_backward, [*inputs, *outputs.values()], {}
 

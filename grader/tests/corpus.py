@@ -33,7 +33,7 @@ VERDICTS = f"{VERDICT}(?: or {VERDICT})*"
 LINE = re.compile(
     rf"EXPECT (?P<screened>{VERDICTS})(?:; unscreened (?P<unscreened>{VERDICTS}))? "
     r"from (?P<functions>\w+(?: and \w+)*)(?:/(?P<kind>speed|code))?(?:, hint (?P<hint>\d+))?"
-    r"(?P<gpu> on a GPU)?: (?:(?P<row>[A-DFS]\d+) )?(?P<says>\S.*)"
+    r"(?: on a (?P<where>CPU|GPU))?: (?:(?P<row>[A-DFS]\d+) )?(?P<says>\S.*)"
 )
 KINDS = {None: CORRECTNESS, "speed": SPEED, "code": CODEGEN}
 
@@ -49,7 +49,7 @@ class Specimen:
     functions: tuple[str, ...]
     kind: str
     hint: int | None
-    needs_gpu: bool
+    where: str  # CPU or GPU where only one of them shows it, else empty
     row: str
     says: str
 
@@ -78,7 +78,7 @@ def read(path: Path) -> Specimen:
         tuple(found["functions"].split(" and ")),
         KINDS[found["kind"]],
         int(found["hint"]) if found["hint"] else None,
-        bool(found["gpu"]),
+        found["where"] or "",
         found["row"] or "",
         found["says"],
     )

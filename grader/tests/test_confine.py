@@ -183,9 +183,9 @@ def test_a_worker_that_grows_too_large_is_found(sleepers, monkeypatch, limit, va
 def test_a_folder_that_fills_up_is_found(tmp_path, monkeypatch, limit, value):
     for name in "abc":
         (tmp_path / name).write_text("x")
-    assert processes.beyond_limits(os.getpid(), set(), 0, [tmp_path]) is None
+    assert processes.too_much_written([tmp_path]) is None
     monkeypatch.setattr(processes, limit, value)
-    found = processes.beyond_limits(os.getpid(), set(), 0, [tmp_path])
+    found = processes.too_much_written([tmp_path])
     assert found.verdict is Verdict.RESOURCE_LIMIT
 
 

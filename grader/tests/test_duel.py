@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from types import SimpleNamespace
 
 import pytest
 
@@ -27,9 +28,7 @@ def fight(tmp_path, monkeypatch):
     monkeypatch.setattr(duel.Duel, "_overhead", lambda self: self.hand_shake_us)
     monkeypatch.setattr(duel.Duel, "hand_shake_us", 0.0, raising=False)
     monkeypatch.setattr(timing, "MOST_ROUNDS", 12)
-    monkeypatch.setattr(
-        duel, "INTERFERENCE", math.inf
-    )  # microseconds on two busy cores are a matter of chance
+    monkeypatch.setattr(duel, "INTERFERENCE", math.inf)  # on two busy cores microseconds are chance
     session, arena = Session("cpu", 21), Arena.create("cpu", 1 << 26)
     seats = []
 
@@ -125,3 +124,17 @@ def test_a_reference_that_slows_down_once_the_student_runs_decides_nothing(fight
     outcome = fight(ADD)
     assert outcome.verdict is Verdict.INCONCLUSIVE
     assert "before the student's process had begun" in outcome.where
+
+
+def test_a_time_below_what_the_memory_allows_is_impossible(fight, monkeypatch):
+    monkeypatch.setattr(timing, "floor_us", lambda *_: 1e12)  # as if the clock had been set back
+    real = duel.Duel.__init__
+
+    def with_a_gpu(self, *arguments):
+        real(self, *arguments)
+        self.gpu = SimpleNamespace(bandwidth=1.0, peak_flops=1.0)
+
+    monkeypatch.setattr(duel.Duel, "__init__", with_a_gpu)
+    outcome = fight(ADD)
+    assert outcome.verdict is Verdict.IMPOSSIBLE
+    assert "is less than the 1000000000000.0 us" in outcome.where

@@ -142,7 +142,15 @@ def test_results_are_kept_where_the_text_of_an_error_is_no_unicode(tmp_path):
     file.parent.mkdir()
     file.write_text('def elementwise_add(x, y, *, out=None):\n    raise ValueError("\\udcff")\n')
     done = grade(
-        "--lab", 1, "--from", tmp_path, "--results", tmp_path / "out", "-k", "correctness and fp16 and 7"
+        "--lab",
+        1,
+        "--from",
+        tmp_path,
+        "--results",
+        tmp_path / "out",
+        "-k",
+        "correctness and fp16 and 7",
+        "--no-screen",
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert {
@@ -316,7 +324,17 @@ def test_brackets_in_the_name_of_a_folder_are_shown(tmp_path):
 
 def test_a_second_run_with_the_seed_gives_the_same_verdicts_and_figures(graded, results, tmp_path):
     own = ("seconds", "printed")  # a worker that served other cases before has printed more
-    grade("--lab", "1", "--from", graded[0] / "tree", "--results", tmp_path, "-k", "correctness and 129")
+    grade(
+        "--lab",
+        "1",
+        "--from",
+        graded[0] / "tree",
+        "--results",
+        tmp_path,
+        "-k",
+        "correctness and 129",
+        "--no-screen",
+    )
     again = items_of(json.loads((tmp_path / "results.json").read_text("utf-8")))
     first = {item["id"]: item for item in items_of(results)}
     assert any(item["where"].startswith("out[") for item in again)

@@ -41,11 +41,11 @@ def test_file_without_text_is_not_started(look, source):
     )
 
 
-def test_folder_in_the_place_of_the_file_is_a_compile_error(tmp_path):
+def test_folder_in_the_place_of_the_file_is_refused_at_the_intake(tmp_path):
     (tmp_path / ADD.file).mkdir()
     outcome = read_file(tmp_path / ADD.file, ADD)
-    assert outcome.verdict is Verdict.COMPILE_ERROR
-    assert "cannot be read" in outcome.where
+    assert (outcome.verdict, outcome.reason) == (Verdict.POLICY, "INTAKE")
+    assert "is a folder" in outcome.where
 
 
 def test_finished_file_is_ready_to_run(look):

@@ -24,7 +24,8 @@ PERCENTS = st.lists(st.floats(-50, 1000), min_size=1, max_size=4)
 
 
 def item(verdict, points, max_points):
-    return SimpleNamespace(verdict=verdict, points=points, max_points=max_points)
+    figures = {"percent": 50.0}
+    return SimpleNamespace(verdict=verdict, points=points, max_points=max_points, figures=figures)
 
 
 @pytest.mark.parametrize(
@@ -104,3 +105,8 @@ def test_graded_and_open_points_add_to_the_maximum(answers):
     earned, graded, open_points = scoring.total(results)
     assert graded + open_points == pytest.approx(sum(most for _, _, most in answers))
     assert 0.0 <= earned <= graded
+
+
+def test_noise_that_left_no_percentage_costs_nobody_points():
+    noisy = SimpleNamespace(verdict=Verdict.INCONCLUSIVE, points=0.0, max_points=20.0, figures={})
+    assert scoring.total([noisy]) == (0.0, 0.0, 20.0)

@@ -35,7 +35,7 @@ def test_a_worker_tells_which_config_an_autotuned_kernel_ran_with(seat):
     exercise, case = first_case(lab)
     assert grade_case(seat, lab, exercise, case).verdict is Verdict.PASS
     assert seat.wake(10) is None
-    assert "BLOCK_M" in seat.picked["matmul_kernel"]
+    assert "BLOCK_M" in seat.picked(20.0)["matmul_kernel"]
 
 
 def test_a_killed_worker_is_a_crash_and_the_next_call_gets_a_new_one(seat):

@@ -1,4 +1,4 @@
-"""EXPECT POLICY; unscreened CRASHED/PROTOCOL from elementwise_add: A1 the next questions are answered before they are asked"""
+"""EXPECT POLICY; unscreened CRASHED/PROTOCOL or WRONG/UNWRITTEN from elementwise_add: A1 the next questions are answered before they are asked"""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""EXPECT POLICY; unscreened WRONG/UNWRITTEN from elementwise_add: A1 a frame that claims success is written to the channel"""
+"""EXPECT POLICY; unscreened WRONG/UNWRITTEN or CRASHED/PROTOCOL from elementwise_add: A1 a frame that claims success is written to the channel"""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""EXPECT OUT_OF_BOUNDS/READ from elementwise_add: A12 NaN in every element, which no comparison finds unequal"""
+"""EXPECT WRONG/NONFINITE from elementwise_add: A12 NaN in every element, which no comparison finds unequal"""
 
 import triton
 import triton.language as tl

@@ -1,4 +1,4 @@
-"""EXPECT POLICY; unscreened RESOURCE_LIMIT from elementwise_add: D2 a grandchild in a session of its own outlives the worker and holds its pipes"""
+"""EXPECT POLICY; unscreened RESOURCE_LIMIT from elementwise_add on a CPU: D2 a grandchild in a session of its own outlives the worker and holds its pipes"""
 
 import os
 import time

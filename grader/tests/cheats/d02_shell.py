@@ -1,4 +1,4 @@
-"""EXPECT POLICY; unscreened RESOURCE_LIMIT from elementwise_add: D2 another program is started"""
+"""EXPECT POLICY; unscreened RESOURCE_LIMIT from elementwise_add on a CPU: D2 another program is started"""
 
 import subprocess
 

@@ -1,4 +1,4 @@
-"""EXPECT RESOURCE_LIMIT from elementwise_add: F11 a child takes over the channel, the worker itself ends."""
+"""EXPECT RESOURCE_LIMIT from elementwise_add on a CPU: F11 a child takes over the channel, the worker itself ends."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""EXPECT RESOURCE_LIMIT from elementwise_add: F11 a grandchild in a session of its own that holds the pipes."""
+"""EXPECT RESOURCE_LIMIT from elementwise_add on a CPU: F11 a grandchild in a session of its own that holds the pipes."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""EXPECT RESOURCE_LIMIT from elementwise_add: F11 another program is started."""
+"""EXPECT RESOURCE_LIMIT from elementwise_add on a CPU: F11 another program is started."""
 
 import subprocess
 

@@ -1,4 +1,4 @@
-"""EXPECT PASS from elementwise_add: F14 sys.stdout is something that raises."""
+"""EXPECT PASS from elementwise_add on a CPU: F14 sys.stdout is something that raises."""
 
 import sys
 

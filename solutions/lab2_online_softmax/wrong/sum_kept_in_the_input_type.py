@@ -1,4 +1,4 @@
-"""EXPECT WRONG/PRECISION from softmax_forward, hint 8: S15 exp and sum are rounded to fp16"""
+"""EXPECT WRONG/PRECISION from softmax_forward, hint 8 on a CPU: S15 exp and sum are rounded to fp16"""
 
 import torch
 import triton

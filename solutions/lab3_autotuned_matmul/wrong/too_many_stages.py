@@ -1,4 +1,4 @@
-"""EXPECT CRASHED from matmul, hint 7 on a GPU: S57 five stages of 128 x 256 x 64 need 240 KB"""
+"""EXPECT COMPILE_ERROR from matmul, hint 7 on a GPU: S57 five stages of 128 x 256 x 64 need 240 KB"""
 
 import torch
 import triton
