@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 FEWEST_ROUNDS = 11
 MOST_ROUNDS = 80  # a second 40 are added to the first, which narrows the interval more than 40 new ones
-PATIENCE_S = 12.0  # for all rounds of one shape: on a restless machine 80 large ones would take half a minute
+PATIENCE_S = 9.0  # for all rounds of one shape: on a restless machine 80 large ones would take half a minute
 HALF_WIDTH = 0.005  # of the ratio: stop once the interval is this narrow on either side
 CONFIDENCE = 0.95
 MISMATCH_SHARE, MISMATCH_US = 0.03, 30.0  # a worker's own time may differ by this much per call
