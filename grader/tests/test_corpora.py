@@ -55,7 +55,7 @@ def test_other_right_answer_passes_without_a_flag(cpu, specimen):
     check(cpu, specimen)
 
 
-@pytest.mark.parametrize(("specimen", "screened"), both_ways("CPU", CHEATS))
+@pytest.mark.parametrize(("specimen", "screened"), list(both_ways("CPU", CHEATS)))
 def test_cheat_gets_its_verdict(cpu, specimen, screened):
     check(cpu, specimen, screened)
 
@@ -72,7 +72,7 @@ def test_student_answer_gets_its_verdict_on_a_gpu(card, specimen):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("specimen", "screened"), both_ways("GPU", CHEATS))
+@pytest.mark.parametrize(("specimen", "screened"), list(both_ways("GPU", CHEATS)))
 def test_cheat_gets_its_verdict_on_a_gpu(card, specimen, screened):
     check(card, specimen, screened)
 
