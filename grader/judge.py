@@ -134,11 +134,9 @@ class Seat:
         pairs = told.items() if isinstance(told, dict) else ()
         return {one_line(str(name)): one_line(str(config)) for name, config in pairs}
 
-    def watch(self, plan: int, limit_s: float, census: bool = False) -> dict | Outcome:
-        """What a prepared plan does besides its kernels (see witness), as the worker tells it; lists of
-        names.
-        """
-        failed = self._ask(Kind.WITNESS, {"plan": plan, "census": census}, limit_s)
+    def watch(self, plan: int, limit_s: float) -> dict | Outcome:
+        """What a prepared plan does besides its kernels (see witness), as lists of names from the worker."""
+        failed = self._ask(Kind.WITNESS, {"plan": plan}, limit_s)
         if failed:
             return failed
         names = {
@@ -146,7 +144,7 @@ class Seat:
             for key, value in self._reply.items()
             if isinstance(value, list)
         }
-        return {"operators": [], "foreign": [], "strangers": []} | names
+        return {"operators": [], "foreign": []} | names
 
     def _ask(self, kind: Kind, payload: dict, limit_s: float, loading=False, spin=False) -> Outcome | None:
         self.claimed_us = None
@@ -210,7 +208,7 @@ def lay_out(exercise: Exercise, case: Case, placer: Placer, shapes) -> tuple[lis
     return inputs, outputs
 
 
-def grade_case(seat: Seat, lab: Lab, exercise: Exercise, case: Case, count_kernels: bool = False) -> Outcome:
+def grade_case(seat: Seat, lab: Lab, exercise: Exercise, case: Case) -> Outcome:
     """Run one case three times and judge what lies in the lent memory after each.
 
     Twice on the same fresh inputs, which must give the same bits, then on others, which an answer kept from
@@ -257,11 +255,11 @@ def grade_case(seat: Seat, lab: Lab, exercise: Exercise, case: Case, count_kerne
             return _said(lab, Verdict.WRONG, "NONDETERMINISTIC", "nondeterministic", where)
         results.append(got)
         used = max(used, share)
-    foreign = _foreign_work(seat, lab, exercise, case, inputs, outputs, rng, count_kernels)
+    foreign = _foreign_work(seat, lab, exercise, case, inputs, outputs, rng)
     return foreign or Outcome(Verdict.PASS, share=1.0, used=used)
 
 
-def _foreign_work(seat, lab, exercise, case, inputs, outputs, rng, count_kernels) -> Outcome | None:
+def _foreign_work(seat, lab, exercise, case, inputs, outputs, rng) -> Outcome | None:
     """POLICY where a result comes about although every Triton kernel does nothing, or torch computes a part
     of it.
 
@@ -286,13 +284,6 @@ def _foreign_work(seat, lab, exercise, case, inputs, outputs, rng, count_kernels
         where = f"a kernel of another file was launched: {', '.join(seen['foreign'])}"
     elif not all(_blank(arena, loan, was, exercise) for loan, was in zip(outputs, before, strict=True)):
         where = "the result came about while every Triton kernel of the file did nothing"
-    elif count_kernels:
-        counted = seat.watch(plan, case.limit_s, census=True)
-        if isinstance(counted, Outcome):
-            return counted if counted.verdict in (Verdict.TIMEOUT, Verdict.CRASHED) else None
-        if not counted["strangers"]:
-            return None
-        where = f"the GPU ran kernels that the file did not launch: {', '.join(counted['strangers'])}"
     else:
         return None
     return _said(lab, Verdict.POLICY, "FOREIGN_KERNEL", "foreign kernel", where)

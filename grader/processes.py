@@ -52,6 +52,7 @@ def running() -> list[Process]:
 
 
 def _share(pid: int) -> int:
+    """Slower to read than own_bytes; over several processes it counts once what forks have in common."""
     with contextlib.suppress(OSError):
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
         return sum(
@@ -98,9 +99,7 @@ def beyond_limits(pid: int, workers: Collection[int], lent_bytes: int) -> Excess
     most = MOST_BYTES + lent_bytes
     used = sum(one.own_bytes for one in members)
     if used > most:
-        used = sum(
-            _share(one.pid) for one in members
-        )  # slower to read; counts once what forks have in common
+        used = sum(_share(one.pid) for one in members)
     if used > most:
         words = f"it took {used / 2**30:.1f} GiB of memory, at most {MOST_BYTES / 2**30:.0f} GiB"
         return Excess(words, Verdict.OUT_OF_MEMORY, "HOST")

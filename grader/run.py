@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import math
 import os
 import shutil
 import stat
@@ -22,7 +21,7 @@ from grader.gpu import Gpu
 from grader.outcome import Outcome, one_line
 from grader.questions import CODEGEN, COMPILES, CORRECTNESS, SPEED, Question
 from grader.session import Session
-from grader.spec import Case, Exercise, Verdict
+from grader.spec import Exercise, Verdict
 from grader.todos import open_todos, open_todos_of
 
 if TYPE_CHECKING:
@@ -181,8 +180,7 @@ class Run:
 
         seat = self._seat("correctness", question, self._arena("small"), interpreted=self.tier == "cpu")
         try:
-            count = self.tier == "gpu" and question.case is _largest(question.exercise)
-            outcome = grade_case(seat, question.entry.lab, question.exercise, question.case, count)
+            outcome = grade_case(seat, question.entry.lab, question.exercise, question.case)
         except Exception:
             seat.close()  # whatever a worker did to bring this about, the next case does not inherit it
             raise
@@ -303,12 +301,6 @@ class Run:
 
 
 ARENA_BYTES = {"cpu": 8 << 30, "cuda": 1 << 30}  # memory of a CPU arena is taken only where it is touched
-
-
-def _largest(exercise: Exercise) -> Case:
-    """The case with the most elements, or nearly: its sizes multiplied."""
-    sizes = {case: [n for n in case.params.values() if isinstance(n, int)] for case in exercise.cases}
-    return max(exercise.cases, key=lambda case: math.prod(sizes[case]))
 
 
 def read_file(file: Path, exercise: Exercise) -> Outcome | None:

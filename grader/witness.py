@@ -10,7 +10,6 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-import torch
 import triton
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from triton.runtime.interpreter import InterpretedFunction
@@ -19,17 +18,13 @@ MAX_NAMES = 50
 # Allocation, constants, views and plain copies: what host code around a kernel needs. Nothing of it computes.
 HARMLESS = {
     "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "zeros", "zeros_like",
-    "new_zeros", "ones", "ones_like", "new_ones", "full", "full_like", "new_full", "fill", "fill_", "zero_",
-    "arange",
-    "randint", "scalar_tensor", "clone", "copy_", "_to_copy", "contiguous", "detach", "detach_", "alias",
-    "lift_fresh",
-    "set_", "view", "_unsafe_view", "reshape", "_reshape_alias", "as_strided", "t", "transpose", "permute",
-    "expand", "slice", "select", "unsqueeze", "squeeze", "unbind", "split", "diagonal", "view_as_real",
-    "_local_scalar_dense",
-    "item", "is_pinned", "resize_", "record_stream", "sym_size", "sym_stride", "unfold", "narrow", "chunk",
-    "movedim",
+    "new_zeros", "ones", "ones_like", "new_ones", "full", "full_like", "new_full", "fill", "fill_",
+    "zero_", "arange", "randint", "scalar_tensor", "clone", "copy_", "_to_copy", "contiguous", "detach",
+    "detach_", "alias", "lift_fresh", "set_", "view", "_unsafe_view", "reshape", "_reshape_alias",
+    "as_strided", "t", "transpose", "permute", "expand", "slice", "select", "unsqueeze", "squeeze",
+    "unbind", "split", "diagonal", "view_as_real", "_local_scalar_dense", "item", "is_pinned", "resize_",
+    "record_stream", "sym_size", "sym_stride", "unfold", "narrow", "chunk", "movedim",
 }  # fmt: skip
-FILLS = ("Memset", "Memcpy", "FillFunctor", "fill_kernel", "direct_copy", "copy_kernel")
 
 
 class _Operators(TorchDispatchMode):
@@ -67,21 +62,16 @@ def operators() -> Iterator[Callable[[], list[str]]]:
 
 @contextlib.contextmanager
 def ghosts(file: str) -> Iterator[dict]:
-    """Every Triton kernel does nothing meanwhile; yields what was launched and which torch operators
-    computed.
-
-    `own` and `foreign` count launches of functions from `file` and from elsewhere, `operators` names torch
-    operators.
+    """Every Triton kernel does nothing meanwhile; yields the names of launched functions that are not of
+    `file` as `foreign`, and of torch operators that computed as `operators`.
     """
-    found = {"own": 0, "foreign": [], "operators": []}
+    found = {"foreign": [], "operators": []}
 
     def no_launch(function, *_, **options):
         if options.get("warmup"):
             return None
         origin = getattr(getattr(function.fn, "__code__", None), "co_filename", "")
-        if origin == file:
-            found["own"] += 1
-        elif len(found["foreign"]) < MAX_NAMES:
+        if origin != file and len(found["foreign"]) < MAX_NAMES:
             found["foreign"].append(str(getattr(function.fn, "__name__", "?"))[:100])
         return None
 
@@ -89,55 +79,11 @@ def ghosts(file: str) -> Iterator[dict]:
     kept = [kind.run for kind in kinds]
     for kind in kinds:
         kind.run = no_launch
-    operators = _Operators()
+    mode = _Operators()
     try:
-        with operators:
+        with mode:
             yield found
     finally:
         for kind, run in zip(kinds, kept, strict=True):
             kind.run = run
-        found["operators"] = sorted(operators.seen)[:MAX_NAMES]
-
-
-@contextlib.contextmanager
-def census(file: str) -> Iterator[dict]:
-    """Counts the kernels that the GPU ran, by CUPTI, beside the launches that Triton made; for one untimed
-    call.
-
-    Yields a dict whose `strangers` names the kernels that were not launched from `file`, out of `recorded`
-    in all.
-    """
-    found = {"strangers": [], "recorded": 0}
-    launched: Counter[str] = Counter()
-    run = triton.runtime.jit.JITFunction.run
-
-    def counted(function, *args, **options):
-        if not options.get("warmup") and function.fn.__code__.co_filename == file:
-            launched[function.fn.__name__] += 1
-        return run(function, *args, **options)
-
-    triton.runtime.jit.JITFunction.run = counted
-    try:
-        with torch.profiler.profile(
-            activities=[torch.profiler.ProfilerActivity.CUDA], acc_events=False
-        ) as record:
-            yield found
-            torch.cuda.synchronize()
-    finally:
-        triton.runtime.jit.JITFunction.run = run
-    kernels: Counter[str] = Counter()
-    for event in record.profiler.kineto_results.events():
-        if event.device_type() == torch.autograd.DeviceType.CUDA:
-            kernels[event.name()[:100]] += 1
-    found["kernels"], found["launched"] = (
-        dict(kernels.most_common(MAX_NAMES)),
-        dict(launched.most_common(MAX_NAMES)),
-    )
-    if not kernels and launched:
-        found["unavailable"] = "CUPTI recorded no kernel"
-
-
-def strangers(found: dict) -> list[str]:
-    """Kernels of a census that are neither the student's own nor a fill or a copy."""
-    own = set(found["launched"])
-    return [name for name in found["kernels"] if name not in own and not any(fill in name for fill in FILLS)]
+        found["operators"] = sorted(mode.seen)[:MAX_NAMES]

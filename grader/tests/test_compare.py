@@ -372,9 +372,7 @@ def test_negative_zero_is_not_zero_where_every_bit_counts():
     assert compare.examine(one.exercise, one.case, exact, [-torch.zeros_like(flat)])[0].wrong == 7
 
 
-@pytest.mark.parametrize(
-    "seed", [82, 281, 552, 891]
-)  # of 1500, those that the norm refused
+@pytest.mark.parametrize("seed", [82, 281, 552, 891])  # of 1500, those that the norm refused
 def test_a_sound_gradient_of_few_elements_that_cancel_is_right(seed):
     (exercise,) = (e for entry in catalog.find() for e in entry.lab.exercises if e.name == "softmax_backward")
     (case,) = (case for case in exercise.cases if case.name == "rows=3,cols=2,fp32")
