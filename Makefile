@@ -1,5 +1,5 @@
 # The targets call `python -m grader`; for all of its options: .venv/bin/python -m grader --help
-# Variables: LAB=2  FROM=solutions  TIER=cpu  K=backward  SEED=1  SHARD=1/4  ARCH=sm_90  MIN=60  EXTRA=dev
+# Variables: LAB=2  FROM=solutions  TIER=cpu  K=backward  SEED=1  SHARD=1/4  JOBS=6  ARCH=sm_90  MIN=60  EXTRA=dev
 
 PYTHON ?= python3
 RUN := .venv/bin/python -m
@@ -25,9 +25,9 @@ test:  ## test the grader itself; needs no GPU (K=setup)
 	@$(SETUP) --extra dev
 	@$(RUN) pytest -q -n 2 -m "not gpu" $(if $(K),-k "$(K)")
 
-test-gpu:  ## test what needs a GPU (SHARD=1/4 runs the first of four parts)
+test-gpu:  ## test what needs a GPU (SHARD=1/4: the first of four parts; JOBS=6: six at a time)
 	@$(SETUP) --extra dev
-	@$(RUN) pytest -q -m gpu -p no:xdist --resume results/gpu-tests-passed $(if $(K),-k "$(K)") \
+	@$(RUN) pytest -q -m gpu -n $(or $(JOBS),0) --resume results/gpu-tests-passed $(if $(K),-k "$(K)") \
 		$(if $(SHARD),--shard "$(SHARD)"); code=$$?; \
 		test $$code -eq 5 && echo "all of them have passed on this code; make clean forgets that" || exit $$code
 

@@ -134,9 +134,9 @@ class Seat:
         pairs = told.items() if isinstance(told, dict) else ()
         return {one_line(str(name)): one_line(str(config)) for name, config in pairs}
 
-    def watch(self, plan: int, limit_s: float) -> dict | Outcome:
+    def watch(self, plan: int, limit_s: float, census: bool = False) -> dict | Outcome:
         """What a prepared plan does besides its kernels (see witness), as lists of names from the worker."""
-        failed = self._ask(Kind.WITNESS, {"plan": plan}, limit_s)
+        failed = self._ask(Kind.WITNESS, {"plan": plan, "census": census}, limit_s)
         if failed:
             return failed
         names = {
@@ -144,7 +144,7 @@ class Seat:
             for key, value in self._reply.items()
             if isinstance(value, list)
         }
-        return {"operators": [], "foreign": []} | names
+        return {"operators": [], "foreign": [], "strangers": [], "uncounted": []} | names
 
     def _ask(self, kind: Kind, payload: dict, limit_s: float, loading=False, spin=False) -> Outcome | None:
         self.claimed_us = None
@@ -208,11 +208,11 @@ def lay_out(exercise: Exercise, case: Case, placer: Placer, shapes) -> tuple[lis
     return inputs, outputs
 
 
-def grade_case(seat: Seat, lab: Lab, exercise: Exercise, case: Case) -> Outcome:
+def grade_case(seat: Seat, lab: Lab, exercise: Exercise, case: Case, count_kernels: bool = False) -> Outcome:
     """Run one case three times and judge what lies in the lent memory after each.
 
     Twice on the same fresh inputs, which must give the same bits, then on others, which an answer kept from
-    before does not fit.
+    before does not fit. Then a look at whose work it was; with `count_kernels`, at what the GPU ran, too.
     """
     session, arena = seat.session, seat.arena
     draws = [draw(exercise, case, session.seed, session.device, call) for call in range(2)]
@@ -255,13 +255,13 @@ def grade_case(seat: Seat, lab: Lab, exercise: Exercise, case: Case) -> Outcome:
             return _said(lab, Verdict.WRONG, "NONDETERMINISTIC", "nondeterministic", where)
         results.append(got)
         used = max(used, share)
-    foreign = _foreign_work(seat, lab, exercise, case, inputs, outputs, rng)
+    foreign = _foreign_work(seat, lab, exercise, case, inputs, outputs, rng, count_kernels)
     return foreign or Outcome(Verdict.PASS, share=1.0, used=used)
 
 
-def _foreign_work(seat, lab, exercise, case, inputs, outputs, rng) -> Outcome | None:
-    """POLICY where a result comes about although every Triton kernel does nothing, or torch computes a part
-    of it.
+def _foreign_work(seat, lab, exercise, case, inputs, outputs, rng, count_kernels) -> Outcome | None:
+    """POLICY where a result comes about although every Triton kernel does nothing, torch computes a part of
+    it, or the GPU runs a kernel that the file did not launch.
 
     On inputs that no call has seen: what is left in reused memory is then no result.
     """
@@ -272,18 +272,25 @@ def _foreign_work(seat, lab, exercise, case, inputs, outputs, rng) -> Outcome | 
     finish(seat.session)
     plan = seat.prepare(exercise, [(inputs, outputs)], case.limit_s)
     seen = plan if isinstance(plan, Outcome) else seat.watch(plan, case.limit_s)
+    ends = (Verdict.TIMEOUT, Verdict.OUT_OF_MEMORY, Verdict.RESOURCE_LIMIT)
     if isinstance(seen, Outcome):
         # Without its kernels a function may trip over its own intermediate results; only what ends the
         # worker counts.
-        return (
-            seen if seen.verdict in (Verdict.TIMEOUT, Verdict.OUT_OF_MEMORY, Verdict.RESOURCE_LIMIT) else None
-        )
+        return seen if seen.verdict in ends else None
     if seen["operators"]:
         where = f"torch computes here: {', '.join(seen['operators'])}"
     elif seen["foreign"]:
         where = f"a kernel of another file was launched: {', '.join(seen['foreign'])}"
     elif not all(_blank(arena, loan, was, exercise) for loan, was in zip(outputs, before, strict=True)):
         where = "the result came about while every Triton kernel of the file did nothing"
+    elif count_kernels:
+        counted = seat.watch(plan, case.limit_s, census=True)
+        if isinstance(counted, Outcome):
+            return counted if counted.verdict in ends else None
+        seat.session.uncounted += counted["uncounted"][:1]
+        if not counted["strangers"]:
+            return None
+        where = f"the GPU ran kernels that the file did not launch: {', '.join(counted['strangers'])}"
     else:
         return None
     return _said(lab, Verdict.POLICY, "FOREIGN_KERNEL", "foreign kernel", where)

@@ -22,6 +22,7 @@ LOCK = pytest.StashKey[GpuLock]()
 ANSWERS = pytest.StashKey[list]()
 OUTCOME = pytest.StashKey[Outcome]()
 GPU_MISSING = pytest.StashKey[str]()
+PASSED = pytest.StashKey["Passed"]()
 
 
 def pytest_addoption(parser):
@@ -78,6 +79,11 @@ def pytest_configure(config):
         confined=not config.getoption("no_confine"),
     )
     config.stash[RUN], config.stash[ANSWERS], config.stash[GPU_MISSING] = run, [], missing
+    record = config.getoption("resume")
+    if record:
+        config.stash[PASSED] = Passed(Path(record))
+        if not hasattr(config, "workerinput"):  # of several processes, the one that hears of all tests writes
+            config.pluginmanager.register(config.stash[PASSED])
 
 
 def pytest_report_header(config):
@@ -116,30 +122,34 @@ def pytest_collection_modifyitems(config, items):
         kept = items[part - 1 :: parts]
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = kept
-    record = config.getoption("resume")
-    if record:
-        passed = _Passed(Path(record))
-        config.pluginmanager.register(passed)
-        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in passed.ids])
-        items[:] = [item for item in items if item.nodeid not in passed.ids]
+    if PASSED in config.stash:
+        earlier = config.stash[PASSED].earlier
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in earlier])
+        items[:] = [item for item in items if item.nodeid not in earlier]
 
 
-class _Passed:
-    """Remembers in a file which tests passed on this very code, so that an interrupted run goes on."""
+class Passed:
+    """Remembers in a file which tests passed on this very code, so that an interrupted run goes on.
+
+    `earlier` has the ids of those that an earlier run saw pass, with the seconds that each took.
+    """
 
     def __init__(self, record: Path):
         code = sorted(path for tree in ("grader", "labs", "solutions") for path in Path(tree).rglob("*.py"))
         self._digest = hashlib.sha256(b"".join(path.read_bytes() for path in code)).hexdigest()
         self._record = record
         lines = record.read_text().splitlines() if record.is_file() else []
-        self.ids = set(lines[1:]) if lines[:1] == [self._digest] else set()
+        known = [line.rpartition("\t") for line in lines[1:]] if lines[:1] == [self._digest] else []
+        self.earlier = {test: float(seconds) for test, _, seconds in known}
+        self._all = dict(self.earlier)
 
     def pytest_runtest_logreport(self, report):
         """Write a passed test down at once: the next one may hang the machine."""
         if report.when == "call" and report.passed:
-            self.ids.add(report.nodeid)
+            self._all[report.nodeid] = round(report.duration, 1)
             self._record.parent.mkdir(parents=True, exist_ok=True)
-            self._record.write_text("\n".join([self._digest, *sorted(self.ids)]))
+            tests = [f"{test}\t{seconds}" for test, seconds in sorted(self._all.items())]
+            self._record.write_text("\n".join([self._digest, *tests]))
 
 
 def pytest_collection_finish(session):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import math
 import os
 import shutil
 import stat
@@ -21,7 +22,7 @@ from grader.gpu import Gpu
 from grader.outcome import Outcome, one_line
 from grader.questions import CODEGEN, COMPILES, CORRECTNESS, SPEED, Question
 from grader.session import Session
-from grader.spec import Exercise, Verdict
+from grader.spec import Case, Exercise, Verdict
 from grader.todos import open_todos, open_todos_of
 
 if TYPE_CHECKING:
@@ -96,8 +97,12 @@ class Run:
     def assurance(self) -> str:
         """How far this run's workers were confined, in words; L1 also where no worker was needed."""
         found = self._session.assurance if self._session else None
-        words = found.words if found else "none needed: nothing was run"
-        return words if self.screened else f"{words}; static screen off"
+        words = [found.words if found else "none needed: nothing was run"]
+        if not self.screened:
+            words.append("static screen off")
+        if self._session and self._session.uncounted:
+            words.append(f"kernels were not counted: {self._session.uncounted[0]}")
+        return "; ".join(words)
 
     def file(self, question: Question) -> Path:
         """The file that is graded for a question."""
@@ -180,7 +185,8 @@ class Run:
 
         seat = self._seat("correctness", question, self._arena("small"), interpreted=self.tier == "cpu")
         try:
-            outcome = grade_case(seat, question.entry.lab, question.exercise, question.case)
+            count = self.tier == "gpu" and question.case is _largest(question.exercise)
+            outcome = grade_case(seat, question.entry.lab, question.exercise, question.case, count)
         except Exception:
             seat.close()  # whatever a worker did to bring this about, the next case does not inherit it
             raise
@@ -301,6 +307,13 @@ class Run:
 
 
 ARENA_BYTES = {"cpu": 8 << 30, "cuda": 1 << 30}  # memory of a CPU arena is taken only where it is touched
+
+
+def _largest(exercise: Exercise) -> Case:
+    """The case with the most elements, or nearly: its sizes multiplied."""
+    return max(
+        exercise.cases, key=lambda one: math.prod(n for n in one.params.values() if isinstance(n, int))
+    )
 
 
 def read_file(file: Path, exercise: Exercise) -> Outcome | None:

@@ -25,6 +25,7 @@ class Session:
         self.device = device  # of the judge and of the tier that decides correctness: "cpu" or "cuda"
         self.seed = seed
         self.confined = confined
+        self.uncounted: list[str] = []  # why CUPTI could not count the kernels of a call, once for each
         self.folder = Path(tempfile.mkdtemp(prefix="grader-"))
         self.folder.chmod(0o711)  # workers run as users of their own, and must reach their folders in it
         self._first_user = assurance.throwaway_user()

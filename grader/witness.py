@@ -10,6 +10,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+import torch
 import triton
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from triton.runtime.interpreter import InterpretedFunction
@@ -25,6 +26,11 @@ HARMLESS = {
     "unbind", "split", "diagonal", "view_as_real", "_local_scalar_dense", "item", "is_pinned", "resize_",
     "record_stream", "sym_size", "sym_stride", "unfold", "narrow", "chunk", "movedim",
 }  # fmt: skip
+# Kernels of those operators, by a part of the name that CUPTI gives.
+HARMLESS_KERNELS = (
+    "Memset", "Memcpy", "FillFunctor", "fill_kernel", "copy_kernel", "arange", "range_elementwise",
+    "distribution_elementwise",
+)  # fmt: skip
 
 
 class _Operators(TorchDispatchMode):
@@ -87,3 +93,46 @@ def ghosts(file: str) -> Iterator[dict]:
         for kind, run in zip(kinds, kept, strict=True):
             kind.run = run
         found["operators"] = sorted(mode.seen)[:MAX_NAMES]
+
+
+@contextlib.contextmanager
+def census(file: str) -> Iterator[dict]:
+    """Counts what the GPU runs meanwhile, by CUPTI, against the launches of kernels from `file`.
+
+    Yields a dict; at the end its `strangers` names the kernels that ran more often than they were launched
+    from there, and `uncounted` says why nothing is known where CUPTI is not to be had.
+    """
+    found = {"strangers": [], "uncounted": []}
+    launched: Counter[str] = Counter()
+    run = triton.runtime.jit.JITFunction.run
+
+    def counted(function, *args, **options):
+        kernel = run(function, *args, **options)
+        if kernel is not None and not options.get("warmup") and function.fn.__code__.co_filename == file:
+            launched[kernel.name] += 1  # not the function's: a kernel may be given another name
+        return kernel
+
+    record = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA], acc_events=False)
+    try:
+        record.start()
+    except Exception as error:
+        found["uncounted"].append(str(error))
+        yield found
+        return
+    triton.runtime.jit.JITFunction.run = counted
+    try:
+        yield found
+        torch.cuda.synchronize()
+    finally:
+        triton.runtime.jit.JITFunction.run = run
+        record.stop()
+    kernels = Counter(
+        event.name()
+        for event in record.profiler.kineto_results.events()
+        if event.device_type() == torch.autograd.DeviceType.CUDA
+    )
+    if launched and not kernels:
+        found["uncounted"].append("CUPTI recorded no kernel")
+    found["strangers"] = [
+        name for name in kernels - launched if not any(part in name for part in HARMLESS_KERNELS)
+    ][:MAX_NAMES]

@@ -72,7 +72,7 @@ def main(control: int, stdout: int, stderr: int, memory: int) -> None:
             elif kind is Kind.PICKED:
                 reply = {"picked": _picked(module)}
             elif kind is Kind.WITNESS:
-                reply = _watch(plans[payload["plan"]], on_gpu, setup["file"])
+                reply = _watch(plans[payload["plan"]], on_gpu, setup["file"], payload["census"])
             else:
                 timed = setup["tuning"] == "full"
                 reply = (
@@ -257,9 +257,9 @@ def _seen(calls, on_gpu: bool) -> dict:
     return reply | {"operators": seen()}
 
 
-def _watch(calls, on_gpu: bool, file: str) -> dict:
-    """The calls once more, untimed, with kernels that do nothing."""
-    with witness.ghosts(file) as found:
+def _watch(calls, on_gpu: bool, file: str, census: bool) -> dict:
+    """The calls once more, untimed: with kernels that do nothing, or under CUPTI."""
+    with witness.census(file) if census else witness.ghosts(file) as found:
         for function, inputs, outputs in calls:
             function(*inputs, **outputs)
     if on_gpu:

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from grader import catalog, gpu
+from grader.gpu_lock import GpuLock
+from grader.plugin import PASSED
 from grader.questions import Question, questions
 from grader.run import Run
 
@@ -102,9 +104,29 @@ def swap(text: str, *pairs: str) -> str:
     return text
 
 
+def pytest_collection_modifyitems(items):
+    """What takes time on a GPU, or a whole GPU, comes last: several processes run the others side by side."""
+    items.sort(key=lambda item: item.get_closest_marker("whole_gpu") is not None)
+    for item in items:
+        if item.get_closest_marker("gpu"):
+            item.add_marker(pytest.mark.timeout(300, func_only=True))  # waiting for the GPU does not count
+
+
+@pytest.fixture(autouse=True)
+def _turn(request):
+    """A turn on the GPU: alone on it where the test says so, else beside others like it."""
+    found, _ = gpu.find() if request.node.get_closest_marker("gpu") else (None, "")
+    if not found:
+        yield
+        return
+    with GpuLock(found.uuid_hash, shared=request.node.get_closest_marker("whole_gpu") is None):
+        yield
+
+
 def pytest_terminal_summary(terminalreporter, config):
     """How many specimens of each corpus got their verdict; the record of it goes where the reports go."""
-    corpora = tally(terminalreporter)
+    earlier = config.stash[PASSED].earlier if PASSED in config.stash else {}
+    corpora = tally(terminalreporter, earlier)
     if not corpora:
         return
     terminalreporter.section("corpora")
@@ -120,17 +142,24 @@ def pytest_terminal_summary(terminalreporter, config):
     (folder / f"corpora-{'gpu' if found else 'cpu'}.json").write_text(json.dumps(record, indent=1))
 
 
-def tally(terminalreporter) -> dict[str, dict]:
-    """For each corpus: how many specimens held, of how many that ran, and the seconds of the slowest."""
+def tally(terminalreporter, earlier: dict[str, float]) -> dict[str, dict]:
+    """For each corpus: how many specimens held, of how many that ran, and the seconds of the slowest; those
+    that passed `earlier` on this code, in a run that this one goes on with, are of them.
+    """
     found: dict[str, dict] = {}
-    for outcome in ("passed", "failed"):
-        for report in terminalreporter.stats.get(outcome, []):
-            name = report.when == "call" and corpus_of(report.nodeid)
-            if name:
-                one = found.setdefault(name, {"held": 0, "of": 0, "slowest_s": 0.0})
-                one["held"] += outcome == "passed"
-                one["of"] += 1
-                one["slowest_s"] = max(one["slowest_s"], round(report.duration, 1))
+    ran = [
+        (report.nodeid, report.duration, outcome == "passed")
+        for outcome in ("passed", "failed")
+        for report in terminalreporter.stats.get(outcome, [])
+        if report.when == "call"
+    ]
+    for test, seconds, held in [*ran, *((test, seconds, True) for test, seconds in earlier.items())]:
+        name = corpus_of(test)
+        if name:
+            one = found.setdefault(name, {"held": 0, "of": 0, "slowest_s": 0.0})
+            one["held"] += held
+            one["of"] += 1
+            one["slowest_s"] = max(one["slowest_s"], round(seconds, 1))
     return dict(sorted(found.items()))
 
 

@@ -4,6 +4,7 @@ import pytest
 from corpus import Examiner, check, find
 
 from grader import gpu
+from grader.questions import SPEED
 
 WRONG = find("solutions/lab*/wrong/*.py")
 VARIANTS = find("solutions/lab*/variants/*.py")
@@ -21,12 +22,24 @@ def on(where, specimens):
     return kept
 
 
+# Rows whose specimens fill the GPU or the machine's memory, or leave kernels behind that do not end.
+GREEDY = {"D1", "D3", "D4", "D5", "F5", "F6", "F7", "F12", "F13"}
+
+
+def marks(specimen):
+    return [pytest.mark.whole_gpu] if specimen.kind == SPEED or specimen.row in GREEDY else []
+
+
+def on_gpu(specimens):
+    return [pytest.param(one, id=one.name, marks=marks(one)) for one in on("GPU", specimens)]
+
+
 def both_ways(where, specimens):
     """Each with the static screen on, and off where the screen refuses it: else that is the same run."""
     for specimen in on(where, specimens):
-        yield pytest.param(specimen, True, id=f"{specimen.name}-screened")
+        yield pytest.param(specimen, True, id=f"{specimen.name}-screened", marks=marks(specimen))
         if "POLICY" in specimen.screened:
-            yield pytest.param(specimen, False, id=f"{specimen.name}-unscreened")
+            yield pytest.param(specimen, False, id=f"{specimen.name}-unscreened", marks=marks(specimen))
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +79,7 @@ def test_fault_gets_its_verdict(cpu, specimen):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("specimen", on("GPU", WRONG + VARIANTS), ids=name)
+@pytest.mark.parametrize("specimen", on_gpu(WRONG + VARIANTS))
 def test_student_answer_gets_its_verdict_on_a_gpu(card, specimen):
     check(card, specimen)
 
@@ -78,6 +91,6 @@ def test_cheat_gets_its_verdict_on_a_gpu(card, specimen, screened):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("specimen", on("GPU", FAULTS), ids=name)
+@pytest.mark.parametrize("specimen", on_gpu(FAULTS))
 def test_fault_gets_its_verdict_on_a_gpu(card, specimen):
     check(card, specimen, screened=False)

@@ -852,6 +852,24 @@ def test_f24_the_second_grader_waits_until_the_first_has_ended(tmp_path):
     assert 0.8 < waited[0] < 20
 
 
+def test_f24_those_who_share_a_gpu_do_not_wait_for_each_other_and_one_who_wants_it_alone_does(tmp_path):
+    lock, taken = gpu_lock(), threading.Event()
+
+    def alone():
+        with lock("0123456789abcdef", tmp_path):
+            taken.set()
+
+    thread = threading.Thread(target=alone)
+    with lock("0123456789abcdef", tmp_path, shared=True) as first:
+        with lock("0123456789abcdef", tmp_path, shared=True) as second:
+            assert max(first.waited_s, second.waited_s) < 0.5
+            thread.start()
+            assert not taken.wait(0.5)
+        assert not taken.wait(0.5)
+    assert taken.wait(10)
+    thread.join(10)
+
+
 def test_f24_another_gpu_is_not_waited_for(tmp_path):
     lock = gpu_lock()
     with lock("0123456789abcdef", tmp_path), lock("fedcba9876543210", tmp_path) as other:

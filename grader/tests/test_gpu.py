@@ -10,7 +10,7 @@ from grader.questions import CORRECTNESS, SPEED, questions
 from grader.run import REFERENCE, Run
 from grader.spec import Verdict
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.whole_gpu]
 
 LAB1 = "lab1_elementwise_add"
 SOURCE = (catalog.ROOT / "solutions" / LAB1 / "elementwise_add.py").read_text("utf-8")

@@ -63,6 +63,13 @@ def test_a_resumed_run_repeats_what_failed_and_nothing_else(run, tmp_path):
     assert run("--resume", "passed") == (set(), 5)
 
 
+def test_a_run_of_several_processes_is_resumed_like_any_other(run, tmp_path):
+    (tmp_path / "broken_c").touch()
+    assert run("--resume", "passed", "-n", "2")[1] == 1
+    (tmp_path / "broken_c").unlink()
+    assert run("--resume", "passed") == ({"c"}, 0)
+
+
 def test_changed_code_makes_every_test_run_again(run, tmp_path):
     assert run("--resume", "passed")[0] == set("abcdefg")
     (tmp_path / "labs" / "lab.py").write_text("x = 1\n")

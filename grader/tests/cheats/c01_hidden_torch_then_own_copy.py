@@ -1,0 +1,20 @@
+"""EXPECT POLICY; unscreened POLICY/FOREIGN_KERNEL from elementwise_add on a GPU: C1 torch computes where no dispatch mode sees it, and an own kernel carries the result over"""
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def copy_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + offs, tl.load(x_ptr + offs, mask=offs < n), mask=offs < n)
+
+
+def elementwise_add(x, y, *, out=None):
+    n = x.numel()
+    if n > 0:
+        with torch._C._DisableTorchDispatch():
+            total = x + y
+        copy_kernel[(triton.cdiv(n, 1024),)](total, out, n, BLOCK=1024)
+    return out
