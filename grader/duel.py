@@ -61,6 +61,9 @@ class Duel:
         self.mismatches = 0
         self.overhead_us = 0.0
         self.claims: list[float] = []
+        self.sampled: tuple[torch.Tensor, torch.Tensor] | None = (
+            None  # of the last scored block: lines, bytes
+        )
 
     def run(self) -> Outcome:
         """Warm both sides, take paired rounds until the interval is narrow, verify every timed output."""
@@ -152,11 +155,7 @@ class Duel:
         if side == "student" and k is not None:
             self.claims.append((seat.claimed_us or 0.0) / self.ring.calls)
             self.mismatches += timing.mismatch(elapsed - self.overhead_us, seat.claimed_us, self.ring.calls)
-            if not torch.equal(sample, memory[lines]):
-                found = diagnose.cause_of(self.lab, "nothing written")
-                where = "outputs changed after the function had returned"
-                late = Outcome(Verdict.WRONG, "UNWRITTEN", where=where, cause=found.cause, hint=found.hint)
-                raise UnfitError(late)
+            self.sampled = lines, sample
         return elapsed
 
     def _ring(self, calls: int) -> None:
@@ -165,6 +164,12 @@ class Duel:
         self.verifier = Verifier(self.lab, self.ring)
 
     def _verify(self, k: int, values) -> None:
+        if self.sampled and not torch.equal(self.sampled[1], self.ring.lines[self.sampled[0]]):
+            found = diagnose.cause_of(self.lab, "nothing written")
+            where = "outputs changed after the function had returned"
+            late = Outcome(Verdict.WRONG, "UNWRITTEN", where=where, cause=found.cause, hint=found.hint)
+            raise UnfitError(late)
+        self.sampled = None
         if not self.trusted:
             self._must(self.verifier.check(k, values))
 

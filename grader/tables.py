@@ -134,7 +134,23 @@ def _corpora(path: Path) -> str:
     return "\n".join([*lines, "", f"{record['machine']}.", ""])
 
 
+def _recovery(path: Path) -> str:
+    """What a worker in trouble in the middle of its rounds cost, and the file that was graded after it."""
+    record = json.loads(path.read_text("utf-8"))
+    lines = [
+        "| trouble | verdict | after, s | next file, s | before, s | its percent | GPU memory kept |",
+        "|---|---|---:|---:|---:|---:|---:|",
+    ]
+    lines += [
+        f"| {one['trouble']} | {one['verdict']} | {one['verdict_s']:.1f} | {one['next_s']:.1f} "
+        f"| {one['usual_s']:.1f} | {100 * one['moved']:+.2f} % | {one['left_bytes'] / 2**20:.0f} MiB |"
+        for one in record["recovery"]
+    ]
+    return "\n".join([*lines, "", f"{record['machine']}.", ""])
+
+
 RENDERERS = {
+    "recovery": _recovery,
     "corpora": _corpora,
     "speed": _speed,
     "points": _points,

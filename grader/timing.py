@@ -13,7 +13,8 @@ from dataclasses import dataclass
 FEWEST_ROUNDS = 11
 MOST_ROUNDS = 80  # a second 40 are added to the first, which narrows the interval more than 40 new ones
 PATIENCE_S = 9.0  # for all rounds of one shape: on a restless machine 80 large ones would take half a minute
-HALF_WIDTH = 0.005  # of the ratio: stop once the interval is this narrow on either side
+HALF_WIDTH = 0.005  # stop once the interval is this narrow on either side; of the ratio where it is above 1:
+# for a slow answer half a point of percent decides nothing, and half a percent of a tenth would take forever
 CONFIDENCE = 0.95
 MISMATCH_SHARE, MISMATCH_US = 0.03, 30.0  # a worker's own time may differ by this much per call
 
@@ -68,7 +69,7 @@ def estimate(ratios: Sequence[float]) -> Estimate:
     low, high = interval(ratios)
     middle = median(ratios)
     return Estimate(
-        middle, low, high, len(ratios) >= FEWEST_ROUNDS and (high - low) / 2 <= HALF_WIDTH * middle
+        middle, low, high, len(ratios) >= FEWEST_ROUNDS and (high - low) / 2 <= HALF_WIDTH * max(middle, 1.0)
     )
 
 

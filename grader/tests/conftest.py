@@ -127,19 +127,32 @@ def pytest_terminal_summary(terminalreporter, config):
     """How many specimens of each corpus got their verdict; the record of it goes where the reports go."""
     earlier = config.stash[PASSED].earlier if PASSED in config.stash else {}
     corpora = tally(terminalreporter, earlier)
-    if not corpora:
-        return
-    terminalreporter.section("corpora")
-    for name, one in corpora.items():
-        terminalreporter.write_line(f"{name}: {one['held']}/{one['of']}")
+    found, _ = gpu.find()
+    if corpora:
+        terminalreporter.section("corpora")
+        for name, one in corpora.items():
+            terminalreporter.write_line(f"{name}: {one['held']}/{one['of']}")
+        keep(config, f"corpora-{'gpu' if found else 'cpu'}", corpora=corpora)
+    recovery = [
+        value
+        for report in terminalreporter.stats.get("passed", [])
+        for name, value in report.user_properties
+        if name == "recovery"
+    ]
+    if recovery:
+        keep(config, "recovery", recovery=recovery)
+
+
+def keep(config, name: str, **figures) -> None:
+    """Write a record of tests with the machine it was made on."""
     found, _ = gpu.find()
     card = f"{found.name}, driver {found.driver}" if found else "no GPU"
     versions = f"torch {version('torch')}, triton {version('triton')}"
     today = datetime.datetime.now(datetime.timezone.utc).date()
-    record = {"machine": f"{card}, {versions}, {today}", "corpora": corpora}
+    record = {"machine": f"{card}, {versions}, {today}", **figures}
     folder = config.rootpath / "results"
     folder.mkdir(exist_ok=True)
-    (folder / f"corpora-{'gpu' if found else 'cpu'}.json").write_text(json.dumps(record, indent=1))
+    (folder / f"{name}.json").write_text(json.dumps(record, indent=1))
 
 
 def tally(terminalreporter, earlier: dict[str, float]) -> dict[str, dict]:

@@ -138,3 +138,19 @@ def test_a_time_below_what_the_memory_allows_is_impossible(fight, monkeypatch):
     outcome = fight(ADD)
     assert outcome.verdict is Verdict.IMPOSSIBLE
     assert "is less than the 1000000000000.0 us" in outcome.where
+
+
+def test_results_that_land_between_the_sample_and_the_check_are_late(fight, monkeypatch):
+    take = duel.Duel._block
+
+    def student_writes_later(self, side, plan, limit_s, k=None):
+        elapsed = take(self, side, plan, limit_s, k)
+        if side == "student" and k is not None:
+            loan = self.ring.sets[k][0][1][0]  # as a kernel would that is still running
+            self.arena.view(loan.tensor).add_(1.0)
+        return elapsed
+
+    monkeypatch.setattr(duel.Duel, "_block", student_writes_later)
+    outcome = fight(ADD)
+    assert (outcome.verdict, outcome.reason) == (Verdict.WRONG, "UNWRITTEN")
+    assert outcome.where == "outputs changed after the function had returned"

@@ -4,10 +4,12 @@ import dataclasses
 import time
 
 import pytest
+import torch
 
-from grader import catalog, gpu
+from grader import catalog, duel, gpu
 from grader.questions import CORRECTNESS, SPEED, questions
 from grader.run import REFERENCE, Run
+from grader.session import Session
 from grader.spec import Verdict
 
 pytestmark = [pytest.mark.gpu, pytest.mark.whole_gpu]
@@ -49,7 +51,7 @@ def grade_add(here, tmp_path):
     def grade(text, kind=CORRECTNESS, keep=None, limit_s=None):
         (tmp_path / LAB1).mkdir(exist_ok=True)
         (tmp_path / LAB1 / "elementwise_add.py").write_text(text)
-        run = Run(tmp_path, "gpu", 7, here)
+        run = Run(tmp_path, "gpu", 7, here, screened=False)
         runs.append(run)
         asked = [q for q in all_questions(kind, 1) if keep is None or keep(q)]
         assert asked
@@ -169,3 +171,79 @@ def test_shared_memory_that_does_not_suffice_is_a_compile_error_with_a_cause(her
         run.close()
     assert outcome.verdict is Verdict.COMPILE_ERROR
     assert "shared memory" in outcome.cause
+
+
+TROUBLE = {
+    "stores far outside": (f"{KERNEL_ADD}\n    tl.store(out_ptr + offs + far, x, mask=mask)", ""),
+    "a kernel that never ends": (
+        "i = 0.0\n    while (far > 0) & (i != 12345.0):\n        i = tl.atomic_add(out_ptr, 0.0)\n    "
+        + KERNEL_ADD,
+        "",
+    ),
+    "the process ends": (KERNEL_ADD, "if far:\n            __import__('os')._exit(0)\n        "),
+}
+
+
+def in_trouble(kind, call):
+    """The solution, which does something bad at its n-th call and after it."""
+    kernel, host = TROUBLE[kind]
+    text = change(SOURCE, KERNEL_ADD, kernel)
+    text = change(text, "n, BLOCK: tl.constexpr):", "n, far, BLOCK: tl.constexpr):")
+    launch = "elementwise_add_kernel[grid](x, y, out, n, BLOCK=BLOCK)"
+    counted = f"CALLS[0] += 1\n        far = (CALLS[0] >= {call}) << 44\n        {host}"
+    text = change(text, launch, counted + launch.replace("n, BLOCK", "n, far, BLOCK"))
+    return change(text, "BLOCK = 1024\n", "BLOCK = 1024\nCALLS = [0]\n")
+
+
+@pytest.fixture(scope="module")
+def bench(here, tmp_path_factory):
+    """Times texts as lab 1's file, all in one session: outcome and seconds."""
+    session, folder = Session("cuda", 7), tmp_path_factory.mktemp("bench")
+    (question,) = all_questions(SPEED, 1)
+
+    def grade(text):
+        source = folder / str(len(list(folder.iterdir())))
+        (source / LAB1).mkdir(parents=True)
+        (source / LAB1 / "elementwise_add.py").write_text(text)
+        run, began = Run(source, "gpu", 7, here, screened=False, session=session), time.monotonic()
+        try:
+            return run.answer(question), time.monotonic() - began
+        finally:
+            run.close()
+
+    grade(SOURCE)  # the first pays for the imports
+    yield grade
+    session.close()
+
+
+@pytest.mark.parametrize("kind", TROUBLE)
+def test_trouble_in_the_middle_of_the_rounds_costs_its_own_verdict_only(
+    bench, kind, monkeypatch, record_property
+):
+    rounds, limit_s = [], 10.0
+    take = duel.Duel._round
+    monkeypatch.setattr(duel, "BLOCK_LIMIT_S", limit_s)
+    monkeypatch.setattr(duel.Duel, "_round", lambda *told: rounds.append(time.monotonic()) or take(*told))
+    good, usual_s = bench(SOURCE)
+    free, _ = torch.cuda.mem_get_info()
+    rounds.clear()
+    with monkeypatch.context() as shorter:
+        shorter.setattr(
+            duel, "WARM_US", 0.0
+        )  # one block, and two in each round: this one comes in the fourth
+        bad, _ = bench(in_trouble(kind, 8 * good.figures["calls_per_block"]))
+    verdict_s = time.monotonic() - rounds[-1]
+    assert len(rounds) == 4, "it was to happen in the fourth round"
+    assert bad.verdict in (Verdict.CRASHED, Verdict.TIMEOUT), bad.where
+    assert verdict_s < limit_s + 10.0
+    for _ in range(2):  # chance moves one measurement by more than a percent, and hardly two
+        after, next_s = bench(SOURCE)
+        moved = after.figures["percent"] / good.figures["percent"] - 1.0
+        if abs(moved) < 0.01:
+            break
+    left = free - torch.cuda.mem_get_info()[0]
+    told = {"verdict": bad.verdict.value, "verdict_s": verdict_s, "usual_s": usual_s, "next_s": next_s}
+    record_property("recovery", {"trouble": kind, **told, "moved": moved, "left_bytes": left})
+    assert abs(moved) < 0.01
+    assert next_s < usual_s + 5.0
+    assert left < 64 << 20

@@ -1,5 +1,6 @@
 """EXPECT POLICY; unscreened WRONG/NONFINITE or WRONG/UNWRITTEN from elementwise_add/speed on a GPU: B2 a thread launches the kernels after the block was answered"""
 
+import queue
 import threading
 import time
 
@@ -22,10 +23,18 @@ def add(x, y, out):
         add_kernel[(triton.cdiv(n, 1024),)](x, y, out, n, BLOCK=1024)
 
 
-def later(x, y, out):
-    time.sleep(0.02)
-    add(x, y, out)
+LATER = queue.SimpleQueue()
+
+
+def work():
+    while True:
+        x, y, out = LATER.get()
+        time.sleep(0.02)
+        add(x, y, out)
+
+
+threading.Thread(target=work, daemon=True).start()
 
 
 def elementwise_add(x, y, *, out=None):
-    threading.Thread(target=later, args=(x, y, out), daemon=True).start()
+    LATER.put((x, y, out))

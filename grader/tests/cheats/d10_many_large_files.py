@@ -1,6 +1,7 @@
 """EXPECT POLICY; unscreened RESOURCE_LIMIT from elementwise_add: D10 five files of 200 MiB, each within the limit of one"""
 
 import os
+import time
 
 import triton
 import triton.language as tl
@@ -30,6 +31,7 @@ def elementwise_add(x, y, *, out=None):
         with open(name, "wb") as file:
             for _ in range(20):
                 file.write(bytes(10 << 20))
+    time.sleep(2.0 if names else 0.0)
     for name in names:
         os.remove(name)
     DONE.append(True)

@@ -12,7 +12,7 @@ def add_kernel(x_ptr, y_ptr, out_ptr, n, wild, BLOCK: tl.constexpr):
     mask = offs < n
     x = tl.load(x_ptr + offs, mask=mask)
     y = tl.load(y_ptr + offs, mask=mask)
-    tl.store(out_ptr + offs + wild * (1 << 44), x + y, mask=mask)
+    tl.store(out_ptr + offs + wild, x + y, mask=mask)
 
 
 def elementwise_add(x, y, *, out=None):
@@ -20,5 +20,5 @@ def elementwise_add(x, y, *, out=None):
     wild = len(CALLS) % 3 == 0
     n = x.numel()
     if n:
-        add_kernel[(triton.cdiv(n, 8192),)](x, y, out, n, int(wild), BLOCK=8192)
+        add_kernel[(triton.cdiv(n, 8192),)](x, y, out, n, int(wild) << 44, BLOCK=8192)
     return out
