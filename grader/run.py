@@ -302,6 +302,12 @@ class Run:
             seat.close()
         for arena in self._arenas.values():
             arena.close()
+        if (
+            "sets" in self._arenas
+        ):  # what timing held beside it is kept by torch for whoever comes next: nobody
+            import torch
+
+            torch.cuda.empty_cache()
         if self._session and not self._borrowed:
             self._session.close()
 

@@ -188,7 +188,7 @@ def in_trouble(kind, call):
     """The solution, which does something bad at its n-th call and after it."""
     kernel, host = TROUBLE[kind]
     text = change(SOURCE, KERNEL_ADD, kernel)
-    text = change(text, "n, BLOCK: tl.constexpr):", "n, far, BLOCK: tl.constexpr):")
+    text = change(text, "    n,\n    BLOCK: tl.constexpr,", "    n,\n    far,\n    BLOCK: tl.constexpr,")
     launch = "elementwise_add_kernel[grid](x, y, out, n, BLOCK=BLOCK)"
     counted = f"CALLS[0] += 1\n        far = (CALLS[0] >= {call}) << 44\n        {host}"
     text = change(text, launch, counted + launch.replace("n, BLOCK", "n, far, BLOCK"))
