@@ -149,7 +149,17 @@ def _recovery(path: Path) -> str:
     return "\n".join([*lines, "", f"{record['machine']}.", ""])
 
 
+def _cost(path: Path) -> str:
+    """What confinement costs: the same files graded without it and then with it, on one warm machine."""
+    runs = load(path)
+    lines = ["| workers | s | points |", "|---|---:|---:|"]
+    lines += [f"| {run.assurance} | {run.seconds:.1f} | {run.points:.1f} |" for run in runs]
+    more = 100 * (runs[-1].seconds / runs[0].seconds - 1)
+    return "\n".join([*lines, "", f"{more:+.1f} %; {_machine(runs[-1])}.", ""])
+
+
 RENDERERS = {
+    "cost": _cost,
     "recovery": _recovery,
     "corpora": _corpora,
     "speed": _speed,

@@ -174,7 +174,7 @@ def test_shared_memory_that_does_not_suffice_is_a_compile_error_with_a_cause(her
 
 
 TROUBLE = {
-    "stores far outside": (f"{KERNEL_ADD}\n    tl.store(out_ptr + offs + far, x, mask=mask)", ""),
+    "stores far outside": (KERNEL_ADD.replace("offs,", "offs + far,"), ""),
     "a kernel that never ends": (
         "i = 0.0\n    while (far > 0) & (i != 12345.0):\n        i = tl.atomic_add(out_ptr, 0.0)\n    "
         + KERNEL_ADD,
@@ -228,9 +228,7 @@ def test_trouble_in_the_middle_of_the_rounds_costs_its_own_verdict_only(
     free, _ = torch.cuda.mem_get_info()
     rounds.clear()
     with monkeypatch.context() as shorter:
-        shorter.setattr(
-            duel, "WARM_US", 0.0
-        )  # one block, and two in each round
+        shorter.setattr(duel, "WARM_US", 0.0)  # one block, and two in each round
         bad, _ = bench(in_trouble(kind, 8 * good.figures["calls_per_block"]))
     verdict_s = time.monotonic() - rounds[-1]
     assert 1 < len(rounds) < 5, "it was to happen in the third round"

@@ -32,6 +32,8 @@ def test_every_record_is_shown_somewhere():
 def test_record_fits_the_model_and_names_no_path_of_a_machine(path):
     if "corpora" in path.name:
         assert all(one["of"] > 0 for one in json.loads(path.read_text("utf-8"))["corpora"].values())
+    elif "recovery" in path.name:
+        assert json.loads(path.read_text("utf-8"))["recovery"]
     else:
         for run in load(path):
             assert isinstance(run, Results)
