@@ -1,12 +1,13 @@
 # The targets call `python -m grader`; for all of its options: .venv/bin/python -m grader --help
-# Variables: LAB=2  FROM=solutions  TIER=cpu  K=backward  SEED=1  SHARD=1/4  JOBS=6  ARCH=sm_90  MIN=60  EXTRA=dev
+# Variables: LAB=2  FROM=solutions  TIER=cpu  K=backward  SEED=1  MIN=60  OP=matmul  QUICK=1
+# SHARD=1/4  JOBS=6  ARCH=sm_90  EXTRA=dev
 
 PYTHON ?= python3
 RUN := .venv/bin/python -m
 SETUP := $(PYTHON) grader/setup_env.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup grade test test-gpu skeletons tables todo doctor inspect lint clean
+.PHONY: help setup grade bench test test-gpu skeletons tables todo doctor inspect lint clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -20,6 +21,10 @@ grade:  ## grade your kernels: LAB=2, K=backward, TIER=cpu, FROM=solutions, SEED
 	@$(RUN) grader grade $(if $(LAB),--lab "$(LAB)") $(if $(FROM),--from "$(FROM)") \
 		$(if $(TIER),--tier "$(TIER)") $(if $(K),-k "$(K)") $(if $(SEED),--seed "$(SEED)") \
 		$(if $(MIN),--min "$(MIN)")
+
+bench:  ## time kernels beside their peers on a GPU: OP=matmul, QUICK=1, FROM=solutions
+	@$(SETUP) --extra bench
+	@$(RUN) grader bench $(foreach op,$(OP),--op "$(op)") $(if $(QUICK),--quick) $(if $(FROM),--from "$(FROM)")
 
 test:  ## test the grader itself; needs no GPU (K=setup)
 	@$(SETUP) --extra dev

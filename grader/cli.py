@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 import time
@@ -298,6 +299,71 @@ def inspect(labs, source, arch, folder):
 
     for entry in _entries(labs):
         inspect_lab(entry, Path(source), _arch(arch), folder, Console(soft_wrap=True))
+
+
+@main.command()
+@click.option("--op", "names", multiple=True, help="an operation; all of them by default")
+@click.option("--quick", is_flag=True, help="two sizes an operation, one process, fewer rounds")
+@click.option(
+    "--from",
+    "source",
+    default="labs",
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="tree with the kernels: labs, solutions, or any folder like them",
+)
+@click.option(
+    "--variants",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="another file with the same functions, as one more arm",
+)
+@click.option("--processes", type=click.IntRange(1), help="how many of each operation; 3, or 1 with --quick")
+@click.option("--results", "folder", default="results", show_default=True, type=click.Path(path_type=Path))
+@click.option("--child", type=int, hidden=True, help="measure here, as process of this number")
+def bench(names, quick, source, variants, processes, folder, child):
+    """Time kernels beside PyTorch, torch.compile and Liger-Kernel; write bench.json and figures."""
+    from grader.gpu import find
+
+    found, missing = find()
+    if not found:
+        click.echo(f"bench needs an NVIDIA GPU with its driver: {missing}", err=True)
+        sys.exit(FAULT)
+    from grader import bench as runs
+
+    processes = processes or (1 if quick else 3)
+    words = [re.sub(r"(?<![^=])/.*/", "", word) for word in sys.argv[1:]]  # no folder of this machine
+    request = runs.Request(source, names, quick, variants, processes, _command(words))
+    try:
+        request.ops()
+    except KeyError as unknown:
+        known = ", ".join(op.name for op in runs.OPS)
+        raise click.UsageError(f"--op {unknown.args[0]}: the operations are {known}") from None
+    if child is not None:
+        runs.child(request, child)
+        return
+    from grader import bench_plots
+    from grader.gpu_lock import GpuLock
+    from grader.tables import RENDERERS
+
+    console = Console(soft_wrap=True)
+    path = _writable(folder) / "bench.json"
+    follower = runs.Follower(console)
+    try:
+        with GpuLock(found.uuid_hash):
+            record = runs.run(request, found, path, follower)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    finally:
+        follower.end()
+    if not record.ops:
+        click.echo("nothing was measured", err=True)
+        sys.exit(FAULT)
+    bench_plots.write(record, folder / "bench")
+    click.echo(RENDERERS["bench"](path))
+    click.echo(f"written: {path}, figures in {folder / 'bench'}")
+    if not any(one.sizes for one in record.ops):
+        sys.exit(FAULT)
 
 
 @main.command()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
 
-from grader.inputs import BITS
+from grader.inputs import BITS, in_dtype, tensors
 from grader.lending import TORCH_DTYPES
 from grader.spec import Case, Exercise
 
@@ -29,6 +29,7 @@ class Finding:
     expected: float
     bad: torch.Tensor  # bool, shape of the output
     used: float  # worst error over the error allowed; more than 1 is wrong
+    sign: str = ""  # of a property that the outputs lack, where the exercise names it itself
 
     @property
     def wrong(self) -> int:
@@ -46,19 +47,24 @@ class Expected:
     rounded: tuple[torch.Tensor, ...]
     allowed: tuple[torch.Tensor, ...]  # absolute error, broadcasts; unused where bitwise
     allowed_norm: tuple[float, ...]  # relative Frobenius norm
+    inputs: Mapping = field(default_factory=dict)
 
 
 def expect(exercise: Exercise, case: Case, inputs: dict[str, torch.Tensor]) -> Expected:
     """The expected outputs of one call, with tolerances calibrated on PyTorch in the case's dtype."""
-    wide = {name: value.double() for name, value in inputs.items()}
+    wide = in_dtype(inputs, torch.float64)
     reference = tuple(exercise.reference(**wide))
+    return calibrate(exercise, case, inputs, wide, reference, exercise.torch_op(**inputs))
+
+
+def calibrate(exercise: Exercise, case: Case, inputs, wide, reference, by_torch) -> Expected:
+    """What a call should give, and the error allowed from that of PyTorch's own result."""
     rounded = tuple(value.to(TORCH_DTYPES[case.dtype]) for value in reference)
-    by_torch = exercise.torch_op(**inputs)
     shapes = [[tuple(value.shape) for value in values] for values in (reference, by_torch)]
     if shapes[0] != shapes[1]:
         raise ValueError(f"the reference has shapes {shapes[0]}, PyTorch's own result {shapes[1]}")
     if case.bitwise:
-        return Expected(reference, rounded, rounded, (0.0,) * len(reference))
+        return Expected(reference, rounded, rounded, (0.0,) * len(reference), inputs)
     epsilon = torch.finfo(TORCH_DTYPES[case.dtype]).eps
     allowed, allowed_norm = [], []
     for value, own, unit in zip(
@@ -74,14 +80,22 @@ def expect(exercise: Exercise, case: Case, inputs: dict[str, torch.Tensor]) -> E
         chance = exercise.tolerance.floor * _norm_of(unit, value) / norm if norm else 0.0
         floor = exercise.tolerance.floor_norm * epsilon + NORM_FP32 + chance / max(value.numel(), 1) ** 0.5
         allowed_norm.append(2.0 * own_norm + floor)
-    return Expected(reference, rounded, tuple(allowed), tuple(allowed_norm))
+    return Expected(reference, rounded, tuple(allowed), tuple(allowed_norm), inputs)
+
+
+def followed(exercise: Exercise, case: Case, expected: Expected, outputs, earlier) -> tuple[Expected, str]:
+    """What the random choice that shows in the outputs asks for, and the sign of a property it lacks."""
+    wide = in_dtype(expected.inputs, torch.float64)
+    reference, sign = exercise.follow(case, wide, [value.double() for value in outputs], earlier)
+    rounded = [value.to(one.dtype) for value, one in zip(reference, outputs, strict=True)]
+    return calibrate(exercise, case, expected.inputs, wide, tuple(reference), rounded), sign or ""
 
 
 def invalid(expected: Sequence[Expected]) -> str:
     """What is wrong with a case's own reference or tolerance; empty where both are numbers."""
     for one in expected:
-        for name, tensors in (("the reference", one.reference), ("the tolerance", one.allowed)):
-            if not all(bool(value.isfinite().all()) for value in tensors):
+        for name, values in (("the reference", one.reference), ("the tolerance", one.allowed)):
+            if not all(bool(value.isfinite().all()) for value in values):
                 return f"{name} of this case holds NaN or inf"
         if not all(math.isfinite(norm) for norm in one.allowed_norm):
             return "the tolerance of this case is no number"
@@ -93,18 +107,25 @@ def _norm_of(unit: torch.Tensor, value: torch.Tensor) -> float:
 
 
 def examine(
-    exercise: Exercise, case: Case, expected: Expected, outputs, untouched=None
+    exercise: Exercise, case: Case, expected: Expected, outputs, untouched=None, earlier=None
 ) -> tuple[Finding | None, float]:
     """The first thing wrong with the outputs, or None, and the largest share of tolerance used.
 
-    `untouched` gives, where known, a mask of elements that still hold their poison.
+    `untouched` gives, where known, a mask of elements that still hold their poison; `earlier` the outputs of
+    a call with other inputs, where there was one.
     """
-    used = 0.0
+    used, sign = 0.0, ""
+    if exercise.follow:
+        expected, sign = followed(exercise, case, expected, outputs, earlier)
     for k, (name, got) in enumerate(zip(exercise.outputs, outputs, strict=True)):
         finding, share = _examine_one(name, case, expected, k, got, untouched[k] if untouched else None)
         used = max(used, share)
         if finding:
             return finding, used
+    if sign:  # each element is one that the choice could give, and the choice is none that was asked for
+        got, every = outputs[0], torch.ones_like(outputs[0], dtype=torch.bool)
+        finding = _finding(exercise.outputs[0], "MISMATCH", every, got, expected.reference[0], used)
+        return replace(finding, sign=sign), used
     return None, used
 
 
@@ -180,7 +201,7 @@ def _nulls(expected: Expected, inputs, other: Expected) -> Iterator[tuple[str, l
     yield "uniform", [torch.full_like(value, 1.0 / value.shape[-1]) for value in expected.rounded]
     yield "an earlier result", list(other.rounded)
     yield "fewer digits", [_coarse(value) for value in expected.rounded]
-    for name, value in inputs.items():
+    for name, value in tensors(inputs).items():
         if all(value.shape == out.shape for out in expected.rounded):
             yield f"a copy of {name}", [value] * len(expected.rounded)
 

@@ -91,6 +91,8 @@ def _verb(reason: str) -> str:
 
 
 def _sign(exercise, case, finding, region, inputs, expected, got, earlier) -> str:
+    if finding.sign:
+        return finding.sign
     if finding.reason == "UNWRITTEN":
         if finding.bad.all():
             return "nothing written"

@@ -176,7 +176,9 @@ class Duel:
     def _plan(self, side: str, k: int, arm: Arm | None = None) -> int:
         calls = self.ring.sets[k]
         if side == "student":
-            plan = self.student.prepare(self.exercise, calls, BLOCK_LIMIT_S, self.student_function)
+            plan = self.student.prepare(
+                self.exercise, calls, BLOCK_LIMIT_S, self.student_function, self.ring.named
+            )
         else:
             plan = self.reference.prepare(
                 self.exercise, self.ring.calls_for(k, arm), BLOCK_LIMIT_S, arm.function.__name__

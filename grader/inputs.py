@@ -71,15 +71,39 @@ class Placer:
         return Loan(name, tensor, start, self.position)
 
 
-def draw(exercise: Exercise, case: Case, seed: int, device: str, call: int = 0) -> dict[str, torch.Tensor]:
-    """The inputs of one call in the case's dtype; same seed and call, same bits."""
+def draw(exercise: Exercise, case: Case, seed: int, device: str, call: int = 0) -> dict:
+    """The inputs of one call, tensors in the case's dtype; same seed and call, same bits."""
     rng = Rng(seed, f"{exercise.name}/{case.name}/{call}", device)
-    return {name: value.to(TORCH_DTYPES[case.dtype]) for name, value in exercise.inputs(rng, case).items()}
+    drawn = exercise.inputs(rng, case)
+    return drawn | {name: value.to(TORCH_DTYPES[case.dtype]) for name, value in tensors(drawn).items()}
 
 
-def output_shapes(exercise: Exercise, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+def tensors(values: Mapping) -> dict[str, torch.Tensor]:
+    """Of the inputs of a call, those that are tensors."""
+    return {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
+
+
+def numbers(values: Mapping) -> dict[str, float]:
+    """Of the inputs of a call, those that are no tensors."""
+    return {name: value for name, value in values.items() if not isinstance(value, torch.Tensor)}
+
+
+def shapes_in(values: Mapping) -> dict:
+    """The inputs of a call with the shape of each tensor in its place."""
+    return {name: tuple(v.shape) if isinstance(v, torch.Tensor) else v for name, v in values.items()}
+
+
+def in_dtype(values: Mapping, dtype: torch.dtype) -> dict:
+    """The inputs of a call with all tensors in another dtype."""
+    return dict(values) | {name: value.to(dtype) for name, value in tensors(values).items()}
+
+
+def output_shapes(exercise: Exercise, shapes: Mapping) -> dict[str, tuple[int, ...]]:
     """Shapes of the outputs, from the reference run on meta tensors: no lab has to state them."""
-    meta = {name: torch.empty(shape, dtype=torch.float64, device="meta") for name, shape in shapes.items()}
+    meta = {
+        name: torch.empty(shape, dtype=torch.float64, device="meta") if isinstance(shape, tuple) else shape
+        for name, shape in shapes.items()
+    }
     return {
         name: tuple(out.shape) for name, out in zip(exercise.outputs, exercise.reference(**meta), strict=True)
     }

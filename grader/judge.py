@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -19,9 +20,11 @@ from grader.inputs import (
     band_input,
     draw,
     first_change_outside,
+    numbers,
     output_shapes,
     poison_output,
     same_bits,
+    shapes_in,
     untouched,
 )
 from grader.lending import Arena
@@ -105,13 +108,18 @@ class Seat:
         self._never_loads = self._ask(Kind.LOAD, {}, LOAD_LIMIT_S, loading=True)
         return self._never_loads
 
-    def prepare(self, exercise: Exercise, calls, limit_s: float, function: str = "") -> int | Outcome:
-        """Announce a list of calls, each (inputs, outputs) as loans; returns the plan's number."""
+    def prepare(
+        self, exercise: Exercise, calls, limit_s: float, function: str = "", named: Mapping | None = None
+    ) -> int | Outcome:
+        """Announce a list of calls, each (inputs, outputs) as loans, and numbers that all of them get by
+        name; returns the plan's number.
+        """
         self._plans += 1
         payload = {
             "plan": self._plans,
             "function": function or exercise.name,
             "differentiable": exercise.differentiable,
+            "named": dict(named or {}),
             "calls": [
                 ([_place(loan) for loan in inputs], {loan.name: _place(loan) for loan in outputs})
                 for inputs, outputs in calls
@@ -198,7 +206,9 @@ def _place(loan: Loan):
 def lay_out(exercise: Exercise, case: Case, placer: Placer, shapes) -> tuple[list[Loan], list[Loan]]:
     """Loans for the inputs and outputs of one call, in the order of the call."""
     inputs = [
-        placer.place(name, shape, case.dtype, case.layouts.get(name, PLAIN)) for name, shape in shapes.items()
+        placer.place(name, shape, case.dtype, case.layouts.get(name, PLAIN))
+        for name, shape in shapes.items()
+        if isinstance(shape, tuple)
     ]
     results = output_shapes(exercise, shapes)
     outputs = [
@@ -216,8 +226,7 @@ def grade_case(seat: Seat, lab: Lab, exercise: Exercise, case: Case, count_kerne
     """
     session, arena = seat.session, seat.arena
     draws = [draw(exercise, case, session.seed, session.device, call) for call in range(2)]
-    shapes = {name: tuple(value.shape) for name, value in draws[0].items()}
-    inputs, outputs = lay_out(exercise, case, Placer(), shapes)
+    inputs, outputs = lay_out(exercise, case, Placer(), shapes_in(draws[0]))
     rng = Rng(session.seed, f"poison/{exercise.name}/{case.name}", session.device)
     for loan in inputs:
         band_input(arena, loan)
@@ -237,10 +246,11 @@ def grade_case(seat: Seat, lab: Lab, exercise: Exercise, case: Case, count_kerne
         values = draws[call]
         for loan in inputs:
             arena.view(loan.tensor).copy_(values[loan.name])
-        failed, got, masks = _call(seat, lab, exercise, case, inputs, outputs, rng)
+        failed, got, masks = _call(seat, lab, exercise, case, inputs, outputs, rng, values)
         if failed:
             return _with_cause(lab, failed)
-        finding, share = compare.examine(exercise, case, expected[call], got, masks)
+        earlier = results[0] if call else None
+        finding, share = compare.examine(exercise, case, expected[call], got, masks, earlier)
         if finding and call == 0 and results:
             finding = None  # the first run of the same inputs was right: what differs now is said below
         if finding:
@@ -270,20 +280,21 @@ def _foreign_work(seat, lab, exercise, case, inputs, outputs, rng, count_kernels
         arena.view(loan.tensor).copy_(values[loan.name])
     before = [poison_output(arena, loan, rng) for loan in outputs]
     finish(seat.session)
-    plan = seat.prepare(exercise, [(inputs, outputs)], case.limit_s)
+    plan = seat.prepare(exercise, [(inputs, outputs)], case.limit_s, named=numbers(values))
     seen = plan if isinstance(plan, Outcome) else seat.watch(plan, case.limit_s)
     ends = (Verdict.TIMEOUT, Verdict.OUT_OF_MEMORY, Verdict.RESOURCE_LIMIT)
     if isinstance(seen, Outcome):
         # Without its kernels a function may trip over its own intermediate results; only what ends the
         # worker counts.
         return seen if seen.verdict in ends else None
-    if seen["operators"]:
-        where = f"torch computes here: {', '.join(seen['operators'])}"
+    computed = _forbidden(exercise, seen["operators"])
+    if computed:
+        where = f"torch computes here: {', '.join(computed)}"
     elif seen["foreign"]:
         where = f"a kernel of another file was launched: {', '.join(seen['foreign'])}"
     elif not all(_blank(arena, loan, was, exercise) for loan, was in zip(outputs, before, strict=True)):
         where = "the result came about while every Triton kernel of the file did nothing"
-    elif count_kernels:
+    elif count_kernels and not exercise.may_call:  # whose kernels a permitted operator runs, no name tells
         counted = seat.watch(plan, case.limit_s, census=True)
         if isinstance(counted, Outcome):
             return counted if counted.verdict in ends else None
@@ -307,17 +318,22 @@ def _blank(arena: Arena, loan: Loan, before: torch.Tensor, exercise: Exercise) -
     return values.numel() == 0 or bool((values == values[0]).all()) or bool(values.isnan().all())
 
 
-def _call(seat: Seat, lab: Lab, exercise: Exercise, case: Case, inputs, outputs, rng: Rng):
+def _forbidden(exercise: Exercise, operators: list[str]) -> list[str]:
+    """Of torch operators that computed, those that this exercise leaves to the student's kernels."""
+    return [name for name in operators if name not in exercise.may_call]
+
+
+def _call(seat: Seat, lab: Lab, exercise: Exercise, case: Case, inputs, outputs, rng: Rng, values):
     """One call: what went wrong besides the values, the outputs, and which elements were never written."""
     arena = seat.arena
     inputs_before = [arena.bytes(loan.start, loan.stop).clone() for loan in inputs]
     outputs_before = [poison_output(arena, loan, rng) for loan in outputs]
     finish(seat.session)
-    plan = seat.prepare(exercise, [(inputs, outputs)], case.limit_s)
+    plan = seat.prepare(exercise, [(inputs, outputs)], case.limit_s, named=numbers(values))
     failed = plan if isinstance(plan, Outcome) else seat.go(plan, case.limit_s)
     if failed:
         return failed, None, None
-    computed = seat.computed
+    computed = _forbidden(exercise, seat.computed)
     for loan, before in zip(inputs, inputs_before, strict=True):
         if not same_bits(arena.bytes(loan.start, loan.stop), before):
             where = f"{loan.name} differs from what was passed in"
@@ -372,7 +388,7 @@ def _zeros_around(seat: Seat, lab: Lab, exercise: Exercise, case: Case, inputs, 
     for loan in inputs:
         seat.arena.bytes(loan.start, loan.stop).zero_()
         seat.arena.view(loan.tensor).copy_(values[loan.name])
-    return _call(seat, lab, exercise, case, inputs, outputs, rng)[1]
+    return _call(seat, lab, exercise, case, inputs, outputs, rng, values)[1]
 
 
 def _read(lab: Lab, case: Case, finding) -> Outcome:

@@ -63,11 +63,11 @@ class Screen:
 
     def __init__(self, file: File, lab: Lab, graded: set[str]):
         self.file = file
-        self.optional = frozenset(lab.also_allowed)
+        self.names = names.NAMES | names.single_names(lab.also_allowed)
         self.open = names.open_modules(lab.also_allowed)
-        known = [*names.NAMES, *(f"{module}.any" for module in self.open)]
+        known = [*self.names, *(f"{module}.any" for module in self.open)]
         self.modules = {one.rsplit(".", cut)[0] for one in known for cut in range(1, one.count(".") + 1)}
-        self.tensors = Tensors(file, graded)
+        self.tensors = Tensors(file, graded, {name for one in lab.exercises for name in one.numbers})
         nodes = list(file.scopes)
         self.fields = {
             part.target.id
@@ -116,7 +116,7 @@ class Screen:
             case ast.Name():
                 yield from self._name(node, scope)
             case ast.FunctionDef():
-                yield from of_function(self.file, "torch.library" in self.optional, node, scope)
+                yield from of_function(self.file, self.names - names.NAMES, node, scope)
             case ast.Lambda():
                 yield from of_defaults(self.file, node)
             case ast.ClassDef():
@@ -193,7 +193,7 @@ class Screen:
         parts = full.split(".")
         for cut in range(len(parts), 0, -1):
             head, last = ".".join(parts[: cut - 1]), parts[cut - 1]
-            if ".".join(parts[:cut]) in names.NAMES or (head in self.open and names.public(last)):
+            if ".".join(parts[:cut]) in self.names or (head in self.open and names.public(last)):
                 return tuple(parts[cut:])
         return None
 

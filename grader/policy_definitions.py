@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from grader import policy_names as names
 from grader.outcome import one_line
@@ -18,8 +18,10 @@ def text(node: ast.AST) -> str:
     return f"`{found}`" if len(found) <= 60 else f"`{found[:57]}...`"
 
 
-def of_function(file: File, library: bool, node: ast.FunctionDef, scope: Scope) -> Iterator[str]:
-    """Its name, its decorators and its default values."""
+def of_function(file: File, optional: Collection[str], node: ast.FunctionDef, scope: Scope) -> Iterator[str]:
+    """Its name, its decorators and its default values; `optional` are names that the lab permits beyond all
+    others.
+    """
     method = isinstance(scope.node, ast.ClassDef)
     if node.name in PYTHON_OWN - names.BUILTINS and not scope.is_function and not method:
         yield f"`{node.name}` is a name of Python's own; choose another for the function"
@@ -27,7 +29,7 @@ def of_function(file: File, library: bool, node: ast.FunctionDef, scope: Scope) 
         yield f"`{node.name}` is imported, and a second meaning is not permitted; choose another name"
     for decorator, full in zip(node.decorator_list, file.decorators(node), strict=True):
         static = method and isinstance(decorator, ast.Name) and decorator.id == "staticmethod"
-        operator = library and str(full).startswith("torch.library.")
+        operator = full == "torch.library.triton_op" and full in optional
         if full not in names.DECORATORS and not static and not operator:
             words = f"`@{text(decorator)[1:]}"
             yield f"the decorator {words} is not permitted; triton.jit, autotune and heuristics are"

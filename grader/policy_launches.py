@@ -18,7 +18,7 @@ def missing_launch(file: File, source: str, name: str) -> tuple[int, str] | None
     if not definitions or any(not todo.in_kernel for todo in todos):
         return None
     reached = list(_reach(file, definitions))
-    launches = [node for node in reached if _is_launch(node) and not file.scopes[node].kernel]
+    launches = [node for node in reached if _is_launch(file, node) and not file.scopes[node].kernel]
     line = min(getattr(node, "lineno", 1) for node in definitions if node) if any(definitions) else 1
     if not launches:
         return (
@@ -54,9 +54,13 @@ def _reach(file: File, definitions: list) -> Iterator[ast.AST]:
                 waiting += [value for value in scope.values[node.id] if value] if scope else []
 
 
-def _is_launch(node: ast.AST) -> bool:
-    """`kernel[grid](...)`."""
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript)
+def _is_launch(file: File, node: ast.AST) -> bool:
+    """`kernel[grid](...)`, or the same in two steps: `launch = kernel[grid]`, and then `launch(...)`."""
+    if not isinstance(node, ast.Call):
+        return False
+    scope = file.scopes[node].find(node.func.id) if isinstance(node.func, ast.Name) else None
+    values = scope.values.get(node.func.id, []) if scope else []
+    return isinstance(node.func, ast.Subscript) or any(isinstance(value, ast.Subscript) for value in values)
 
 
 def _stores(node: ast.AST) -> bool:

@@ -143,7 +143,7 @@ KERNEL = frozenset(
         "sigmoid softmax exp exp2 log log2 sqrt rsqrt sin cos erf abs floor ceil logical_and logical_or "
         "is_floating is_fp8 is_fp16 is_bf16 is_fp32 is_fp64 is_int is_int8 is_int16 is_int32 is_int64 "
         "is_int_signed is_int_unsigned is_bool is_ptr is_block is_constexpr int_bitwidth fp_mantissa_width "
-        "scalar block_type block_shape strides layout shape_desc nbytes_per_cta num_warps "
+        "nbytes scalar block_type block_shape strides layout shape_desc nbytes_per_cta num_warps "
         "keys values name arrive wait expect init invalidate set get_default_for get_reg_layout store_reduce "
         "prefetch parent element_bitwidth swizzle_byte_width rank"
     )
@@ -168,10 +168,19 @@ NODES = frozenset(
 )
 
 
+# What a lab may open by itself, and not with all of its module.
+SINGLE = frozenset(words("torch.library.triton_op torch.library.wrap_triton torch.mm"))
+
+
 def open_modules(also_allowed: Iterable[str]) -> frozenset[str]:
     """Modules of which a lab permits every public name."""
-    extra = [module for name in also_allowed for module in OPTIONAL.get(name, (name,))]
-    return OPEN.union(extra)
+    modules = [name for name in also_allowed if name not in SINGLE]
+    return OPEN.union(module for name in modules for module in OPTIONAL.get(name, (name,)))
+
+
+def single_names(also_allowed: Iterable[str]) -> frozenset[str]:
+    """Names that a lab permits by themselves."""
+    return SINGLE.intersection(also_allowed)
 
 
 def public(name: str) -> bool:

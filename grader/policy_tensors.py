@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from grader.policy_names import ALLOCATE, words
 from grader.policy_scopes import File, Scope
@@ -76,7 +76,8 @@ def _defaults(args: ast.arguments) -> Iterator[tuple[ast.arg, ast.expr]]:
 class Tensors:
     """Kinds of all names of a file's host code, from the graded functions and the allocations on."""
 
-    def __init__(self, file: File, graded: Iterable[str]):
+    def __init__(self, file: File, graded: Iterable[str], numbers: Collection[str] = ()):
+        """`graded` functions get tensors, but for their parameters named in `numbers`."""
         self.file = file
         self.names: dict[tuple[Scope, str], Kind] = {}
         self.returns: dict[ast.AST, Kind] = {}
@@ -87,7 +88,7 @@ class Tensors:
         self.changed = True
         for node in file.tree.body:
             if isinstance(node, ast.FunctionDef) and node.name in graded and node in self.inner:
-                self._give_all(node)
+                self._give_all(node, numbers=numbers)
         for node in self.nodes:
             if isinstance(node, ast.FunctionDef) and node.name == "backward" and node in self.inner:
                 self._give_all(node, skip=1)
@@ -193,13 +194,23 @@ class Tensors:
         if self.file.dotted(func):
             return False
         if isinstance(func, ast.Subscript):
-            if not isinstance(func.value, ast.Name):
-                return not isinstance(func.value, ast.Call)
-            scope = self.file.scopes[func.value].find(func.value.id)
-            return bool(scope) and scope.holds_own_container(func.value.id)
+            return not self._of_a_kernel(func)
         if isinstance(func, ast.Name):
-            return bool(self.file.scopes[func].find(func.id))
+            scope = self.file.scopes[func].find(func.id)
+            values = scope.values.get(func.id, []) if scope else []
+            # `launch = kernel[grid]` is a launch in two steps.
+            launch = values and all(
+                isinstance(one, ast.Subscript) and self._of_a_kernel(one) for one in values
+            )
+            return bool(scope) and not launch
         return not isinstance(func, ast.Attribute)
+
+    def _of_a_kernel(self, node: ast.Subscript) -> bool:
+        """Whether `value[...]` can be a kernel with its grid: no part of a list or a dict."""
+        if not isinstance(node.value, ast.Name):
+            return isinstance(node.value, ast.Call)
+        scope = self.file.scopes[node.value].find(node.value.id)
+        return not (scope and scope.holds_own_container(node.value.id))
 
     def _learn(self, node: ast.AST) -> None:
         match node:
@@ -287,7 +298,7 @@ class Tensors:
                 if isinstance(function, ast.Lambda) and not self._for_triton(function):
                     self._give_all(function)
 
-    def _give_all(self, function: ast.AST, skip: int = 0) -> None:
+    def _give_all(self, function: ast.AST, skip: int = 0, numbers: Collection[str] = ()) -> None:
         """Every parameter may be a tensor, but for those with a scalar's annotation or default."""
         args = function.args
         first = [*args.posonlyargs, *args.args]
@@ -296,6 +307,7 @@ class Tensors:
             scalar = isinstance(one.annotation, ast.Name) and one.annotation.id in SCALARS
             default = defaults.get(one.arg)
             scalar |= isinstance(default, ast.Constant) and default.value is not None
+            scalar |= one.arg in numbers
             self._set(self.inner[function], one.arg, not scalar)
         if args.vararg:
             self._set(self.inner[function], args.vararg.arg, (True,))

@@ -15,6 +15,7 @@ from grader.inputs import (
     draw,
     draw_poison,
     draw_sentinel,
+    numbers,
     poison_interior,
 )
 from grader.judge import lay_out
@@ -40,6 +41,9 @@ class Ring:
         self.draws = first_draw
         self.sentinel = draw_sentinel(self.rng, case.dtype)
         shapes = shapes_of(exercise, case)
+        # One plan serves all rounds, so all calls share their numbers.
+        without = all(isinstance(shape, tuple) for shape in shapes.values())
+        self.named = {} if without else numbers(draw(exercise, case, seed, arena.device, WARM_DATA))
         self.sets = []  # for each set, a pair (inputs, outputs) of loans for each call
         for k in range(2):
             placer = Placer(k * (arena.size // 2))

@@ -238,8 +238,10 @@ class Run:
             else:
                 old.unlink()
         exercise = question.exercise
-        calls = [lay_out(exercise, question.case, Placer(), shapes_of(exercise, question.case))]
-        plan = seat.prepare(exercise, calls, CODEGEN_LIMIT_S)
+        shapes = shapes_of(exercise, question.case)
+        calls = [lay_out(exercise, question.case, Placer(), shapes)]
+        named = {name: value for name, value in shapes.items() if not isinstance(value, tuple)}
+        plan = seat.prepare(exercise, calls, CODEGEN_LIMIT_S, named=named)
         failed = plan if isinstance(plan, Outcome) else seat.go(plan, CODEGEN_LIMIT_S)
         if failed:
             return failed

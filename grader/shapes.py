@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import torch
 
-from grader.inputs import Placer
+from grader.inputs import Placer, shapes_in
 from grader.judge import lay_out
 from grader.spec import Case, Exercise
 
@@ -25,10 +25,13 @@ class _Meta:
     def integers(self, _low: int, _high: int, *shape: int) -> torch.Tensor:
         return torch.empty(shape, device="meta")
 
+    def whole(self, _bound: int) -> int:
+        return 0
 
-def shapes_of(exercise: Exercise, case: Case) -> Mapping[str, tuple[int, ...]]:
-    """Shape of each input of a case, at no cost."""
-    return {name: tuple(value.shape) for name, value in exercise.inputs(_Meta(), case).items()}
+
+def shapes_of(exercise: Exercise, case: Case) -> Mapping:
+    """Shape of each input of a case, at no cost; what is no tensor as it is."""
+    return shapes_in(exercise.inputs(_Meta(), case))
 
 
 def slot_bytes(exercise: Exercise, case: Case) -> int:

@@ -162,10 +162,15 @@ class Exercise:
 
     `inputs(rng, case)` returns the tensors by parameter name, in the order of the call; `reference(**inputs)`
     takes them in fp64 and returns a tuple, one tensor for each name in `outputs`; `torch_op(**inputs)` is the
-    same in the case's dtype by PyTorch itself, whose error calibrates the tolerance. `differentiable`
-    exercises are called as y = f(x), then y.backward(dy): their inputs are x and dy, their outputs y and dx.
+    same in the case's dtype by PyTorch itself, whose error calibrates the tolerance. What `inputs` gives that
+    is no tensor is a number that the call gets by name; `numbers` names these. `differentiable` exercises are
+    called as y = f(x), then y.backward(dy): their inputs are x, perhaps other tensors, and dy; their outputs
+    y and the gradients of the first of these tensors, in order.
     `signs(case, inputs, expected, got)` may name, from the first wrong output, a mistake that only this
-    exercise can make; None where it sees none.
+    exercise can make; None where it sees none. `follow(case, inputs, outputs, earlier)` is for exercises with
+    a random choice of their own: from the outputs it gives the results that this choice asks for, in place of
+    the reference, and the sign of a property that the choice lacks, or None; `earlier` are the outputs of
+    a call with other inputs. `may_call` names torch operators that may compute a part of the work.
     """
 
     name: str
@@ -181,6 +186,9 @@ class Exercise:
     signs: Callable | None = None
     speed: Speed | None = None
     codegen: Codegen | None = None
+    numbers: tuple[str, ...] = ()
+    follow: Callable | None = None
+    may_call: tuple[str, ...] = ()
 
     def __post_init__(self):
         if not self.name.isidentifier():
@@ -196,7 +204,8 @@ class Exercise:
 @dataclass(frozen=True, eq=False)
 class Lab:
     """Everything a lab folder asks for. `causes` maps a sign (see diagnose) to a README hint and the likely
-    cause. `also_allowed` names modules that its files may import beyond the common ones (see policy_names).
+    cause. `also_allowed` names modules that its files may import beyond the common ones, and single names
+    such as `torch.library.triton_op` (see policy_names).
     """
 
     title: str

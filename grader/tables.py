@@ -15,6 +15,7 @@ from pathlib import Path
 from rich.console import Console
 
 from grader import catalog
+from grader.bench_record import BenchRecord
 from grader.policy_names import as_markdown
 from grader.questions import SPEED
 from grader.report import show
@@ -158,7 +159,53 @@ def _cost(path: Path) -> str:
     return "\n".join([*lines, "", f"{more:+.1f} %; {_machine(runs[-1])}.", ""])
 
 
+def _bench(path: Path) -> str:
+    """One table an operation: a row a size, a column an arm, its rate and, in brackets, the ratio."""
+    record = BenchRecord.model_validate_json(path.read_text("utf-8"))
+    lines = []
+    for op in record.ops:
+        names = list(dict.fromkeys(name for one in op.sizes for name in one.arms))
+        lines += [
+            f"**{op.name}**, {op.dtype}, {op.unit} (ratio to the baseline, in bold)",
+            "",
+            f"| size | {' | '.join(names)} | our best, interval | % of copy | % of peak |",
+            "|---|" + "---:|" * (len(names) + 3),
+        ]
+        for one in op.sizes:
+            cells = [_bench_cell(one.arms.get(name), name == one.baseline) for name in names]
+            rated = [arm for name, arm in one.arms.items() if name.split()[0] == "ours" and arm.rate]
+            mine = max(rated, key=lambda arm: arm.rate, default=None)
+            low_high = f"{mine.interval[0]:.3f} to {mine.interval[1]:.3f}" if mine and mine.interval else "-"
+            shares = [mine.percent_of_copy, mine.percent_of_limit] if mine else [None, None]
+            cells += [low_high, *("-" if share is None else f"{share:.1f}" for share in shares)]
+            size = ", ".join(f"{key}={value}" for key, value in one.size.items())
+            lines.append(f"| {size}{', graph' if one.method == 'graph' else ''} | {' | '.join(cells)} |")
+        lines += ["", *(line for trouble in op.troubles for line in (f"{op.name}: {trouble}.", ""))]
+    lines += [line for words in record.skipped for line in (f"Not measured: {words}.", "")]
+    gpu = record.machine.gpu
+    words = f"{gpu['name']}, driver {gpu['driver']}" if gpu else "no GPU"
+    versions = f"torch {record.machine.torch}, triton {record.machine.triton}"
+    versions += f", Liger-Kernel {record.liger or 'not installed'}"
+    lines += [
+        f"{words}, {versions}, {record.date[:10]}; processes of each operation: {record.processes}.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _bench_cell(arm, is_baseline: bool) -> str:
+    """Rate and ratio of one arm, or why it has none."""
+    if arm is None:
+        return "-"
+    if arm.rate is None:
+        return arm.status
+    ratio = "" if arm.ratio is None else f" ({arm.ratio:.2f})"
+    rate = f"{arm.rate:.0f}" if arm.rate >= 100 else f"{arm.rate:.2f}"
+    return f"**{rate}**" if is_baseline else f"{rate}{ratio}"
+
+
 RENDERERS = {
+    "bench": _bench,
     "cost": _cost,
     "recovery": _recovery,
     "corpora": _corpora,

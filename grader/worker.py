@@ -205,22 +205,25 @@ def _plan(module, arena: Arena, payload: dict):
     function = getattr(module, payload["function"], None)
     if not callable(function):
         raise AttributeError(f"this file has no function {payload['function']}")
-    calls = []
+    calls, named = [], payload["named"]
     for read, written in payload["calls"]:
         inputs = [lent(place) for place in read]
         outputs = {name: lent(place) for name, place in written.items()}
-        calls.append(
-            _gradient(function, inputs, outputs) if payload["differentiable"] else (function, inputs, outputs)
-        )
+        if payload["differentiable"]:
+            calls.append((_gradient(function, named, *outputs.values()), inputs, {}))
+        else:
+            calls.append((function, inputs, outputs | named))
     return calls
 
 
-def _gradient(function, inputs, outputs):
-    """y = f(x), then y.backward(dy), results copied into lent memory: DESIGN's trusted piece, never timed."""
+def _gradient(function, named, y, *gradients):
+    """y = f(x, ...), then y.backward(dy), results copied into lent memory: a trusted piece, never timed."""
 
-    def forward_and_backward(x, dy, y, dx):
-        leaf = x.detach().requires_grad_()
-        result = function(leaf)
+    def forward_and_backward(*tensors):
+        *values, dy = tensors
+        leaves = [value.detach().requires_grad_() for value in values]
+        # Views, so that even x itself as the result has a gradient function.
+        result = function(*(leaf.view_as(leaf) for leaf in leaves), **named)
         if not isinstance(result, torch.Tensor):
             raise TypeError(f"{function.__name__} returned {type(result).__name__}, not a tensor")
         if result.grad_fn is None:
@@ -229,11 +232,12 @@ def _gradient(function, inputs, outputs):
         # change of the x that the function has saved.
         y.data.copy_(result.detach())
         result.backward(dy)
-        if leaf.grad is None:
-            raise RuntimeError("backward left no gradient in x.grad")
-        dx.data.copy_(leaf.grad)
+        for number, (leaf, gradient) in enumerate(zip(leaves, gradients, strict=False), start=1):
+            if leaf.grad is None:
+                raise RuntimeError(f"backward left no gradient for argument {number} of {function.__name__}")
+            gradient.data.copy_(leaf.grad)
 
-    return forward_and_backward, [*inputs, *outputs.values()], {}
+    return forward_and_backward
 
 
 def _run(calls, on_gpu: bool) -> dict:

@@ -10,7 +10,7 @@ import torch
 
 from grader import catalog, compare, diagnose
 from grader.diagnose import GENERAL, cause_of, describe_region
-from grader.inputs import draw
+from grader.inputs import draw, in_dtype
 from grader.spec import Case, Exercise, Lab, Tolerance
 
 ENTRIES = {entry.folder.name: entry for entry in catalog.find()}
@@ -209,7 +209,8 @@ def phrases(function):
 @pytest.mark.parametrize("name", [name for name, (_, exercise) in EXERCISES.items() if exercise.signs])
 def test_every_sign_of_an_exercise_is_a_cause_of_its_lab_and_is_shown_below(name):
     lab, exercise = EXERCISES[name]
-    signs = phrases(exercise.signs)
+    used = inspect.getclosurevars(exercise.signs).nonlocals.values()
+    signs = set().union(*map(phrases, [exercise.signs, *filter(inspect.isfunction, used)]))
     assert signs
     assert signs <= set(lab.causes)
     assert signs <= {sign for _, sign, *_ in MISTAKES}
@@ -324,6 +325,95 @@ MISTAKES = (  # exercise, sign, cases that show it, the wrong function in fp64
     ("matmul_bias_relu", "no bias", EPILOGUES, lambda a, b, **_: (a @ b).clamp(min=0.0)),
     ("matmul_bias_relu", "no relu", EPILOGUES, lambda a, b, bias: a @ b + bias),
 )
+
+
+def normed(x, eps, centred=True, rows=lambda d, variance, eps: d * (variance + eps).rsqrt()):
+    """Rows less their mean, over what `rows` makes of the variance."""
+    d = x - x.mean(dim=1, keepdim=True) if centred else x
+    return rows(d, d.square().mean(dim=1, keepdim=True), eps)
+
+
+def layer_normed(**changed):
+    return lambda x, weight, bias: normed(x, 1e-5, **changed) * weight + bias
+
+
+def counted_lanes(d, variance, eps):
+    """Over the block, with (0 - mean)^2 for each lane past the end."""
+    width = power_of_two(d.shape[1])
+    return d * (variance * d.shape[1] / width + eps).rsqrt()
+
+
+def with_masked_lanes(x, weight, bias):
+    cols, mean = x.shape[1], x.mean(dim=1, keepdim=True)
+    extra = (power_of_two(cols) - cols) / cols * mean.square()
+    return normed(x, 1e-5, rows=lambda d, variance, eps: d * (variance + extra + eps).rsqrt()) * weight + bias
+
+
+def rms_backward(dy, x, weight, terms=True, scaled=True):
+    n, r = normed(x, 1e-6, centred=False), (x.square().mean(dim=1, keepdim=True) + 1e-6).rsqrt()
+    g = dy * weight if scaled else dy
+    dx = r * (g - terms * n * (g * n).mean(dim=1, keepdim=True))
+    return dx, dy, n
+
+
+def gradient_of_rows(dweight):
+    """A right dx, and of dweight what `dweight(dy, n)` says."""
+
+    def backward(dy, x, weight):
+        dx, dy, n = rms_backward(dy, x, weight)
+        return dx, dweight(dy, n)
+
+    return backward
+
+
+def dropped(x, p, seed, scale):
+    kept = torch.rand(x.shape, generator=torch.Generator().manual_seed(seed)) >= p
+    return torch.where(kept, scale * x, 0.0 * x)
+
+
+def replayed(scale=None, seed=0):
+    """y right, and a gradient of another mask or another scale."""
+
+    def both(x, dy, p, seed, other=seed):
+        right = 1.0 / (1.0 - p)
+        return dropped(x, p, seed, right), dropped(dy, p, seed + other, scale or right)
+
+    return both
+
+
+ROWS, NARROW = ("rows=29,cols=1001,fp32", "rows=5,cols=127,fp16"), ("rows=7,cols=1009,values=narrow,fp32",)
+KEPT, KEPT_BOTH = ("n=70001,p=0.1,fp32", "n=70001,p=0.75,fp16"), ("n=70001,p=0.1,fp32", "n=70001,p=0.75,fp16")
+MISTAKES += (
+    ("layer_norm_forward", "eps outside", NARROW, layer_normed(rows=lambda d, v, e: d / (v.sqrt() + e))),
+    ("layer_norm_forward", "no eps", NARROW, layer_normed(rows=lambda d, v, _: d / v.sqrt())),
+    ("layer_norm_forward", "no weight", ROWS, lambda x, bias, **_: normed(x, 1e-5) + bias),
+    ("layer_norm_forward", "no bias", ROWS, lambda x, weight, **_: normed(x, 1e-5) * weight),
+    ("layer_norm_forward", "divided by the block", ROWS[:1], layer_normed(rows=counted_lanes)),
+    ("layer_norm_forward", "masked lanes", ("rows=7,cols=1009,values=far,fp32",), with_masked_lanes),
+    ("layer_norm_forward", "variance over n - 1", ROWS[:1],
+     layer_normed(rows=lambda d, v, e: d * (v * d.shape[1] / (d.shape[1] - 1) + e).rsqrt())),
+    ("layer_norm_forward", "one column", ("rows=1,cols=1,fp32",), lambda x, **_: x * float("nan")),
+    ("layer_norm_forward", "weight by row", ROWS,
+     lambda x, weight, bias: normed(x, 1e-5) * weight[: len(x), None] + bias[: len(x), None]),
+    ("layer_norm_forward", "centring", ROWS, layer_normed(centred=False)),
+    ("rms_norm_forward", "centring", ROWS, lambda x, weight: normed(x, 1e-6) * weight),
+    ("rms_norm_backward", "mean terms dropped", ROWS, lambda **t: rms_backward(**t, terms=False)[0]),
+    ("rms_norm_backward", "no weight in dx", ROWS, lambda **t: rms_backward(**t, scaled=False)[0]),
+    ("rms_norm_backward", "rows not summed", ROWS, gradient_of_rows(lambda dy, n: (dy * n)[0])),
+    ("rms_norm_backward", "rows not summed", ROWS, gradient_of_rows(lambda dy, n: (dy * n)[:3].sum(dim=0))),
+    ("rms_norm_backward", "sums not set", ROWS, gradient_of_rows(lambda dy, _: dy[0] * float("nan"))),
+    ("rms_norm_backward", "dweight without n", ROWS, gradient_of_rows(lambda dy, _: dy.sum(dim=0))),
+    ("dropout_forward", "not scaled", KEPT, lambda x, p, seed: dropped(x, p, seed, 1.0)),
+    ("dropout_forward", "scaled by 1/p", KEPT, lambda x, p, seed: dropped(x, p, seed, 1.0 / p)),
+    ("dropout_forward", "mask inverted", KEPT, lambda x, p, seed: dropped(x, 1.0 - p, seed, 1.0 / (1.0 - p))),
+    ("dropout_forward", "mask repeats", KEPT,
+     lambda x, p, seed: x / (1.0 - p) * (dropped(x[:4096], p, seed, 1.0) != 0).repeat(18)[: len(x)]),
+    ("dropout_forward", "edge of p", ("n=4099,p=1.0,fp32",), lambda x, **_: x * float("nan")),
+    ("dropout", "in evaluation", ("n=4099,p=0.5,training=False,fp32",),
+     lambda x, dy, p, seed, **_: (dropped(x, p, seed, 2.0), dropped(dy, p, seed, 2.0))),
+    ("dropout", "mask not replayed", KEPT_BOTH, replayed(seed=1)),
+    ("dropout", "scaled gradient", KEPT_BOTH, replayed(scale=1.0)),
+)  # fmt: skip
 SHOWN = [(name, sign, case, wrong) for name, sign, cases, wrong in MISTAKES for case in cases]
 
 
@@ -344,10 +434,14 @@ def diagnosed(lab, exercise, case, wrong):
     """What is said of the result of a wrong function."""
     inputs = draw(exercise, case, SEED, "cpu")
     expected = compare.expect(exercise, case, inputs)
-    got = wrong(**{name: value.double() for name, value in inputs.items()}).to(expected.rounded[0].dtype)
-    finding, _ = compare.examine(exercise, case, expected, [got])
+    wrongs = wrong(**in_dtype(inputs, torch.float64))
+    wrongs = wrongs if isinstance(wrongs, tuple) else (wrongs,)  # of the first output, or of several
+    got = [value.to(right.dtype) for value, right in zip(wrongs, expected.rounded, strict=False)]
+    got += expected.rounded[len(got) :]
+    finding, _ = compare.examine(exercise, case, expected, got)
     assert finding is not None, "this mistake changes nothing here"
-    return diagnose.diagnose(lab, exercise, case, finding, inputs, expected.reference[0], got, [])
+    k = exercise.outputs.index(finding.output)
+    return diagnose.diagnose(lab, exercise, case, finding, inputs, expected.reference[k], got[k], [])
 
 
 def test_sum_that_kept_its_old_scale_is_led_to_the_hint_on_rescaling():

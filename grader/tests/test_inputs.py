@@ -18,9 +18,12 @@ from grader.inputs import (
     draw_poison,
     draw_sentinel,
     first_change_outside,
+    in_dtype,
+    numbers,
     output_shapes,
     poison_output,
     same_bits,
+    tensors,
     untouched,
 )
 from grader.lending import ALIGN, PAGE, TORCH_DTYPES, Arena
@@ -80,7 +83,8 @@ def test_same_seed_gives_the_same_bits_and_another_seed_or_call_gives_others(exe
     again = draw(exercise, case, 1, "cpu")
     others = [draw(exercise, case, 2, "cpu"), draw(exercise, case, 1, "cpu", call=1)]
     assert first
-    for name, value in first.items():
+    assert numbers(first) == numbers(again)
+    for name, value in tensors(first).items():
         assert value.dtype == TORCH_DTYPES[case.dtype]
         assert same_bits(value, again[name])
         assert not any(same_bits(value, other[name]) for other in others)
@@ -111,13 +115,19 @@ def test_layouts_of_a_lab_name_tensors_that_the_exercise_has(exercise):
     assert [name for asked in (*exercise.cases, *timed) for name in asked.layouts if name not in known] == []
 
 
+def tensors_only(shapes):
+    return {name: shape for name, shape in shapes.items() if isinstance(shape, tuple)}
+
+
 @each_exercise
 def test_shapes_without_data_are_those_of_the_data(exercise):
     case = min(exercise.cases, key=lambda case: sum(sizes(case)))
     values = draw(exercise, case, 1, "cpu")
-    shapes = {name: tuple(value.shape) for name, value in values.items()}
-    wide = exercise.reference(**{name: value.double() for name, value in values.items()})
-    assert dict(shapes_of(exercise, case)) == shapes
+    shapes = {name: tuple(value.shape) for name, value in tensors(values).items()}
+    wide = exercise.reference(**in_dtype(values, torch.float64))
+    assert tensors_only(shapes_of(exercise, case)) == shapes
+    assert numbers(values).keys() == {name for name in shapes_of(exercise, case) if name not in shapes}
+    shapes = shapes_of(exercise, case)
     assert list(output_shapes(exercise, shapes).values()) == [tuple(value.shape) for value in wide]
 
 

@@ -320,6 +320,8 @@ PERMITTED_INSIDE = {
     "zeroed": "out.zero_()",
     "options by a dict": "opts = {'num_warps': 4}\nkernel[(1,)](x, y, out, 1, BLOCK=2, **opts)",
     "kernel by a choice": "chosen = kernel if x.numel() > 9 else kernel\nchosen[(1,)](x, y, out, 1, BLOCK=2)",
+    "launch in two steps": 'grid = lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"] * 2),)\n'
+    "launch = kernel[grid]\nlaunch(x, y, out, 1, BLOCK=2)",
     "percent formatting": 'text = "%s elements" % x.numel()',
     "local import": "import math\nn = math.ceil(x.numel() / 3)",
 }

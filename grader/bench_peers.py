@@ -1,0 +1,205 @@
+"""What `make bench` times beside our kernels: PyTorch, torch.compile, Liger-Kernel, a copy; fp64 formulas."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as nnf
+
+Tensors = dict[str, torch.Tensor]
+Call = Callable[[], tuple[torch.Tensor, ...]]
+
+LN_EPS, RMS_EPS = 1e-5, 1e-6  # the defaults of ours
+DROPOUT_P = 0.5
+LAYER_NORM_LINEAR = ("x", "gamma", "beta", "weight", "bias")
+aten = torch.ops.aten
+
+
+@dataclass(frozen=True)
+class Peer:
+    """One arm: `make` gets the tensors of a buffer set and gives a call that returns its results in order."""
+
+    name: str
+    make: Callable[[Tensors], Call]
+
+
+@functools.cache
+def _compile(function):
+    return torch.compile(function, dynamic=False)
+
+
+def compiled(function, *takes: str) -> Peer:
+    """torch.compile of a function of these tensors."""
+
+    def make(s):
+        fast, arguments = _compile(function), [s[key] for key in takes]
+        return lambda: _tuple(fast(*arguments))
+
+    return Peer("torch.compile", make)
+
+
+def _tuple(results):
+    return tuple(results) if isinstance(results, tuple | list) else (results,)
+
+
+def plain(name: str, function, *takes: str) -> Peer:
+    """A function of these tensors that gives its results, one or several."""
+    return Peer(name, lambda s: lambda: _tuple(function(*(s[key] for key in takes))))
+
+
+COPY = Peer("copy", lambda s: lambda: (s["copy_to"].copy_(s["copy_from"]),))
+
+
+def liger(prepare: Callable[[Tensors], Call]) -> Peer:
+    """Liger-Kernel; `prepare` imports the parts it needs, so that a machine without them can say so."""
+    return Peer("Liger", prepare)
+
+
+def liger_softmax(s):
+    """Forward."""
+    from liger_kernel.ops.softmax import _softmax_forward
+
+    return lambda: _softmax_forward(s["x"])[:1]
+
+
+def liger_softmax_backward(s):
+    """dx from dy and the saved result."""
+    from liger_kernel.ops.softmax import _softmax_backward, calculate_settings
+
+    settings = calculate_settings(s["y"].shape[1])
+    return lambda: (_softmax_backward(s["dy"], s["y"], *settings, False),)
+
+
+def liger_layer_norm(s):
+    """Forward; it stores the statistics of each row as well."""
+    from liger_kernel.ops.layer_norm import layer_norm_forward
+
+    return lambda: layer_norm_forward(s["x"], s["weight"], s["bias"], LN_EPS)[:1]
+
+
+def liger_layer_norm_backward(s):
+    """dx, dweight and dbias from saved statistics."""
+    from liger_kernel.ops.layer_norm import layer_norm_backward
+
+    mean, rstd = s["mean"].flatten(), s["rstd"].flatten()
+    return lambda: layer_norm_backward(s["dy"], s["x"], s["weight"], s["bias"], mean, rstd)
+
+
+def liger_rms_norm(s):
+    """Forward; it stores one factor a row as well."""
+    from liger_kernel.ops.rms_norm import rms_norm_forward
+
+    return lambda: rms_norm_forward(s["x"], s["weight"], RMS_EPS, 0.0, "llama", None)[:1]
+
+
+def liger_rms_norm_backward(s):
+    """dx and dweight from the saved factors."""
+    from liger_kernel.ops.rms_norm import _str_to_casting_mode, calculate_settings, rms_norm_backward
+
+    # In place, its default, the gradient of one call would be the input of the next: so out of place.
+    settings = (0.0, _str_to_casting_mode["llama"], *calculate_settings(s["x"].shape[1]), False, None)
+    rstd = s["rstd"].flatten()
+    return lambda: rms_norm_backward(s["dy"], s["x"], s["weight"], rstd, *settings)
+
+
+def normalised(x, eps, centred):
+    """Normalised rows and the factor 1 / deviation; about their mean, or about 0 for RMSNorm."""
+    x = x - x.mean(1, keepdim=True) if centred else x
+    rstd = torch.rsqrt((x * x).mean(1, keepdim=True) + eps)
+    return x * rstd, rstd
+
+
+def norm_gradients(t, eps, centred):
+    """dx, dweight and, where centred, dbias in fp64, from the formulas and not from a library."""
+    unit, rstd = normalised(t["x"], eps, centred)
+    g = t["dy"] * t["weight"]
+    dx = g - unit * (g * unit).mean(1, keepdim=True)
+    dx = rstd * (dx - g.mean(1, keepdim=True) if centred else dx)
+    both = dx, (t["dy"] * unit).sum(0)
+    return (*both, t["dy"].sum(0)) if centred else both
+
+
+def softmax(x):
+    """Along rows."""
+    return torch.softmax(x, -1)
+
+
+def softmax_dx(dy, y):
+    """Gradient of softmax, in a new tensor."""
+    return aten._softmax_backward_data(dy, y, -1, dy.dtype)
+
+
+def softmax_dx_out(s):
+    """Gradient of softmax, into the given tensor."""
+    keywords = {"grad_input": s["out"]}
+    return lambda: (aten._softmax_backward_data.out(s["dy"], s["y"], -1, s["y"].dtype, **keywords),)
+
+
+def layer_norm(x, weight, bias):
+    """With the default eps of ours."""
+    return nnf.layer_norm(x, x.shape[1:], weight, bias, LN_EPS)
+
+
+def layer_norm_gradients(dy, x, mean, rstd, weight, bias):
+    """dx, dweight and dbias from saved statistics."""
+    return aten.native_layer_norm_backward(dy, x, x.shape[1:], mean, rstd, weight, bias, [True, True, True])
+
+
+def rms_norm(x, weight):
+    """With the default eps of ours."""
+    return nnf.rms_norm(x, x.shape[1:], weight, RMS_EPS)
+
+
+def rms_norm_gradients(dy, x, rstd, weight):
+    """dx and dweight from the saved factors; PyTorch has it for CUDA only."""
+    return aten._fused_rms_norm_backward(dy, x, x.shape[1:], rstd, weight, [True, True])
+
+
+def dropout(x):
+    """In training; PyTorch also writes a mask of one byte an element."""
+    return nnf.dropout(x, DROPOUT_P, training=True)
+
+
+def dropout_mistake(s, got):
+    """What no dropout of x could give: values other than 0 and x / (1 - p), or an unlikely share."""
+    kept = got != 0
+    wrong = int(((got - s["x"] / (1 - DROPOUT_P)).abs() > 1e-2 * s["x"].abs())[kept].sum())
+    wrong += int(got.isnan().sum())
+    count, share = got.numel(), float(kept.double().mean())
+    deviation = math.sqrt(DROPOUT_P * (1 - DROPOUT_P) / count)
+    if wrong:
+        return f"{wrong} of {count} values are neither 0 nor scaled"
+    # Six deviations; an x of exactly 0 is rare enough to hide below 1e-4.
+    return f"kept {share:.4f} of the values" if abs(share - 1 + DROPOUT_P) > 6 * deviation + 1e-4 else ""
+
+
+def layer_norm_linear(x, gamma, beta, weight, bias):
+    """LayerNorm, then torch.nn.functional.linear: two kernels or more."""
+    return nnf.linear(nnf.layer_norm(x, x.shape[1:], gamma, beta, LN_EPS), weight, bias)
+
+
+def both_layouts(name, call) -> tuple[Peer, ...]:
+    """A product with B as it is and with B stored transposed; `call` gets a, b and all tensors."""
+    return tuple(
+        Peer(f"{name} {word}", lambda s, b=b: lambda: (call(s["a"], s[b], s),))
+        for word, b in (("NN", "b"), ("NT", "b_nt"))
+    )
+
+
+def addmm_then_relu(a, b, s):
+    """The unfused pair: the product with its bias, then ReLU in place."""
+    return torch.relu_(torch.addmm(s["bias"], a, b, out=s["out"]))
+
+
+def addmm_activation(a, b, s):
+    """PyTorch's own fused form."""
+    return torch._addmm_activation(s["bias"], a, b, out=s["out"])
+
+
+def addmm_relu(a, b, bias):
+    """What torch.compile gets to fuse."""
+    return torch.relu(torch.addmm(bias, a, b))

@@ -1,0 +1,163 @@
+"""The record of `make bench`: its model, and the figures that the raw rounds of several processes give."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from grader import timing
+from grader.results import Machine
+
+SCHEMA_VERSION = 1
+AGAIN = ", again"
+PROTOCOL = (
+    "N(0, 1) inputs; buffers rotate past 256 MB; results poisoned with NaN before each block, those of the "
+    "last round checked against fp64; all arms of a size in one process, in turn, order reversed every other "
+    "round; below 100 us a call a CUDA graph over the buffers is timed; a ratio is baseline over arm within "
+    "one round, of which the median over all processes is given with a 95 % order-statistic interval; the "
+    "backward passes of PyTorch and Liger get saved statistics"
+)
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class ArmRecord(_Model):
+    """One arm at one size; figures only where its results are right and no faster than physics allows."""
+
+    status: str  # ok, wrong, failed, not installed, impossible
+    reason: str = ""
+    median_us: float | None = None
+    rate: float | None = None  # in the unit of the operation
+    ratio: float | None = None  # 2.0 is twice as fast as the baseline
+    interval: tuple[float, float] | None = None
+    percent_of_copy: float | None = None  # of the rate of a copy of equal bytes, by rounds
+    percent_of_limit: float | None = None  # of peak bandwidth or of dense peak FLOP/s
+    eager_us: float | None = None  # launch included, where a graph was timed
+    rounds_us: list[list[float]] = []  # microseconds a call, by process
+    clocks: dict[str, Any] = {}
+
+
+class SizeRecord(_Model):
+    """One size of one operation."""
+
+    size: dict[str, int]
+    bytes_moved: int
+    operations: int
+    method: str  # graph or eager
+    slots: int  # buffer sets that rotate
+    working_set_bytes: int
+    rounds_dropped: int  # repeated because the GPU was throttled
+    baseline: str = ""
+    arms: dict[str, ArmRecord]
+    configs: dict[str, dict[str, str]] = {}  # of autotuned kernels, by arm
+
+
+class OpRecord(_Model):
+    """One operation, the hash of the file it was read from, and what went wrong in its processes."""
+
+    name: str
+    dtype: str
+    unit: str
+    file: str
+    file_sha256: str
+    sizes: list[SizeRecord] = []
+    troubles: list[str] = []
+
+
+class BenchRecord(_Model):
+    """One run of `make bench`."""
+
+    schema_version: int = SCHEMA_VERSION
+    date: str
+    command: str
+    protocol: str = PROTOCOL
+    processes: int
+    machine: Machine
+    cuda: str | None
+    liger: str | None
+    skipped: list[str] = []
+    ops: list[OpRecord] = []
+
+    def save(self, path: Path) -> None:
+        """Write it whole or not at all."""
+        part = path.with_name(f".{path.name}.part")
+        part.write_text(self.model_dump_json(indent=1), "utf-8")
+        part.replace(path)
+
+
+def summarise(op, told: Sequence[dict], peaks: tuple[float, float]) -> SizeRecord:
+    """One size from what each process told; `peaks` are bytes/s and FLOP/s of the GPU, 0 where unknown."""
+    size, first = told[0]["size"], told[0]
+    arms = {name: _pool([one["arms"][name] for one in told]) for name in first["arms"]}
+    least = timing.floor_us(op.bytes_moved(size), op.flops(size), *peaks)
+    for arm in arms.values():
+        if arm.status == "ok" and timing.median(_flat(arm)) < least:
+            arm.status, arm.reason = "impossible", f"faster than the {least:.1f} us that this GPU needs"
+    sound = {name: arm for name, arm in arms.items() if arm.status == "ok"}
+    best = min(
+        (name for name in op.baselines if name in sound),
+        key=lambda n: timing.median(_flat(arms[n])),
+        default="",
+    )
+    work = op.flops(size) or op.bytes_moved(size)
+    for name, arm in sound.items():
+        arm.median_us = timing.median(_flat(arm))
+        arm.rate = work / arm.median_us / 1e6
+        base = op.baselines[0] if name.endswith(AGAIN) else best
+        if base in sound:
+            ratios = _ratios(sound[base], arm)
+            arm.ratio, arm.interval = timing.median(ratios), timing.interval(ratios)
+        if "copy" in sound:
+            arm.percent_of_copy = 100 * timing.median(_ratios(sound["copy"], arm))
+        arm.percent_of_limit = 100 * least / arm.median_us if least else None
+    return SizeRecord(
+        size=size,
+        bytes_moved=op.bytes_moved(size),
+        operations=op.operations(size),
+        method=" and ".join(sorted({one["method"] for one in told})),
+        slots=first["slots"],
+        working_set_bytes=first["working_set_bytes"],
+        rounds_dropped=sum(one["rounds_dropped"] for one in told),
+        baseline=best,
+        arms=arms,
+        configs=first["configs"],
+    )
+
+
+def _pool(told: Sequence[dict]) -> ArmRecord:
+    """One arm of all processes; one bad process is enough to have no figure."""
+    bad = next((one for one in told if one["status"] != "ok"), None)
+    if bad:
+        return ArmRecord(status=bad["status"], reason=bad["reason"])
+    eager = [one["eager_us"] for one in told if one["eager_us"] is not None]
+    clocks = {
+        key: _spread([v for one in told for v in one["clocks"][key]])
+        for key in ("sm_mhz", "watts", "celsius")
+    }
+    return ArmRecord(
+        status="ok",
+        eager_us=timing.median(eager) if eager else None,
+        rounds_us=[one["rounds_us"] for one in told],
+        clocks=clocks
+        | {"reasons": sorted({reason for one in told for reason in one["clocks"]["reasons"]})}
+        | {"unread": told[0]["clocks"]["unread"]},
+    )
+
+
+def _flat(arm: ArmRecord) -> list[float]:
+    return [us for process in arm.rounds_us for us in process]
+
+
+def _ratios(base: ArmRecord, arm: ArmRecord) -> list[float]:
+    """Base over arm, round by round: what slows a round slows both."""
+    return [b / a for b, a in zip(_flat(base), _flat(arm), strict=True)]
+
+
+def _spread(values: Sequence[float]) -> list[float]:
+    """Least, median and most; empty where nothing was sampled."""
+    return [min(values), timing.median(values), max(values)] if values else []

@@ -1,0 +1,625 @@
+"""Lab 4: what is asked of softmax, the norms and dropout as a small library, and how they are graded."""
+
+import math
+
+from grader.spec import Arm, Case, Codegen, Exercise, Lab, Layout, Speed, Tolerance
+
+EPSILON = {"fp32": 2.0**-23, "fp16": 2.0**-10, "bf16": 2.0**-7}
+SMALLEST = {"fp32": 2.0**-126, "fp16": 2.0**-14, "bf16": 2.0**-126}  # smallest normal number
+ITEM_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
+LN_EPS, RMS_EPS = 1e-5, 1e-6
+
+
+# -- inputs
+
+
+def rows_of(rng, case):
+    """Rows of N(0, 2); far from 0, or so narrow that eps decides, where the case says so."""
+    rows, cols, values = case.params["rows"], case.params["cols"], case.params.get("values", "normal")
+    x = 2.0 * rng.normal(rows, cols)
+    if values == "far":  # a variance from the squares of x loses its digits
+        return x + (1000.0 if case.dtype == "fp32" else 32.0)
+    return 0.001 * x if values == "narrow" else x
+
+
+def gradient_of(rng, case):
+    # It leans to one side, so that the sums over a row matter.
+    return rng.normal(case.params["rows"], case.params["cols"]) + 1.0
+
+
+def softmax_inputs(rng, case):
+    return {"x": rows_of(rng, case)}
+
+
+def softmax_backward_inputs(rng, case):
+    return {"dy": gradient_of(rng, case), "y": rows_of(rng, case).softmax(dim=1)}
+
+
+def softmax_both_inputs(rng, case):
+    return {"x": rows_of(rng, case), "dy": gradient_of(rng, case)}
+
+
+def layer_norm_inputs(rng, case):
+    cols = case.params["cols"]
+    return {"x": rows_of(rng, case), "weight": 1.0 + 0.5 * rng.normal(cols), "bias": rng.normal(cols)}
+
+
+def layer_norm_backward_inputs(rng, case):
+    weight = 1.0 + 0.5 * rng.normal(case.params["cols"])
+    return {"dy": gradient_of(rng, case), "x": rows_of(rng, case), "weight": weight}
+
+
+def layer_norm_both_inputs(rng, case):
+    return {**layer_norm_inputs(rng, case), "dy": gradient_of(rng, case)}
+
+
+def rms_norm_inputs(rng, case):
+    return {"x": rows_of(rng, case), "weight": 1.0 + 0.5 * rng.normal(case.params["cols"])}
+
+
+def rms_norm_both_inputs(rng, case):
+    return {**rms_norm_inputs(rng, case), "dy": gradient_of(rng, case)}
+
+
+def dropout_inputs(rng, case):
+    # No element is 0: where a result is, it was dropped. An odd seed is never a compile-time constant.
+    x = rng.normal(case.params["n"])
+    return {"x": x.sign() * (x.abs() + 0.5), "p": case.params["p"], "seed": 2 * rng.whole(2**29) + 3}
+
+
+def dropout_both_inputs(rng, case):
+    drawn = dropout_inputs(rng, case)
+    dy = rng.normal(case.params["n"])
+    drawn = {"x": drawn.pop("x"), "dy": dy.sign() * (dy.abs() + 0.5), **drawn}
+    return drawn if case.params.get("training", True) else {**drawn, "training": False}
+
+
+# -- references: in fp64, and in the case's dtype what PyTorch itself gives
+
+
+def softmax(x):
+    return (x.softmax(dim=1),)
+
+
+def softmax_backward(dy, y):
+    return (y * (dy - (y * dy).sum(dim=1, keepdim=True)),)
+
+
+def torch_softmax_backward(dy, y):
+    import torch
+
+    return (torch.ops.aten._softmax_backward_data(dy, y, 1, dy.dtype),)
+
+
+def with_gradients(function, *tensors):
+    """function of all tensors but the last, and its gradients for the last as dy."""
+    import torch
+
+    *values, dy = tensors
+    with torch.enable_grad():
+        leaves = [value.detach().requires_grad_() for value in values]
+        y = function(*leaves)
+        return y.detach(), *torch.autograd.grad(y, leaves, dy)
+
+
+def softmax_both(x, dy):
+    return with_gradients(lambda leaf: leaf.softmax(dim=1), x, dy)
+
+
+def layer_norm(x, weight, bias):
+    import torch
+
+    return (torch.nn.functional.layer_norm(x, weight.shape, weight, bias, LN_EPS),)
+
+
+def layer_norm_both(x, weight, bias, dy):
+    return with_gradients(lambda *leaves: layer_norm(*leaves)[0], x, weight, bias, dy)
+
+
+def layer_norm_backward(dy, x, weight):
+    return layer_norm_both(x, weight, weight, dy)[1:]  # whatever the bias, its gradient is the same
+
+
+def rms_norm(x, weight):
+    import torch
+
+    return (torch.nn.functional.rms_norm(x, weight.shape, weight, RMS_EPS),)
+
+
+def rms_norm_both(x, weight, dy):
+    return with_gradients(lambda *leaves: rms_norm(*leaves)[0], x, weight, dy)
+
+
+def rms_norm_backward(dy, x, weight):
+    return rms_norm_both(x, weight, dy)[1:]
+
+
+def dropout(x, p, seed):
+    import torch
+
+    return (torch.nn.functional.dropout(x, p),)
+
+
+def dropout_both(x, dy, p, seed, training=True):
+    return with_gradients(lambda leaf: dropout(leaf, p if training else 0.0, seed)[0], x, dy)
+
+
+# -- the size of one acceptable error
+
+
+def softmax_unit(case, inputs, reference):
+    return (softmax_error(case, inputs["x"], reference[0]),)
+
+
+def softmax_error(case, x, y):
+    """One rounding to the dtype, and fp32 errors of exp, which grow with the distance from the maximum."""
+    distance = (x.amax(dim=1, keepdim=True) - x).clamp(max=200.0)
+    fp32 = 8.0 * EPSILON["fp32"] * (1.0 + distance) * y
+    return rounding(case, y) + fp32 + 4.0 * SMALLEST["fp32"]
+
+
+def softmax_backward_unit(case, inputs, reference):
+    return (softmax_gradient_error(case, inputs["dy"], inputs["y"], reference[0], 0.0),)
+
+
+def softmax_gradient_error(case, dy, y, dx, y_error):
+    size = y * (dy.abs() + (y * dy.abs()).sum(dim=1, keepdim=True))
+    return rounding(case, dx) + (8.0 * EPSILON["fp32"] + y_error) * size + 4.0 * SMALLEST["fp32"]
+
+
+def softmax_both_units(case, inputs, reference):
+    y, dx = reference
+    error = softmax_error(case, inputs["x"], y)
+    relative = error / y.clamp(min=SMALLEST[case.dtype])  # backward starts from the rounded y
+    return error, softmax_gradient_error(case, inputs["dy"], y, dx, relative)
+
+
+def rounding(case, value):
+    return EPSILON[case.dtype] * value.abs().clamp(min=SMALLEST[case.dtype])
+
+
+def parts(x, centred, eps):
+    """Normalised rows, 1 / deviation, and the error of a normalised row in units of fp32."""
+    mean = x.mean(dim=1, keepdim=True) if centred else 0.0 * x[:, :1]
+    rstd = ((x - mean).square().mean(dim=1, keepdim=True) + eps).rsqrt()
+    n = (x - mean) * rstd
+    # The last term is the rounding of the mean, and all there is where n is 0.
+    return n, rstd, n.abs() + mean.abs() * rstd + 0.25 * n.square().mean(dim=1, keepdim=True).sqrt()
+
+
+def norm_unit(centred, eps):
+    def unit(case, inputs, reference):
+        _, _, error = parts(inputs["x"], centred, eps)
+        size = error * inputs["weight"].abs() + (inputs["bias"].abs() if centred else 0.0)
+        return (rounding(case, reference[0]) + 8.0 * EPSILON["fp32"] * size,)
+
+    return unit
+
+
+def norm_backward_units(centred, eps):
+    def units(case, inputs, reference):
+        dy, g = inputs["dy"], inputs["dy"] * inputs["weight"]
+        n, rstd, error = parts(inputs["x"], centred, eps)
+        # Of the terms, of the sums over the row, and of the normalised rows in both.
+        sums = g.abs().mean(dim=1, keepdim=True) + (1.0 + error) * (g.abs() * error).mean(dim=1, keepdim=True)
+        relative = 1.0 + (error - n.abs()).amax(dim=1, keepdim=True)
+        size = rstd * (g.abs() + sums) * relative
+        over_rows = ((dy.abs() * error).sum(dim=0), dy.abs().sum(dim=0))[: 1 + centred]
+        sizes = (size, *over_rows)
+        return tuple(
+            rounding(case, value) + 8.0 * EPSILON["fp32"] * size
+            for value, size in zip(reference, sizes, strict=True)
+        )
+
+    return units
+
+
+def norm_both_units(centred, eps):
+    def units(case, inputs, reference):
+        forward = norm_unit(centred, eps)(case, inputs, reference[:1])
+        return *forward, *norm_backward_units(centred, eps)(case, inputs, reference[1:])
+
+    return units
+
+
+def dropout_unit(case, inputs, reference):
+    return tuple(rounding(case, value) for value in reference)
+
+
+# -- dropout: what must hold whatever the random stream
+
+
+def scale_of(p):
+    return 1.0 / (1.0 - p) if p < 1.0 else 0.0
+
+
+def chance_of(case):
+    """The probability to drop: in evaluation nothing is."""
+    return case.params["p"] if case.params.get("training", True) else 0.0
+
+
+def follow_forward(case, inputs, outputs, earlier):
+    return _follow(case, (inputs["x"],), outputs, earlier)
+
+
+def follow_both(case, inputs, outputs, earlier):
+    return _follow(case, (inputs["x"], inputs["dy"]), outputs, earlier)
+
+
+def _follow(case, tensors, outputs, earlier):
+    """Results for the choice that the first output shows, and what is wrong with the choice."""
+    p, kept = chance_of(case), outputs[0] != 0.0
+    if p in (0.0, 1.0):
+        kept = kept * 0 + (p == 0.0) > 0
+    wanted = tuple((x * scale_of(p)).where(kept, 0.0 * x) for x in tensors)
+    return wanted, sign_of_choice(p, kept, earlier)
+
+
+def sign_of_choice(p, kept, earlier):
+    """A property that independent choices with probability 1 - p to keep would have, and these lack."""
+    n = kept.numel()
+    if p in (0.0, 1.0) or n < 1024:
+        return None
+    kept = kept.flatten()
+    share, spread = kept.double().mean().item(), math.sqrt(p * (1.0 - p) / n)
+    if abs(share - (1.0 - p)) > 6.0 * spread + 2.0**-16:
+        return "mask inverted" if abs(share - p) < 6.0 * spread + 2.0**-16 else "keep rate"
+    agree, limit = p * p + (1.0 - p) ** 2, 6.0 * math.sqrt(0.25 / n)
+    for period in (1, *(2**k for k in range(1, 21))):
+        if 2 * period <= n:
+            same = (kept[period:] == kept[:-period]).double().mean().item()
+            if abs(same - agree) > limit * math.sqrt(n / (n - period)):
+                return "mask repeats"
+    if earlier and earlier[0].shape == kept.shape:
+        same = ((earlier[0] != 0.0) == kept).double().mean().item()
+        if abs(same - agree) > limit:
+            return "seed ignored"
+    return None
+
+
+def dropout_signs(case, inputs, expected, got):
+    p, x = chance_of(case), inputs["x"].double()
+    if p in (0.0, 1.0) or got.shape != x.shape or not got.isfinite().all():
+        return "in evaluation" if p != case.params["p"] else "edge of p" if p in (0.0, 1.0) else None
+    kept = got != 0.0
+    for scale, sign in ((1.0, "not scaled"), (1.0 / p, "scaled by 1/p")):
+        if kept.any() and abs(scale - scale_of(p)) > 0.05 and _same(got[kept], scale * x[kept]):
+            return sign
+    return None
+
+
+def replayed_signs(case, inputs, expected, got):
+    """For y and dx: dropout_signs for y; and for dx, whether it is another choice than y's."""
+    if dropped := dropout_signs(case, inputs, expected, got):
+        return dropped
+    dy, scale, kept = inputs["dy"].double(), scale_of(chance_of(case)), got != 0.0
+    for factor, sign in (
+        (scale, "mask not replayed"),
+        (1.0, "scaled gradient"),
+        (scale**2, "scaled gradient"),
+    ):
+        if kept.any() and _same(got[kept], factor * dy[kept]):
+            return sign
+    return None
+
+
+def _same(one, other):
+    return bool((one - other).norm() <= 2e-2 * other.norm())
+
+
+# -- mistakes with a norm
+
+
+def norm_signs(centred, eps):
+    def signs(case, inputs, expected, got):
+        x, weight = inputs["x"].double(), inputs["weight"].double()
+        bias = inputs["bias"].double() if centred else 0.0
+        rows, cols = x.shape
+        if not got.isfinite().all():
+            # The variance of one column is 0: divided by n - 1 it is 0 / 0, and without eps its root is 0.
+            return "one column" if centred and cols == 1 else None
+        mean, power = x.mean(dim=1, keepdim=True), x.square().mean(dim=1, keepdim=True)
+        n, rstd, _ = parts(x, centred, eps)
+        d, variance = n / rstd, n.square().mean(dim=1, keepdim=True) / rstd.square()
+
+        def result(deviations, wrong_variance):
+            return deviations * (wrong_variance + eps).rsqrt() * weight + bias
+
+        others = [
+            ("eps outside", d / (variance.sqrt() + eps) * weight + bias),
+            ("no eps", d / variance.sqrt() * weight + bias),
+            ("no weight", n + bias),
+            ("no bias", n * weight if centred else expected),
+        ]
+        if centred:
+            others += [("centring", result(x, power)), ("centring", result(x, variance))]
+        else:
+            others += [("centring", result(x - mean, (power - mean.square()).clamp(min=0.0)))]
+        # Lanes of all blocks of a row, whatever the width of a block.
+        for lanes in {-(-cols // 2**k) * 2**k for k in range(18)} - {cols}:
+            share = cols / lanes
+            others.append(("divided by the block", result(d, share * variance)))
+            if centred:
+                off = x - share * mean
+                both = share * off.square().mean(dim=1, keepdim=True)
+                others.append(("divided by the block", result(off, both)))
+                others.append(("masked lanes", result(d, variance + (1.0 / share - 1.0) * mean.square())))
+        if cols > 1:
+            others.append(("variance over n - 1", result(d, variance * cols / (cols - 1))))
+        if rows <= cols:
+            by_row = inputs["bias"].double()[:rows, None] if centred else 0.0
+            others.append(("weight by row", n * weight[:rows, None] + by_row))
+        near = [(got - other).norm().nan_to_num(nan=math.inf) for _, other in others]
+        best = near.index(min(near))
+        return others[best][0] if near[best] < 0.1 * (got - expected).norm() else None
+
+    return signs
+
+
+def norm_backward_signs(centred, eps):
+    def signs(case, inputs, expected, got):
+        dy, x, weight = (inputs[name].double() for name in ("dy", "x", "weight"))
+        if not got.isfinite().all():
+            return "sums not set" if got.dim() == 1 else None  # dx was looked at first, and is finite
+        g, (n, rstd, _) = dy * weight, parts(x, centred, eps)
+        mean_g = g.mean(dim=1, keepdim=True) * centred
+        mean_gn = (g * n).mean(dim=1, keepdim=True)
+        mean_dy = dy.mean(dim=1, keepdim=True) * centred
+        others = {
+            "mean terms dropped": (rstd * g, rstd * (g - n * mean_gn), rstd * (g - mean_g)),
+            "no weight in dx": (rstd * (dy - mean_dy - n * (dy * n).mean(dim=1, keepdim=True)),),
+            "rows not summed": ((dy * n)[0], (dy * n)[-1], dy[0], dy[-1]),
+            "dweight without n": (dy.sum(dim=0), (dy * x).sum(dim=0)),
+        }
+        wrong = (got - expected).norm()
+        for name, candidates in others.items():
+            for other in candidates:
+                if other.shape == got.shape and (got - other).norm() < 0.1 * wrong:
+                    return name
+        # Some rows are in the sum and others are not.
+        if got.dim() == 1 and x.shape[0] > 1 and wrong > 0.05 * expected.norm():
+            return "rows not summed"
+        return None
+
+    return signs
+
+
+def norm_both_signs(centred, eps):
+    forward, backward = norm_signs(centred, eps), norm_backward_signs(centred, eps)
+
+    def signs(case, inputs, expected, got):
+        if got.dim() == 2:
+            return forward(case, inputs, expected, got) or backward(case, inputs, expected, got)
+        if _same(got, inputs["dy"].double().sum(dim=0)) and not _same(got, expected):
+            return "gradient"  # dbias where dweight should be
+        return backward(case, inputs, expected, got)
+
+    return signs
+
+
+# -- baselines
+
+
+def copy(x, weight=None, bias=None, *, p=None, seed=None, out):
+    out.copy_(x)
+
+
+def torch_softmax(x, *, out):
+    import torch
+
+    torch.softmax(x, dim=1, out=out)
+
+
+def add(dy, y, *, out):
+    import torch
+
+    torch.add(dy, y, out=out)
+
+
+def add_rows(dy, x, weight, *, dx, dweight, dbias=None):
+    import torch
+
+    torch.add(dy, x, out=dx)
+
+
+# -- cases
+
+
+def shapes(rows, cols, **more):
+    return {"rows": rows, "cols": cols, **more}
+
+
+SMALL = ((1, 1), (3, 2), (5, 127), (4, 129), (29, 1001))
+LONG = ((3, 16385), (2, 40000))
+PADDED = {"x": Layout(pad=24), "out": Layout(pad=7)}
+PADDED_BACKWARD = {"dy": Layout(pad=24), "x": Layout(pad=8), "y": Layout(pad=8)} | {
+    name: Layout(pad=7) for name in ("dx", "out")
+}
+
+
+def forward_cases(*values):
+    return (
+        *(Case(shapes(r, c), "fp32") for r, c in (*SMALL, *LONG)),
+        *(Case(shapes(r, c), "fp16") for r, c in (*SMALL[2:], LONG[0])),
+        *(Case(shapes(r, c), "bf16") for r, c in (*SMALL, *LONG, (1, 131072), (1000, 3001))),
+        *(Case(shapes(7, 1009, values=value), dtype) for value in values for dtype in ("fp32", "fp16")),
+        *(Case(shapes(29, 1001), dtype, PADDED) for dtype in ("fp32", "bf16")),
+    )
+
+
+def backward_cases(padded):
+    layouts = {name: PADDED_BACKWARD[name] for name in padded}
+    return (
+        *(Case(shapes(r, c), "fp32") for r, c in (*SMALL[1:], *LONG)),
+        *(Case(shapes(r, c), "fp16") for r, c in SMALL[2:]),
+        *(Case(shapes(r, c), "bf16") for r, c in (*SMALL[2:], *LONG, (1000, 3001), (3, 131072))),
+        *(Case(shapes(29, 1001), dtype, layouts) for dtype in ("fp32", "bf16")),
+    )
+
+
+BOTH_CASES = (
+    *(Case(shapes(r, c), "fp32") for r, c in ((4, 129), (29, 1001), (2, 20000))),
+    *(Case(shapes(r, c), "fp16") for r, c in ((5, 127), (29, 1001))),
+    *(Case(shapes(r, c), "bf16") for r, c in ((29, 1001), (300, 20011))),
+)
+TIMED = tuple(Case(shapes(2**27 // cols, cols), "bf16") for cols in (4096, 16384))
+
+
+def choices(n, p):
+    return {"n": n, "p": p}
+
+
+DROPOUT_CASES = (
+    *(Case(choices(n, 0.5), "fp32") for n in (1, 63, 100003)),
+    *(Case(choices(70001, p), dtype) for p in (0.1, 0.75) for dtype in ("fp32", "fp16", "bf16")),
+    *(Case(choices(4099, 0.0), dtype, also_right=("a copy of x",)) for dtype in ("fp32", "bf16")),
+    Case(choices(4099, 1.0), "fp32", also_right=("zeros", "an earlier result", "fewer digits")),
+    Case(choices(2**24 + 5, 0.3), "bf16"),
+)
+DROPOUT_BOTH = (
+    *(Case(choices(70001, p), "fp32") for p in (0.5, 0.1)),
+    Case(choices(70001, 0.75), "fp16"),
+    Case(choices(70001, 0.3), "bf16"),
+    Case(choices(4099, 1.0), "fp32", also_right=("zeros", "an earlier result", "fewer digits")),
+    Case({**choices(4099, 0.5), "training": False}, "fp32"),
+)
+
+
+def half_the_rows(params):
+    return {**params, "rows": params["rows"] // 2}
+
+
+def moved(tensors):
+    return lambda case: tensors * case.params["rows"] * case.params["cols"] * ITEM_BYTES[case.dtype]
+
+
+def timed(points, baseline, tensors, *peers):
+    return Speed(
+        points=points,
+        shapes=TIMED,
+        baselines=(baseline,),
+        peers=peers,
+        zero_at=30,
+        passing_at=60,
+        full_at=85,
+        bytes_moved=moved(tensors),
+        smaller=half_the_rows,
+    )
+
+
+COPY = Arm("copy", copy)
+CODE = Codegen(Case(shapes(4096, 4096), "bf16"))
+
+LAB = Lab(
+    title="production slice",
+    also_allowed=("torch.library.triton_op", "torch.library.wrap_triton"),
+    exercises=(
+        Exercise(
+            "fused_softmax_forward", "softmax.py", 6, softmax_inputs, softmax, softmax,
+            Tolerance(softmax_unit), forward_cases(), speed=timed(4, COPY, 2, Arm("torch.softmax", torch_softmax)), codegen=CODE,
+        ),
+        Exercise(
+            "fused_softmax_backward", "softmax.py", 6, softmax_backward_inputs, softmax_backward,
+            torch_softmax_backward, Tolerance(softmax_backward_unit), backward_cases(("dy", "y", "out")),
+            speed=timed(4, Arm("add", add), 3), codegen=CODE,
+        ),
+        Exercise(
+            "fused_softmax", "softmax.py", 4, softmax_both_inputs, softmax_both, softmax_both,
+            Tolerance(softmax_both_units), BOTH_CASES, ("y", "dx"), differentiable=True,
+        ),
+        Exercise(
+            "layer_norm_forward", "layer_norm.py", 6, layer_norm_inputs, layer_norm, layer_norm,
+            Tolerance(norm_unit(1, LN_EPS)), forward_cases("far", "narrow"), signs=norm_signs(1, LN_EPS),
+            speed=timed(5, COPY, 2), codegen=CODE,
+        ),
+        Exercise(
+            "layer_norm_backward", "layer_norm.py", 8, layer_norm_backward_inputs, layer_norm_backward,
+            layer_norm_backward, Tolerance(norm_backward_units(1, LN_EPS)), backward_cases(("dy", "x", "dx")),
+            ("dx", "dweight", "dbias"), signs=norm_backward_signs(1, LN_EPS),
+            speed=timed(5, Arm("add", add_rows), 3), codegen=CODE,
+        ),
+        Exercise(
+            "layer_norm", "layer_norm.py", 4, layer_norm_both_inputs, layer_norm_both, layer_norm_both,
+            Tolerance(norm_both_units(1, LN_EPS)), BOTH_CASES, ("y", "dx", "dweight", "dbias"),
+            differentiable=True, signs=norm_both_signs(1, LN_EPS),
+        ),
+        Exercise(
+            "rms_norm_forward", "rms_norm.py", 6, rms_norm_inputs, rms_norm, rms_norm,
+            Tolerance(norm_unit(0, RMS_EPS)), forward_cases("far", "narrow"), signs=norm_signs(0, RMS_EPS),
+            speed=timed(4, COPY, 2), codegen=CODE,
+        ),
+        Exercise(
+            "rms_norm_backward", "rms_norm.py", 8, layer_norm_backward_inputs, rms_norm_backward,
+            rms_norm_backward, Tolerance(norm_backward_units(0, RMS_EPS)), backward_cases(("dy", "x", "dx")),
+            ("dx", "dweight"), signs=norm_backward_signs(0, RMS_EPS), speed=timed(4, Arm("add", add_rows), 3),
+            codegen=CODE,
+        ),
+        Exercise(
+            "rms_norm", "rms_norm.py", 4, rms_norm_both_inputs, rms_norm_both, rms_norm_both,
+            Tolerance(norm_both_units(0, RMS_EPS)), BOTH_CASES, ("y", "dx", "dweight"), differentiable=True,
+            signs=norm_both_signs(0, RMS_EPS),
+        ),
+        Exercise(
+            "dropout_forward", "dropout.py", 8, dropout_inputs, dropout, dropout, Tolerance(dropout_unit),
+            DROPOUT_CASES, numbers=("p", "seed"), follow=follow_forward, signs=dropout_signs,
+            speed=Speed(
+                points=6, shapes=(Case(choices(2**27, 0.5), "bf16"),), baselines=(COPY,), zero_at=30,
+                passing_at=60, full_at=85, bytes_moved=lambda case: 4 * case.params["n"],
+                smaller=lambda params: {**params, "n": params["n"] // 2},
+            ),
+            codegen=Codegen(Case(choices(2**24, 0.5), "bf16")),
+        ),
+        Exercise(
+            "dropout", "dropout.py", 8, dropout_both_inputs, dropout_both, dropout_both,
+            Tolerance(dropout_unit), DROPOUT_BOTH, ("y", "dx"), differentiable=True,
+            numbers=("p", "seed", "training"), follow=follow_both,
+            signs=replayed_signs,
+        ),
+    ),
+    causes={
+        "nothing written": (1, "the result never reaches `out`: pass `out` to the kernel, and launch it"),
+        "tail unwritten": (2, "the row is longer than one block: go on to its end, block by block"),
+        "part unwritten": (2, "some columns or rows have no program: one program a row, all blocks of it"),
+        "rows unwritten": (1, "whole rows were never written: row i starts at i times the row stride"),
+        "out of bounds write": (1, "the store needs the mask of columns, and the row stride of `out`"),
+        "out of bounds read": (
+            1, "NaN from outside a row: a missing mask, rows that do not touch, or weight read by row",
+        ),
+        "not finite": (2, "inf or NaN: subtract the maximum before exp; mask what lies past the row's end"),
+        "later blocks wrong": (2, "only block 0 is right: x, weight and bias need the offset of a block"),
+        "eps outside": (3, "rows of small variance are wrong: 1 / sqrt(variance + eps), eps under the root"),
+        "all zero": (3, "every element is 0: a sum in fp16 overflows, and x / inf is 0: sum in fp32"),
+        "no eps": (3, "rows of small variance are wrong: eps is missing under the root"),
+        "one column": (3, "the variance of one column is 0: divide by n, not by n - 1, and add eps to it"),
+        "variance over n - 1": (3, "a norm divides the sum of squares by n, not by n - 1"),
+        "divided by the block": (3, "the sums were divided by the width of the block, not by n_cols"),
+        "masked lanes": (3, "masked lanes count in the variance: 0 - mean is not 0, so use tl.where"),
+        "centring": (4, "LayerNorm subtracts the mean of the row before it squares; RMSNorm does not"),
+        "weight by row": (4, "weight and bias belong to columns: load them with the column offsets"),
+        "no weight": (4, "the weight is missing: multiply by one value for each column"),
+        "no bias": (4, "the bias is missing: add one value for each column"),
+        "precision": (3, "digits are lost: fp32 throughout, and differences from the mean, then squares"),
+        "mean terms dropped": (5, "dx lacks a mean over the row: mean and deviation depend on x as well"),
+        "no weight in dx": (5, "dx starts from dy * weight"),
+        "rows not summed": (6, "the gradient of weight and bias is a sum over all rows, of all programs"),
+        "sums not set": (6, "NaN where dx is finite: what is added to must hold 0 first, and no output does"),
+        "dweight without n": (6, "dweight sums dy times the normalised row"),
+        "nondeterministic": (6, "two runs differ: a row of sums for each program, and then the sum of these"),
+        "gradient": (7, "save what backward needs, and return one gradient for each argument of forward"),
+        "no gradient function": (7, "autograd saw no function: return the result of apply"),
+        "not scaled": (8, "what is kept is to be divided by 1 - p, so that the mean stays"),
+        "scaled by 1/p": (8, "what is kept is to be multiplied by 1 / (1 - p), not by 1 / p"),
+        "mask inverted": (8, "p is the probability to drop: keep where the random number is at least p"),
+        "keep rate": (8, "the share of kept elements is not 1 - p: one random number for each element"),
+        "in evaluation": (8, "in evaluation, `training=False`, the result is x itself"),
+        "edge of p": (8, "p = 0 keeps everything as it is, and p = 1 gives 0 everywhere: no 0 * inf"),
+        "division by zero": (8, "1 / (1 - p) has no value for p = 1, where nothing is kept"),
+        "mask repeats": (9, "the choice repeats itself: each element of all programs needs its own offset"),
+        "seed ignored": (9, "another seed gave the same choice: hand `seed` to the generator"),
+        "mask not replayed": (9, "dx is not 0 where y is: the same seed and the same offsets in both passes"),
+        "scaled gradient": (8, "the gradient has the factor 1 / (1 - p), too, and once"),
+        "mutated": (1, "an input was written to; the result belongs in `out`"),
+        "wrong": (2, "start with one row that fits one block, then one that does not"),
+        "slow": (10, "look at how often a row is read, at bytes in flight, and at the configs that you try"),
+    },
+)  # fmt: skip
