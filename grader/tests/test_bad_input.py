@@ -721,7 +721,7 @@ def test_one_bad_file_leaves_the_other_labs_graded(tmp_path):
     keyword = "elementwise_add and correctness or softmax_forward and fp32 and cols or matmul and correctness"
     done = grade("--from", tree, "-k", keyword, "--results", tmp_path / "results")
     assert done.returncode == 0, done.stdout + done.stderr
-    one, two, three = json.loads((tmp_path / "results" / "results.json").read_text())["labs"]
+    one, two, three, _ = json.loads((tmp_path / "results" / "results.json").read_text())["labs"]
     verdicts = [{i["verdict"] for e in lab["exercises"] for i in e["items"]} for lab in (one, two, three)]
     assert verdicts[0] == {"COMPILE_ERROR"}
     assert verdicts[1] == {"PASS"}

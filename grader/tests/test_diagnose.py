@@ -381,8 +381,8 @@ def replayed(scale=None, seed=0):
     return both
 
 
-ROWS, NARROW = ("rows=29,cols=1001,fp32", "rows=5,cols=127,fp16"), ("rows=7,cols=1009,values=narrow,fp32",)
-KEPT, KEPT_BOTH = ("n=70001,p=0.1,fp32", "n=70001,p=0.75,fp16"), ("n=70001,p=0.1,fp32", "n=70001,p=0.75,fp16")
+ROWS, NARROW = ("rows=7,cols=1001,fp32", "rows=5,cols=127,fp16"), ("rows=7,cols=1009,values=narrow,fp32",)
+KEPT, KEPT_BOTH = ("n=30001,p=0.1,fp32", "n=30001,p=0.75,fp16"), ("n=30001,p=0.1,fp32", "n=30001,p=0.75,fp16")
 MISTAKES += (
     ("layer_norm_forward", "eps outside", NARROW, layer_normed(rows=lambda d, v, e: d / (v.sqrt() + e))),
     ("layer_norm_forward", "no eps", NARROW, layer_normed(rows=lambda d, v, _: d / v.sqrt())),

@@ -429,7 +429,7 @@ def shapes(rows, cols, **more):
     return {"rows": rows, "cols": cols, **more}
 
 
-SMALL = ((1, 1), (3, 2), (5, 127), (4, 129), (29, 1001))
+SMALL = ((1, 1), (3, 2), (5, 127), (4, 129), (7, 1001))
 LONG = ((3, 16385), (2, 40000))
 PADDED = {"x": Layout(pad=24), "out": Layout(pad=7)}
 PADDED_BACKWARD = {"dy": Layout(pad=24), "x": Layout(pad=8), "y": Layout(pad=8)} | {
@@ -443,23 +443,23 @@ def forward_cases(*values):
         *(Case(shapes(r, c), "fp16") for r, c in (*SMALL[2:], LONG[0])),
         *(Case(shapes(r, c), "bf16") for r, c in (*SMALL, *LONG, (1, 131072), (1000, 3001))),
         *(Case(shapes(7, 1009, values=value), dtype) for value in values for dtype in ("fp32", "fp16")),
-        *(Case(shapes(29, 1001), dtype, PADDED) for dtype in ("fp32", "bf16")),
+        *(Case(shapes(7, 1001), dtype, PADDED) for dtype in ("fp32", "bf16")),
     )
 
 
 def backward_cases(padded):
     layouts = {name: PADDED_BACKWARD[name] for name in padded}
     return (
-        *(Case(shapes(r, c), "fp32") for r, c in (*SMALL[1:], *LONG)),
+        *(Case(shapes(r, c), "fp32") for r, c in (*SMALL[1:], LONG[0])),
         *(Case(shapes(r, c), "fp16") for r, c in SMALL[2:]),
         *(Case(shapes(r, c), "bf16") for r, c in (*SMALL[2:], *LONG, (1000, 3001), (3, 131072))),
-        *(Case(shapes(29, 1001), dtype, layouts) for dtype in ("fp32", "bf16")),
+        *(Case(shapes(7, 1001), dtype, layouts) for dtype in ("fp32", "bf16")),
     )
 
 
 BOTH_CASES = (
-    *(Case(shapes(r, c), "fp32") for r, c in ((4, 129), (29, 1001), (2, 20000))),
-    *(Case(shapes(r, c), "fp16") for r, c in ((5, 127), (29, 1001))),
+    *(Case(shapes(r, c), "fp32") for r, c in ((4, 129), (7, 1001), (1, 16385))),
+    *(Case(shapes(r, c), "fp16") for r, c in ((5, 127), (7, 1001))),
     *(Case(shapes(r, c), "bf16") for r, c in ((29, 1001), (300, 20011))),
 )
 TIMED = tuple(Case(shapes(2**27 // cols, cols), "bf16") for cols in (4096, 16384))
@@ -470,16 +470,16 @@ def choices(n, p):
 
 
 DROPOUT_CASES = (
-    *(Case(choices(n, 0.5), "fp32") for n in (1, 63, 100003)),
-    *(Case(choices(70001, p), dtype) for p in (0.1, 0.75) for dtype in ("fp32", "fp16", "bf16")),
+    *(Case(choices(n, 0.5), "fp32") for n in (1, 63, 40003)),
+    *(Case(choices(30001, p), dtype) for p in (0.1, 0.75) for dtype in ("fp32", "fp16", "bf16")),
     *(Case(choices(4099, 0.0), dtype, also_right=("a copy of x",)) for dtype in ("fp32", "bf16")),
     Case(choices(4099, 1.0), "fp32", also_right=("zeros", "an earlier result", "fewer digits")),
     Case(choices(2**24 + 5, 0.3), "bf16"),
 )
 DROPOUT_BOTH = (
-    *(Case(choices(70001, p), "fp32") for p in (0.5, 0.1)),
-    Case(choices(70001, 0.75), "fp16"),
-    Case(choices(70001, 0.3), "bf16"),
+    *(Case(choices(30001, p), "fp32") for p in (0.5, 0.1)),
+    Case(choices(30001, 0.75), "fp16"),
+    Case(choices(30001, 0.3), "bf16"),
     Case(choices(4099, 1.0), "fp32", also_right=("zeros", "an earlier result", "fewer digits")),
     Case({**choices(4099, 0.5), "training": False}, "fp32"),
 )
@@ -516,7 +516,8 @@ LAB = Lab(
     exercises=(
         Exercise(
             "fused_softmax_forward", "softmax.py", 6, softmax_inputs, softmax, softmax,
-            Tolerance(softmax_unit), forward_cases(), speed=timed(4, COPY, 2, Arm("torch.softmax", torch_softmax)), codegen=CODE,
+            Tolerance(softmax_unit), forward_cases(), codegen=CODE,
+            speed=timed(4, COPY, 2, Arm("torch.softmax", torch_softmax)),
         ),
         Exercise(
             "fused_softmax_backward", "softmax.py", 6, softmax_backward_inputs, softmax_backward,

@@ -1,4 +1,4 @@
-"""EXPECT WRONG/MISMATCH from layer_norm_backward, hint 6: S49 rows after the first 16 are in no sum"""
+"""EXPECT WRONG/MISMATCH from layer_norm_backward, hint 6: S49 rows after the first 4 are in no sum"""
 
 import torch
 import triton
@@ -52,7 +52,7 @@ def dw_kernel(dy_ptr, x_ptr, mean_ptr, rstd_ptr, dw_ptr, db_ptr, n_rows, n_cols,
     mask = cols < n_cols
     dw = tl.zeros((BLOCK,), tl.float32)
     db = tl.zeros((BLOCK,), tl.float32)
-    for row in range(min(n_rows, 16)):
+    for row in range(min(n_rows, 4)):
         dy = tl.load(dy_ptr + row * stride_dy + cols, mask=mask, other=0.0).to(tl.float32)
         x = tl.load(x_ptr + row * stride_x + cols, mask=mask, other=0.0).to(tl.float32)
         dw += dy * (x - tl.load(mean_ptr + row)) * tl.load(rstd_ptr + row)

@@ -1,4 +1,4 @@
-"""EXPECT WRONG/MISMATCH from dropout_forward, hint 8: a program drops all or nothing"""
+"""EXPECT WRONG/MISMATCH from dropout_forward: a program drops all or nothing"""
 
 import torch
 import triton
