@@ -261,17 +261,18 @@ def sign_of_choice(p, kept, earlier):
     if p in (0.0, 1.0) or n < 1024:
         return None
     kept = kept.flatten()
-    share, spread = kept.double().mean().item(), math.sqrt(p * (1.0 - p) / n)
+    # Counted, not averaged: of 2^27 elements a mean would want a gigabyte beside them.
+    share, spread = int(kept.count_nonzero()) / n, math.sqrt(p * (1.0 - p) / n)
     if abs(share - (1.0 - p)) > 6.0 * spread + 2.0**-16:
         return "mask inverted" if abs(share - p) < 6.0 * spread + 2.0**-16 else "keep rate"
     agree, limit = p * p + (1.0 - p) ** 2, 6.0 * math.sqrt(0.25 / n)
     for period in (1, *(2**k for k in range(1, 21))):
         if 2 * period <= n:
-            same = (kept[period:] == kept[:-period]).double().mean().item()
+            same = int((kept[period:] == kept[:-period]).count_nonzero()) / (n - period)
             if abs(same - agree) > limit * math.sqrt(n / (n - period)):
                 return "mask repeats"
     if earlier and earlier[0].shape == kept.shape:
-        same = ((earlier[0] != 0.0) == kept).double().mean().item()
+        same = int(((earlier[0] != 0.0) == kept).count_nonzero()) / n
         if abs(same - agree) > limit:
             return "seed ignored"
     return None
