@@ -17,21 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
 from grader import bench_rounds
 from grader.bench_ops import OPS, Op, fit, label
 from grader.bench_record import BenchRecord, OpRecord, summarise
 from grader.gpu import Gpu
+from grader.progress import Follower
 from grader.results import machine
+from grader.worker import picked
 
 MEMORY_SHARE = 0.9  # of what is free: the allocator rounds up, libraries keep workspaces
 CHILD_LIMIT_S = 1800.0  # a process that hangs loses its operation, not the run
@@ -62,52 +55,6 @@ class Request:
         words = ["bench", "--op", op.name, "--from", str(self.source), "--child", str(number)]
         words += ["--quick"] if self.quick else []
         return [*words, *(word for path in self.variants for word in ("--variants", str(path)))]
-
-
-class Follower:
-    """What a run shows while it works: a bar on a terminal, a line a process where output is piped."""
-
-    def __init__(self, console: Console):
-        self.console = console
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            console=console,
-            transient=True,
-        )
-        self._task = None
-        self._announced = ""
-
-    def begin(self, sizes: int) -> None:
-        """Start once the number of sizes is known."""
-        if self.console.is_terminal:
-            self._task = self._bar.add_task("starting", total=sizes)
-            self._bar.start()
-
-    def running(self, words: str, size: str) -> None:
-        """Say what runs now."""
-        if self._task is not None:
-            self._bar.update(self._task, description=f"{words}  {size}")
-        elif words != self._announced:
-            self._announced = words
-            self.note(words)
-
-    def note(self, words: str) -> None:
-        """A line that stays."""
-        self.console.print(f"  {words}", highlight=False, markup=False)
-
-    def done(self) -> None:
-        """One size of one process is measured."""
-        if self._task is not None:
-            self._bar.advance(self._task)
-
-    def end(self) -> None:
-        """Leave the terminal clean for what follows."""
-        if self._task is not None:
-            self._bar.stop()
 
 
 def run(request: Request, gpu: Gpu, path: Path, follower: Follower) -> BenchRecord:
@@ -206,14 +153,10 @@ def child(request: Request, number: int) -> None:
 
 
 def load(path: Path):
-    """The module of a file."""
+    """The module of a file, which may import what lies beside it."""
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
     specification = importlib.util.spec_from_file_location(f"bench_{path.stem}", path)
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
     return module
-
-
-def picked(module) -> dict[str, str]:
-    """The config that each autotuned kernel of a file ran with last."""
-    tuned = {name: getattr(value, "best_config", None) for name, value in vars(module).items()}
-    return {name: str(config)[:200] for name, config in tuned.items() if config is not None}

@@ -1,4 +1,4 @@
-"""What `make bench` times beside our kernels: PyTorch, torch.compile, Liger-Kernel, a copy; fp64 formulas."""
+"""What `make bench` times beside our kernels: PyTorch, torch.compile, Liger-Kernel, a copy."""
 
 from __future__ import annotations
 
@@ -104,23 +104,6 @@ def liger_rms_norm_backward(s):
     settings = (0.0, _str_to_casting_mode["llama"], *calculate_settings(s["x"].shape[1]), False, None)
     rstd = s["rstd"].flatten()
     return lambda: rms_norm_backward(s["dy"], s["x"], s["weight"], rstd, *settings)
-
-
-def normalised(x, eps, centred):
-    """Normalised rows and the factor 1 / deviation; about their mean, or about 0 for RMSNorm."""
-    x = x - x.mean(1, keepdim=True) if centred else x
-    rstd = torch.rsqrt((x * x).mean(1, keepdim=True) + eps)
-    return x * rstd, rstd
-
-
-def norm_gradients(t, eps, centred):
-    """dx, dweight and, where centred, dbias in fp64, from the formulas and not from a library."""
-    unit, rstd = normalised(t["x"], eps, centred)
-    g = t["dy"] * t["weight"]
-    dx = g - unit * (g * unit).mean(1, keepdim=True)
-    dx = rstd * (dx - g.mean(1, keepdim=True) if centred else dx)
-    both = dx, (t["dy"] * unit).sum(0)
-    return (*both, t["dy"].sum(0)) if centred else both
 
 
 def softmax(x):

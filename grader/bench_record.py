@@ -136,7 +136,7 @@ def _pool(told: Sequence[dict]) -> ArmRecord:
         return ArmRecord(status=bad["status"], reason=bad["reason"])
     eager = [one["eager_us"] for one in told if one["eager_us"] is not None]
     clocks = {
-        key: _spread([v for one in told for v in one["clocks"][key]])
+        key: timing.spread([v for one in told for v in one["clocks"][key]])
         for key in ("sm_mhz", "watts", "celsius")
     }
     return ArmRecord(
@@ -156,8 +156,3 @@ def _flat(arm: ArmRecord) -> list[float]:
 def _ratios(base: ArmRecord, arm: ArmRecord) -> list[float]:
     """Base over arm, round by round: what slows a round slows both."""
     return [b / a for b, a in zip(_flat(base), _flat(arm), strict=True)]
-
-
-def _spread(values: Sequence[float]) -> list[float]:
-    """Least, median and most; empty where nothing was sampled."""
-    return [min(values), timing.median(values), max(values)] if values else []

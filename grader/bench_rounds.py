@@ -126,9 +126,7 @@ def measure(
 ) -> dict:
     """Every arm of one size: raw microseconds a call of each round, or why there are none."""
     slots = [_tensors(op, size, device, number) for number in range(slots_of(op, size, plan.working_set))]
-    expected = [
-        op.reference({key: s[key].double() for key in op.takes}) if op.reference else () for s in slots
-    ]
+    expected = [op.expected(tensors) for tensors in slots]
     arms = _arms(op, ours)
     lanes = [_lane(op, size, arm, slots, expected) for arm in arms]
     shuffled = list(lanes)

@@ -25,6 +25,11 @@ class Entry:
         """The lab.py itself; the reference worker imports it, too."""
         return self.folder / "lab.py"
 
+    @property
+    def given(self) -> tuple[Path, ...]:
+        """What the lab's files may import: of the course, whoever wrote the file that imports it."""
+        return tuple(self.folder / f"{name}.py" for name in self.lab.given)
+
     def submission(self, source: Path, exercise: Exercise) -> Path:
         """The file with the exercise's function below `source`, a tree laid out like labs/."""
         return source / self.folder.name / exercise.file

@@ -342,13 +342,16 @@ def bench(names, quick, source, variants, processes, folder, child):
     if child is not None:
         runs.child(request, child)
         return
+    from rich.progress import TimeRemainingColumn
+
     from grader import bench_plots
     from grader.gpu_lock import GpuLock
+    from grader.progress import Follower
     from grader.tables import RENDERERS
 
     console = Console(soft_wrap=True)
     path = _writable(folder) / "bench.json"
-    follower = runs.Follower(console)
+    follower = Follower(console, TimeRemainingColumn())
     try:
         with GpuLock(found.uuid_hash):
             record = runs.run(request, found, path, follower)

@@ -10,9 +10,10 @@ import torch
 
 from grader import diagnose, timing
 from grader.gpu import ClockReader, Gpu
-from grader.judge import Seat, finish
+from grader.judge import finish
 from grader.outcome import Outcome
 from grader.ring import Ring
+from grader.seat import Seat
 from grader.shapes import fit, slot_bytes
 from grader.spec import Arm, Case, Exercise, Lab, Verdict
 from grader.verify import Verifier
@@ -268,9 +269,9 @@ class Duel:
             "claimed_us": timing.median(self.claims),
             "timing_mismatch": self.mismatches > len(rounds),
             "clocks": {
-                "sm_mhz": _spread(samples.sm_mhz),
-                "watts": _spread(samples.watts),
-                "celsius": _spread(samples.celsius),
+                "sm_mhz": timing.spread(samples.sm_mhz),
+                "watts": timing.spread(samples.watts),
+                "celsius": timing.spread(samples.celsius),
                 "reasons": sorted(samples.reasons),
                 "unread": self.clocks.missing,
             },
@@ -290,8 +291,3 @@ class Duel:
             printed=self.student.printed if traced else "",
             figures=figures,
         )
-
-
-def _spread(values) -> list[float]:
-    """Least, median and most; empty where nothing was sampled."""
-    return [min(values), timing.median(values), max(values)] if values else []

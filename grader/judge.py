@@ -4,12 +4,6 @@ memory.
 
 from __future__ import annotations
 
-import hashlib
-import os
-import shutil
-from collections.abc import Mapping
-from pathlib import Path
-
 import torch
 
 from grader import compare, diagnose
@@ -28,179 +22,10 @@ from grader.inputs import (
     untouched,
 )
 from grader.lending import Arena
-from grader.outcome import Outcome, failure, one_line
-from grader.protocol import Kind
-from grader.sandbox import KEPT_ENVIRONMENT, Worker, WorkerGoneError
+from grader.outcome import Outcome
+from grader.seat import Seat
 from grader.session import Session
 from grader.spec import PLAIN, Case, Exercise, Lab, Verdict
-
-LOAD_LIMIT_S = 60.0
-
-
-class Seat:
-    """A place for one file: a worker that has imported it and mapped an arena, replaced after it dies."""
-
-    def __init__(
-        self,
-        session: Session,
-        file: Path,
-        arena: Arena,
-        *,
-        interpreted=False,
-        tuning="chance",
-        arch=0,
-        trusted=False,
-    ):
-        self.session, self.arena, self._trusted = session, arena, trusted
-        self.folder = session.private_folder(file.stem)
-        self._file, self._interpreted, self._tuning, self._arch = file, interpreted, tuning, arch
-        self._worker: Worker | None = None
-        self._plans = 0
-        self._reply: dict = {}
-        self._still = False
-        self._never_loads: Outcome | None = None
-
-    def start(self) -> Outcome | None:
-        """Have a living worker with the file imported; an outcome where that fails."""
-        if self._never_loads or (self._worker and self._worker.alive):
-            return self._never_loads
-        # Into a folder that no worker can write to: one before could have left a link in its place.
-        copy = self.session.private_folder(f"{self._file.stem}-source") / self._file.name
-        shutil.copyfile(self._file, copy)
-        copy.parent.chmod(0o755)
-        on_cpu = self.arena.device == "cpu"
-        environment = {name: os.environ[name] for name in KEPT_ENVIRONMENT if name in os.environ}
-        for name in ("HOME", "TMPDIR", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH"):
-            environment[name] = str(self.folder)
-        # Fresh in each run, and shared by the workers of one file: what was compiled once need not be again.
-        environment["TRITON_CACHE_DIR"] = str(self.session.cache(self._file))
-        if self._interpreted:
-            environment["TRITON_INTERPRET"] = "1"
-        setup = {
-            "folder": str(self.folder),
-            "file": str(copy),
-            "environment": environment,
-            "device": self.arena.device,
-            "arena_bytes": self.arena.size,
-            "handle": "" if on_cpu else self.arena.handle.hex(),
-            "tuning": self._tuning,
-            # Of the run's own seed, nothing may reach the worker: inputs and poison come from it.
-            "seed": int.from_bytes(
-                hashlib.sha256(f"{self.session.seed}/tuning".encode()).digest()[:4], "big"
-            ),
-            "arch": self._arch,
-        }
-        confinement = self.session.confinement(self._file, self._interpreted, self._trusted)
-        confinement["write"] = [str(self.folder), environment["TRITON_CACHE_DIR"]]
-        confinement["read"].append(str(copy.parent))
-        setup["confinement"] = confinement
-        if confinement["uid"]:
-            for path in confinement["write"]:
-                os.chown(path, confinement["uid"], confinement["uid"])
-        parent = self.session.parent(self._interpreted)
-        self._still = False
-        scratch = tuple(map(Path, confinement["write"]))
-        self._worker = Worker(parent, self.arena.handle if on_cpu else None, scratch)
-        failed = self._ask(Kind.SETUP, setup, LOAD_LIMIT_S)
-        if failed:  # before any line of the student's: never their fault
-            self._worker.end()
-            return Outcome(Verdict.GRADER_FAULT, where=f"the worker could not be set up: {failed.where}")
-        self._never_loads = self._ask(Kind.LOAD, {}, LOAD_LIMIT_S, loading=True)
-        return self._never_loads
-
-    def prepare(
-        self, exercise: Exercise, calls, limit_s: float, function: str = "", named: Mapping | None = None
-    ) -> int | Outcome:
-        """Announce a list of calls, each (inputs, outputs) as loans, and numbers that all of them get by
-        name; returns the plan's number.
-        """
-        self._plans += 1
-        payload = {
-            "plan": self._plans,
-            "function": function or exercise.name,
-            "differentiable": exercise.differentiable,
-            "named": dict(named or {}),
-            "calls": [
-                ([_place(loan) for loan in inputs], {loan.name: _place(loan) for loan in outputs})
-                for inputs, outputs in calls
-            ],
-        }
-        failed = self._ask(Kind.PREPARE, payload, limit_s)
-        return failed or self._plans
-
-    def wake(self, limit_s: float) -> Outcome | None:
-        """Have the worker look out for the next frame, so that scheduling it costs no side time."""
-        return self._ask(Kind.WAKE, {}, limit_s, spin=True)
-
-    def go(self, plan: int, limit_s: float, spin: bool = False) -> Outcome | None:
-        """Run a prepared plan to its end; an outcome where it failed. `spin` where time is taken."""
-        return self._ask(Kind.GO, {"plan": plan}, limit_s, spin=spin)
-
-    def picked(self, limit_s: float) -> dict[str, str]:
-        """What each autotuned kernel ran with last, as the worker tells it; shown, never scored."""
-        told = {} if self._ask(Kind.PICKED, {}, limit_s) else self._reply.get("picked")
-        pairs = told.items() if isinstance(told, dict) else ()
-        return {one_line(str(name)): one_line(str(config)) for name, config in pairs}
-
-    def watch(self, plan: int, limit_s: float, census: bool = False) -> dict | Outcome:
-        """What a prepared plan does besides its kernels (see witness), as lists of names from the worker."""
-        failed = self._ask(Kind.WITNESS, {"plan": plan, "census": census}, limit_s)
-        if failed:
-            return failed
-        names = {
-            key: [one_line(str(name)) for name in value]
-            for key, value in self._reply.items()
-            if isinstance(value, list)
-        }
-        return {"operators": [], "foreign": [], "strangers": [], "uncounted": []} | names
-
-    def _ask(self, kind: Kind, payload: dict, limit_s: float, loading=False, spin=False) -> Outcome | None:
-        self.claimed_us = None
-        if self._still:
-            self.hold(still=False)
-        try:
-            answer, reply = self._worker.ask(kind, payload, limit_s, spin)
-        except WorkerGoneError as gone:
-            return Outcome(gone.verdict, gone.reason, where=gone.why, printed=self._worker.printed)
-        if answer is Kind.FAILED:
-            outcome = failure(reply, loading)
-            if loading or (outcome.verdict is Verdict.CRASHED and reply.get("category") == "illegal access"):
-                self._worker.end()  # its CUDA context, or its module, is of no further use
-            return outcome
-        self._reply = reply
-        claim = reply.get("claimed_us", 0.0)
-        if not isinstance(claim, float) or not 0.0 <= claim < 1e12:
-            self._worker.end()
-            return Outcome(Verdict.CRASHED, "PROTOCOL", where="it claimed a time that is none")
-        self.claimed_us = claim
-        return None
-
-    def hold(self, still: bool) -> None:
-        """Stop the worker's processes while the other side is timed; the next frame lets them run on."""
-        if self._worker and self._worker.alive:
-            self._worker.hold(still)
-            self._still = still
-
-    @property
-    def computed(self) -> list[str]:
-        """Torch operators that computed something in the last call, as the worker tells it."""
-        told = self._reply.get("operators")
-        return [one_line(str(name)) for name in told] if isinstance(told, list) else []
-
-    @property
-    def printed(self) -> str:
-        """What the student's code has printed so far."""
-        return self._worker.printed if self._worker else ""
-
-    def close(self) -> None:
-        """End the worker."""
-        if self._worker:
-            self._worker.end()
-
-
-def _place(loan: Loan):
-    tensor = loan.tensor
-    return [tensor.offset, list(tensor.shape), list(tensor.strides), tensor.dtype]
 
 
 def lay_out(exercise: Exercise, case: Case, placer: Placer, shapes) -> tuple[list[Loan], list[Loan]]:
@@ -287,14 +112,13 @@ def _foreign_work(seat, lab, exercise, case, inputs, outputs, rng, count_kernels
         # Without its kernels a function may trip over its own intermediate results; only what ends the
         # worker counts.
         return seen if seen.verdict in ends else None
-    computed = _forbidden(exercise, seen["operators"])
-    if computed:
-        where = f"torch computes here: {', '.join(computed)}"
+    if seen["operators"]:
+        where = f"torch computes here: {', '.join(seen['operators'])}"
     elif seen["foreign"]:
         where = f"a kernel of another file was launched: {', '.join(seen['foreign'])}"
     elif not all(_blank(arena, loan, was, exercise) for loan, was in zip(outputs, before, strict=True)):
         where = "the result came about while every Triton kernel of the file did nothing"
-    elif count_kernels and not exercise.may_call:  # whose kernels a permitted operator runs, no name tells
+    elif count_kernels:
         counted = seat.watch(plan, case.limit_s, census=True)
         if isinstance(counted, Outcome):
             return counted if counted.verdict in ends else None
@@ -318,11 +142,6 @@ def _blank(arena: Arena, loan: Loan, before: torch.Tensor, exercise: Exercise) -
     return values.numel() == 0 or bool((values == values[0]).all()) or bool(values.isnan().all())
 
 
-def _forbidden(exercise: Exercise, operators: list[str]) -> list[str]:
-    """Of torch operators that computed, those that this exercise leaves to the student's kernels."""
-    return [name for name in operators if name not in exercise.may_call]
-
-
 def _call(seat: Seat, lab: Lab, exercise: Exercise, case: Case, inputs, outputs, rng: Rng, values):
     """One call: what went wrong besides the values, the outputs, and which elements were never written."""
     arena = seat.arena
@@ -333,7 +152,7 @@ def _call(seat: Seat, lab: Lab, exercise: Exercise, case: Case, inputs, outputs,
     failed = plan if isinstance(plan, Outcome) else seat.go(plan, case.limit_s)
     if failed:
         return failed, None, None
-    computed = _forbidden(exercise, seat.computed)
+    computed = seat.computed
     for loan, before in zip(inputs, inputs_before, strict=True):
         if not same_bits(arena.bytes(loan.start, loan.stop), before):
             where = f"{loan.name} differs from what was passed in"

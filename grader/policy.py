@@ -63,7 +63,9 @@ class Screen:
 
     def __init__(self, file: File, lab: Lab, graded: set[str]):
         self.file = file
-        self.names = names.NAMES | names.single_names(lab.also_allowed)
+        # Of a given module its own names alone: what it imports itself would open all of Triton.
+        given = {f"{module}.{name}" for module, own in lab.given.items() for name in own}
+        self.names = names.NAMES | names.single_names(lab.also_allowed) | given
         self.open = names.open_modules(lab.also_allowed)
         known = [*self.names, *(f"{module}.any" for module in self.open)]
         self.modules = {one.rsplit(".", cut)[0] for one in known for cut in range(1, one.count(".") + 1)}

@@ -169,7 +169,7 @@ NODES = frozenset(
 
 
 # What a lab may open by itself, and not with all of its module.
-SINGLE = frozenset(words("torch.library.triton_op torch.library.wrap_triton torch.mm"))
+SINGLE = frozenset(words("torch.library.triton_op torch.library.wrap_triton"))
 
 
 def open_modules(also_allowed: Iterable[str]) -> frozenset[str]:

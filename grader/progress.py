@@ -1,29 +1,72 @@
-"""What a graded run shows while it works: a bar on a terminal, a line an exercise where output is piped."""
+"""What a run shows while it works, and a pytest plugin that shows it for a graded run."""
 
 from __future__ import annotations
 
 import pytest
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 from grader.questions import Question
 
 
-class ProgressPlugin:
-    """A pytest plugin that follows the items of one run."""
+class Follower:
+    """A bar on a terminal; where output is piped, a line whenever what runs is another thing."""
 
-    def __init__(self, console: Console):
+    def __init__(self, console: Console, *columns: ProgressColumn):
         self.console = console
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
+            *columns,
             console=console,
             transient=True,
         )
         self._task = None
-        self._announced = None
+        self._announced = ""
+
+    def begin(self, items: int) -> None:
+        """Start once the number of items is known."""
+        if self.console.is_terminal:
+            self._task = self._bar.add_task("starting", total=items)
+            self._bar.start()
+
+    def running(self, words: str, item: str) -> None:
+        """Say what runs now."""
+        if self._task is not None:
+            self._bar.update(self._task, description=f"{words}  {item}")
+        elif words != self._announced:
+            self._announced = words
+            self.note(words)
+
+    def note(self, words: str) -> None:
+        """A line that stays."""
+        self.console.print(f"  {words}", highlight=False, markup=False)
+
+    def done(self) -> None:
+        """One item is done."""
+        if self._task is not None:
+            self._bar.advance(self._task)
+
+    def end(self) -> None:
+        """Leave the terminal clean for what follows."""
+        if self._task is not None:
+            self._bar.stop()
+
+
+class ProgressPlugin:
+    """A pytest plugin that follows the items of one run."""
+
+    def __init__(self, console: Console):
+        self._follower = Follower(console)
         self.broken: list[str] = []
 
     def pytest_collectreport(self, report):
@@ -34,27 +77,19 @@ class ProgressPlugin:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session):
         """Start once the number of items is known."""
-        if self.console.is_terminal:
-            self._task = self._bar.add_task("starting", total=len(session.items))
-            self._bar.start()
+        self._follower.begin(len(session.items))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item):
         """Say what runs now."""
         question: Question = item.question
         words = f"lab {question.entry.number}  {question.exercise.name}  {question.kind}"
-        if self._task is not None:
-            self._bar.update(self._task, description=f"{words}  {question.name}")
-        elif self._announced != words:
-            self._announced = words
-            self.console.print(f"  {words}", highlight=False)
+        self._follower.running(words, question.name)
 
     def pytest_runtest_logfinish(self):
         """One item is done."""
-        if self._task is not None:
-            self._bar.advance(self._task)
+        self._follower.done()
 
     def pytest_sessionfinish(self):
         """Leave the terminal clean for the report."""
-        if self._task is not None:
-            self._bar.stop()
+        self._follower.end()

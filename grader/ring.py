@@ -42,8 +42,8 @@ class Ring:
         self.sentinel = draw_sentinel(self.rng, case.dtype)
         shapes = shapes_of(exercise, case)
         # One plan serves all rounds, so all calls share their numbers.
-        without = all(isinstance(shape, tuple) for shape in shapes.values())
-        self.named = {} if without else numbers(draw(exercise, case, seed, arena.device, WARM_DATA))
+        drawn = draw(exercise, case, seed, arena.device, WARM_DATA) if exercise.numbers else {}
+        self.named = numbers(drawn)
         self.sets = []  # for each set, a pair (inputs, outputs) of loans for each call
         for k in range(2):
             placer = Placer(k * (arena.size // 2))

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import math
-import os
 import shutil
-import stat
-import tokenize
 import traceback
-import warnings
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
@@ -19,22 +13,22 @@ from typing import TYPE_CHECKING
 
 from grader import policy
 from grader.gpu import Gpu
+from grader.intake import listed, read_file
 from grader.outcome import Outcome, one_line
 from grader.questions import CODEGEN, COMPILES, CORRECTNESS, SPEED, Question
 from grader.session import Session
 from grader.spec import Case, Exercise, Verdict
-from grader.todos import open_todos, open_todos_of
+from grader.todos import open_todos
 
 if TYPE_CHECKING:
     # Both lead to torch, which a run over untouched skeletons does not need.
     from grader.codegen import KernelFacts
-    from grader.judge import Seat
+    from grader.seat import Seat
 
 TIERS = ("auto", "cpu", "codegen", "gpu")
 ARCHS = (75, 80, 86, 87, 89, 90, 100, 103, 110, 120, 121)  # what Triton's compiler knows
 REFERENCE = "reference"  # as a source: the baselines of lab.py take the student's seat, and should read 100 %
 CODEGEN_LIMIT_S = 180.0
-MOST_BYTES = 1 << 20  # of a student's file
 SET_SHARE = 6  # a buffer set takes at most this part of the free memory
 
 
@@ -122,7 +116,7 @@ class Run:
         if outcome.verdict is Verdict.NOT_STARTED and outcome.where and self.file(question).is_file():
             todos = open_todos(self.file(question).read_text("utf-8", errors="replace"))
             if todos:  # a placeholder in a kernel, met only when it ran
-                outcome = replace(outcome, where="", frames=(), figures={"todos": _plain(todos)})
+                outcome = replace(outcome, where="", frames=(), figures={"todos": listed(todos)})
         if question.kind == CORRECTNESS and outcome.verdict not in (
             Verdict.PASS,
             Verdict.NOT_GRADED,
@@ -219,7 +213,8 @@ class Run:
     def _compile(self, question: Question) -> list[KernelFacts] | Outcome:
         from grader import codegen
         from grader.inputs import Placer
-        from grader.judge import Seat, lay_out
+        from grader.judge import lay_out
+        from grader.seat import Seat
         from grader.shapes import shapes_of
 
         file = self.file(question)
@@ -227,7 +222,10 @@ class Run:
             if self._compiling:
                 self._compiling[1].close()
             arena = self._arena("host")
-            self._compiling = file, Seat(self.session, file, arena, tuning="offline", arch=self.arch)
+            self._compiling = (
+                file,
+                Seat(self.session, file, arena, tuning="offline", arch=self.arch, given=question.entry.given),
+            )
         seat = self._compiling[1]
         failed = seat.start()
         if failed:
@@ -240,7 +238,7 @@ class Run:
         exercise = question.exercise
         shapes = shapes_of(exercise, question.case)
         calls = [lay_out(exercise, question.case, Placer(), shapes)]
-        named = {name: value for name, value in shapes.items() if not isinstance(value, tuple)}
+        named = {name: shapes[name] for name in exercise.numbers if name in shapes}
         plan = seat.prepare(exercise, calls, CODEGEN_LIMIT_S, named=named)
         failed = plan if isinstance(plan, Outcome) else seat.go(plan, CODEGEN_LIMIT_S)
         if failed:
@@ -284,14 +282,15 @@ class Run:
         return self._arenas[name]
 
     def _seat(self, purpose: str, question: Question, arena, file: Path | None = None, **options):
-        from grader.judge import Seat
+        from grader.seat import Seat
 
         file = file or self.file(question)
         if (purpose, file) not in self._seats:
             # One lab at a time: workers of the lab before give back their memory.
             for key in [key for key in self._seats if key[1].parent.name != file.parent.name]:
                 self._seats.pop(key).close()
-            self._seats[purpose, file] = Seat(self.session, file, arena, **options)
+            given = question.entry.given
+            self._seats[purpose, file] = Seat(self.session, file, arena, given=given, **options)
         return self._seats[purpose, file]
 
     def close(self) -> None:
@@ -322,53 +321,3 @@ def _largest(exercise: Exercise) -> Case:
     return max(
         exercise.cases, key=lambda one: math.prod(n for n in one.params.values() if isinstance(n, int))
     )
-
-
-def read_file(file: Path, exercise: Exercise) -> Outcome | None:
-    """What a look at the file alone decides; None where it is ready to run."""
-    try:
-        facts = os.lstat(file)
-        if not stat.S_ISREG(facts.st_mode):
-            return Outcome(
-                Verdict.POLICY, "INTAKE", where=f"{file.name} is a folder, a link or a pipe, not a file"
-            )
-        if facts.st_size > MOST_BYTES:
-            words = f"{file.name} has {facts.st_size:,} bytes, at most {MOST_BYTES:,} are read"
-            return Outcome(Verdict.POLICY, "INTAKE", where=words)
-        data = file.read_bytes()
-        source = data.decode("utf-8-sig")
-    except FileNotFoundError:
-        return Outcome(Verdict.NOT_STARTED, where=f"{file.name} is missing")
-    except UnicodeDecodeError as error:
-        return Outcome(Verdict.COMPILE_ERROR, where=f"{file.name} is not UTF-8 text (byte {error.start})")
-    except OSError as error:
-        return Outcome(Verdict.COMPILE_ERROR, where=f"{file.name} cannot be read: {error.strerror}")
-    with contextlib.suppress(SyntaxError):  # an unknown encoding: the compiler says so below
-        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
-        if encoding not in ("utf-8", "utf-8-sig"):  # Python would read other code than the screen does
-            return Outcome(
-                Verdict.POLICY, "INTAKE", where=f"{file.name} declares the encoding {encoding}, not UTF-8"
-            )
-    if not source.strip():
-        return Outcome(Verdict.NOT_STARTED, where=f"{file.name} is empty")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # an invalid escape is the student's to see, and no reason to stop
-            compile(source, file.name, "exec", dont_inherit=True)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        code = one_line(getattr(error, "text", "") or "")
-        frame = {"line": getattr(error, "lineno", None) or 1, "function": "", "code": code}
-        text = one_line(str(getattr(error, "msg", "") or error)) or "the file is nested too deeply"
-        return Outcome(Verdict.COMPILE_ERROR, where=f"{type(error).__name__}: {text}", frames=(frame,))
-    # Placeholders in host code always stop the call; one in a kernel may lie in a branch that this call
-    # leaves out.
-    certain = [todo for todo in open_todos_of(source, exercise.name) if not todo.in_kernel]
-    if certain:
-        return Outcome(Verdict.NOT_STARTED, figures={"todos": _plain(open_todos(source) or certain)})
-    return None
-
-
-def _plain(todos) -> list[dict]:
-    return [{"number": todo.number, "text": one_line(todo.text), "line": todo.line} for todo in todos]

@@ -12,6 +12,9 @@ from grader.todos import Todo, bound_names, parse, placeholders_in
 
 _MARK = re.compile(r"#\s*(BEGIN|END)\s*TODO\b", re.IGNORECASE)  # any spelling, so that none is overlooked
 _BEGIN = re.compile(r"(\s*)# BEGIN TODO (\d+): (.+) \(about \d+ lines?\)\s*")
+# Code beyond the task: a skeleton has one comment in its place, and nothing to fill in.
+_BONUS = re.compile(r"^(( *)# BONUS (\d+): .+\n)(?:.*\n)*?\2# END BONUS \3\n", re.MULTILINE)
+_GIVEN = re.compile(r"^# GIVEN: ", re.MULTILINE)  # a file of which students get every line
 _END = re.compile(r"(\s*)# END TODO (\d+)\s*")
 
 
@@ -23,8 +26,16 @@ def render(source: str) -> str:
     """Skeleton of a solution: marked regions keep their leading comments, a placeholder stands for the code.
 
     ValueError, naming the line, unless the marks read BEGIN 1, END 1, BEGIN 2 and so on down the file, with
-    code in each region; also for a file without a mark. SyntaxError where the solution has one.
+    code in each region; also for a file without a mark. SyntaxError where the solution has one. A file with
+    the mark GIVEN, and then no other, stays as it is. Of a region BONUS only its task stays, as a comment.
     """
+    source, bonuses = _BONUS.subn(r"\1", source)
+    if bonuses != len(re.findall(r"^ *# (?:BONUS|END BONUS)\b", source, re.MULTILINE)):
+        raise ValueError("a BONUS without its END, or an END without its BONUS")
+    if _GIVEN.search(source):
+        if _MARK.search(source):
+            raise ValueError("GIVEN and TODO in one file: either all of it is handed out or a skeleton")
+        return source
     lines, tree, marks = source.split("\n"), ast.parse(source), _marks(source)
     out, copied = [], 0
     for (begin, match), (end, _) in zip(marks[::2], marks[1::2], strict=True):

@@ -170,7 +170,7 @@ class Exercise:
     exercise can make; None where it sees none. `follow(case, inputs, outputs, earlier)` is for exercises with
     a random choice of their own: from the outputs it gives the results that this choice asks for, in place of
     the reference, and the sign of a property that the choice lacks, or None; `earlier` are the outputs of
-    a call with other inputs. `may_call` names torch operators that may compute a part of the work.
+    a call with other inputs.
     """
 
     name: str
@@ -188,7 +188,6 @@ class Exercise:
     codegen: Codegen | None = None
     numbers: tuple[str, ...] = ()
     follow: Callable | None = None
-    may_call: tuple[str, ...] = ()
 
     def __post_init__(self):
         if not self.name.isidentifier():
@@ -205,17 +204,23 @@ class Exercise:
 class Lab:
     """Everything a lab folder asks for. `causes` maps a sign (see diagnose) to a README hint and the likely
     cause. `also_allowed` names modules that its files may import beyond the common ones, and single names
-    such as `torch.library.triton_op` (see policy_names).
+    such as `torch.library.triton_op` (see policy_names). `given` names modules of the lab's own folder that
+    its files may import, with what they may take from each; they are no student's work.
     """
 
     title: str
     exercises: tuple[Exercise, ...]
     causes: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     also_allowed: tuple[str, ...] = ()
+    given: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self):
         if not self.exercises:
             raise ValueError(f"{self.title}: no exercises")
+        if not all(name.isidentifier() for name in self.given):
+            raise ValueError(
+                f"{self.title}: given holds names of modules of its folder, as they are imported"
+            )
         for name in self.also_allowed:
             if not all(part.isidentifier() for part in name.split(".")):
                 raise ValueError(f"{self.title}: {name!r} in also_allowed is not the name of a module")

@@ -123,7 +123,15 @@ def _report(path: Path) -> str:
 
 def _policy(root: Path) -> str:
     """The names that a lab file may use, with what single labs add."""
-    return as_markdown({entry.folder.name: entry.lab.also_allowed for entry in catalog.find(root / "labs")})
+    return as_markdown(
+        {
+            entry.folder.name: (
+                *entry.lab.also_allowed,
+                *(f"{module}.{name}" for module, own in entry.lab.given.items() for name in own),
+            )
+            for entry in catalog.find(root / "labs")
+        }
+    )
 
 
 def _corpora(path: Path) -> str:

@@ -51,6 +51,11 @@ def median(values: Sequence[float]) -> float:
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
 
+def spread(values: Sequence[float]) -> list[float]:
+    """Least, median and most; empty where nothing was sampled."""
+    return [min(values), median(values), max(values)] if values else []
+
+
 def interval(values: Sequence[float]) -> tuple[float, float]:
     """Order-statistic interval of the median with at least 95 % coverage; the extremes where too few are
     given.

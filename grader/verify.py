@@ -77,13 +77,13 @@ class Verifier:
 
     def _expect_by_torch(self, drawn, wanted) -> compare.Expected:
         if self.ring.case.bitwise:
-            return compare.Expected(wanted, wanted, wanted, (0.0,) * len(wanted))
+            return compare.Expected(wanted, wanted, wanted, (0.0,) * len(wanted), drawn)
         factors, norms = self.tolerance
         close = tuple(value.float() for value in wanted)
         single = in_dtype(drawn, torch.float32)
         units = self.ring.exercise.tolerance.unit(self.ring.case, single, close)
         allowed = tuple(unit.mul_(factor) for factor, unit in zip(factors, units, strict=True))
-        return compare.Expected(close, wanted, allowed, norms)
+        return compare.Expected(close, wanted, allowed, norms, drawn)
 
     def _said(self, reason: str, sign: str, where: str, verdict: Verdict) -> Outcome:
         found = diagnose.cause_of(self.lab, sign)

@@ -62,7 +62,9 @@ def main(control: int, stdout: int, stderr: int, memory: int) -> None:
         kind, block, payload = frame
         try:
             if kind is Kind.LOAD:
-                module = _load(setup["file"])
+                for path in setup["given"]:
+                    _load(path, os.path.splitext(os.path.basename(path))[0])
+                module = _load(setup["file"], "submission")
                 reply = {}
             elif kind is Kind.PREPARE:
                 plans[payload["plan"]] = _plan(module, arena, payload)
@@ -70,7 +72,7 @@ def main(control: int, stdout: int, stderr: int, memory: int) -> None:
             elif kind is Kind.WAKE:
                 reply = {}  # nothing of the student's runs here: the inputs lie ready, and the clock stands
             elif kind is Kind.PICKED:
-                reply = {"picked": _picked(module)}
+                reply = {"picked": picked(module)}
             elif kind is Kind.WITNESS:
                 reply = _watch(plans[payload["plan"]], on_gpu, setup["file"], payload["census"])
             else:
@@ -181,15 +183,15 @@ def _tune_by_chance(seed: int, runs_first: bool) -> None:
     driver.get_benchmarker = lambda: benchmark
 
 
-def _load(path: str):
-    specification = importlib.util.spec_from_file_location("submission", path)
+def _load(path: str, name: str):
+    specification = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(specification)
-    sys.modules["submission"] = module
+    sys.modules[name] = module
     specification.loader.exec_module(module)
     return module
 
 
-def _picked(module) -> dict[str, str]:
+def picked(module) -> dict[str, str]:
     """The config that each autotuned kernel of the file ran with last; shown, never scored."""
     tuned = {name: getattr(value, "best_config", None) for name, value in vars(module).items()}
     return {name: str(config)[:200] for name, config in tuned.items() if config is not None}

@@ -12,13 +12,15 @@ from conftest import ROOT, python
 from rich.console import Console
 
 from grader import bench, bench_plots, bench_rounds
-from grader.bench import Follower, Request, picked
+from grader.bench import Request
 from grader.bench_ops import OPS, bytes_needed, fit, label, slots_of
 from grader.bench_record import AGAIN, BenchRecord, OpRecord, summarise
 from grader.bench_rounds import HostClock, Lane, Plan, differs, in_order, measure, take_rounds
 from grader.gpu import Gpu
+from grader.progress import Follower
 from grader.results import machine
 from grader.tables import rewrite
+from grader.worker import picked
 
 BY_NAME = {op.name: op for op in OPS}
 ADD, SOFTMAX, MATMUL = BY_NAME["elementwise_add"], BY_NAME["fused_softmax_forward"], BY_NAME["matmul"]

@@ -119,7 +119,9 @@ def test_inspect_writes_every_config_and_names_its_tensor_cores(arch, instructio
     inspect_lab(lab3("matmul"), ROOT / "solutions", arch, tmp_path, console)
     text = printed(console)
     files = sorted((tmp_path / "lab3_autotuned_matmul").iterdir())
-    configs = (ROOT / "solutions/lab3_autotuned_matmul/autotuned_matmul.py").read_text().count("    _config(")
+    solution = (ROOT / "solutions/lab3_autotuned_matmul/autotuned_matmul.py").read_text()
+    # Of the second kernel: what inspect looks at has strides that a descriptor takes.
+    configs = re.search(r"DESCRIBED = \[(.*)\]", solution)[1].count("_config(")
     stems = [f"matmul-{number}" for number in range(1, configs + 1)]
     assert [file.name for file in files] == [f"{stem}.{kind}" for stem in stems for kind in ("ptx", "sass")]
     for file in files:

@@ -6,14 +6,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from grader import catalog, duel, timing
-from grader.judge import Seat
+from grader import catalog, duel, timing, verify
 from grader.lending import Arena
+from grader.seat import Seat
 from grader.session import Session
 from grader.spec import Verdict
 
 ADD = (1, {"n": 4099})
 SOFTMAX = (2, {"rows": 5, "cols": 1001})
+DROPOUT = (4, {"n": 30001, "p": 0.5}, "dropout_forward")
 KERNEL_ADD = "tl.store(out_ptr + offs, x + y, mask=mask)"
 LAUNCH = "        elementwise_add_kernel[grid](x, y, out, n, BLOCK=BLOCK)"
 
@@ -33,17 +34,26 @@ def fight(tmp_path, monkeypatch):
     seats = []
 
     def run(what, old="", new="", function=""):
-        number, params = what
+        number, params, *name = what
         entry = next(entry for entry in catalog.find() if entry.number == number)
-        exercise = entry.lab.exercises[0]
+        exercise = next(one for one in entry.lab.exercises if one.name in name or not name)
         text = entry.submission(catalog.ROOT / "solutions", exercise).read_text("utf-8")
         assert old in text
         file = tmp_path / exercise.file
         file.write_text(text.replace(old, new) if old else text)
         case = dataclasses.replace(exercise.speed.shapes[0], params=params, dtype="fp32")
         files = (entry.lab_file if function else file, entry.lab_file)
+        tuning = "chance" if "autotune" in text else "full"  # there is no clock to tune by without a GPU
         student, reference = (
-            Seat(session, f, arena, interpreted=True, tuning="full", trusted=f == entry.lab_file)
+            Seat(
+                session,
+                f,
+                arena,
+                interpreted=True,
+                tuning=tuning,
+                trusted=f == entry.lab_file,
+                given=entry.given,
+            )
             for f in files
         )
         seats.extend((student, reference))
@@ -65,6 +75,17 @@ def test_a_right_answer_is_timed_with_paired_rounds(fight, what):
     assert all(time > 0 for one in figures["rounds"] for side in one for time in side)
     assert figures["calls_per_block"] == duel.FEWEST_CALLS
     assert figures["student_us"] > figures["reference_us"]  # an interpreter against PyTorch
+
+
+def test_an_answer_that_is_random_is_held_to_its_own_choice(fight, monkeypatch):
+    monkeypatch.setattr(verify, "FP64_EVERY", 2)  # both ways to know what is right, within a few rounds
+    outcome = fight(DROPOUT)
+    assert outcome.verdict in (Verdict.PASS, Verdict.SLOW, Verdict.INCONCLUSIVE), outcome.where
+
+
+def test_a_random_answer_that_is_not_scaled_is_wrong(fight):
+    outcome = fight(DROPOUT, "x * scale", "x * (scale - 1.0)")
+    assert outcome.verdict is Verdict.WRONG
 
 
 def test_the_reference_in_the_students_seat_is_not_held_to_the_students_task(fight):

@@ -28,12 +28,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grader import catalog, duel, exports, gpu, judge, policy, results, scoring, timing
+from grader.intake import read_file
 from grader.lending import Arena
 from grader.outcome import Outcome
 from grader.protocol import HEADER, MAGIC, VERSION, Kind, pack
 from grader.questions import CODEGEN, SPEED, questions
-from grader.run import Run, read_file
+from grader.run import Run
 from grader.sandbox import Worker, WorkerGoneError
+from grader.seat import Seat
 from grader.session import Session
 from grader.spec import Verdict
 
@@ -352,7 +354,7 @@ import resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
 from pathlib import Path
 from grader import catalog
-from grader.run import read_file
+from grader.intake import read_file
 entry = next(entry for entry in catalog.find() if entry.number == 1)
 outcome = read_file(Path(sys.argv[1]), entry.lab.exercises[0])
 print("READY" if outcome is None else f"{outcome.verdict.value}/{outcome.reason} {outcome}")
@@ -684,7 +686,7 @@ def fight(tmp_path, monkeypatch):
         file = lay_out(tmp_path, solution(1))
         case = dataclasses.replace(exercise.speed.shapes[0], params={"n": 4099}, dtype="fp32")
         student, reference = (
-            judge.Seat(session, f, arena, interpreted=True, tuning="full", trusted=f == entry.lab_file)
+            Seat(session, f, arena, interpreted=True, tuning="full", trusted=f == entry.lab_file)
             for f in (file, entry.lab_file)
         )
         seats.extend((student, reference))
@@ -1274,7 +1276,7 @@ def test_f15_any_claim_is_an_outcome_that_a_report_can_hold(claim, kind):
         return
     entry = with_one_case(lab(1), "n=7,")
     (question,) = questions(entry)
-    seat = object.__new__(judge.Seat)
+    seat = object.__new__(Seat)
     seat.picked, seat._still = {}, None
     with faked(data, False) as seat._worker:
         outcome = seat._ask(Kind.GO, {}, 1.0)

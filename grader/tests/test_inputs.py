@@ -120,6 +120,12 @@ def tensors_only(shapes):
 
 
 @each_exercise
+def test_numbers_of_an_exercise_are_those_that_its_inputs_give(exercise):
+    given = {name for case in exercise.cases for name in numbers(draw(exercise, case, 1, "cpu"))}
+    assert given == set(exercise.numbers)
+
+
+@each_exercise
 def test_shapes_without_data_are_those_of_the_data(exercise):
     case = min(exercise.cases, key=lambda case: sum(sizes(case)))
     values = draw(exercise, case, 1, "cpu")

@@ -1,5 +1,6 @@
 """Every lab of the course, and one made on the spot: skeleton, solution, hints, pytest on a lab's folder."""
 
+import ast
 import json
 import re
 import time
@@ -8,8 +9,10 @@ import pytest
 from conftest import ROOT, copy_course, grade, python
 
 from grader import catalog
+from grader.policy import screen
 from grader.questions import CODEGEN, CORRECTNESS, questions
 from grader.skeleton import render
+from grader.spec import Verdict
 
 LABS = catalog.find()
 FILES = sorted({(entry.folder.name, exercise.file) for entry in LABS for exercise in entry.lab.exercises})
@@ -87,9 +90,62 @@ def test_solving_a_lab_only_adds_lines(folder, file):
 
 @pytest.mark.parametrize("entry", LABS, ids=by_folder)
 def test_solution_and_skeleton_folders_hold_the_same_student_files(entry):
-    asked = {exercise.file for exercise in entry.lab.exercises}
+    asked = {exercise.file for exercise in entry.lab.exercises} | {path.name for path in entry.given}
     for tree, extra in (("labs", {"lab.py"}), ("solutions", set())):
         assert {path.name for path in (ROOT / tree / entry.folder.name).glob("*.py")} == asked | extra
+
+
+GIVEN = [(entry, module) for entry in LABS for module in entry.lab.given]
+
+
+def test_a_lab_gives_something():
+    assert GIVEN
+
+
+@pytest.mark.parametrize(("entry", "module"), GIVEN, ids=[module for _, module in GIVEN])
+def test_what_may_be_taken_from_a_given_module_is_its_own(entry, module):
+    tree = ast.parse((entry.folder / f"{module}.py").read_text("utf-8"))
+    functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    assigned = [target for node in tree.body if isinstance(node, ast.Assign) for target in node.targets]
+    constants = {name.id for target in assigned for name in ast.walk(target) if isinstance(name, ast.Name)}
+    permitted = set(entry.lab.given[module])
+    assert permitted <= functions | constants
+    assert functions <= permitted
+
+
+@pytest.mark.parametrize(
+    ("code", "refused"),
+    [
+        ("import rows\nx = rows.triton.testing", "`rows.triton.testing` is not permitted"),
+        ("import rows\nx = rows.wrap_triton", "`rows.wrap_triton` is not permitted"),
+        ("from rows import triton", "`from rows import triton` is not permitted"),
+        ("from rows import tiles", "launches no kernel"),  # permitted: what is left to say is another thing
+    ],
+)
+def test_what_a_given_module_imports_itself_stays_closed(code, refused):
+    entry, _ = GIVEN[0]
+    exercise = entry.lab.exercises[0]
+    text = f"{code}\n\n\ndef {exercise.name}(x, *, out=None):\n    return out\n"
+    found = screen(text, entry.lab, exercise)
+    assert found is not None
+    assert found.verdict is Verdict.POLICY
+    assert refused in found.where
+
+
+def test_a_file_gets_the_given_module_of_the_course_and_not_its_neighbour(tmp_path):
+    entry, module = GIVEN[0]
+    exercise = entry.lab.exercises[0]
+    file = entry.submission(tmp_path / "tree", exercise)
+    file.parent.mkdir(parents=True)
+    file.write_bytes(entry.submission(ROOT / "solutions", exercise).read_bytes())
+    (file.parent / f"{module}.py").write_text("raise RuntimeError('the neighbour was imported')\n")
+    keyword = f"{exercise.name} and correctness and cols=2,"
+    done = grade(
+        "--lab", entry.number, "--from", tmp_path / "tree", "-k", keyword, "--results", tmp_path / "results"
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    graded = [items_of(lab) for lab in read_results(tmp_path / "results")["labs"]]
+    assert "PASS" in {item["verdict"] for items in graded for item in items}
 
 
 @pytest.mark.parametrize("entry", LABS, ids=by_folder)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from grader import catalog
-from grader.run import read_file
+from grader.intake import read_file
 from grader.spec import Verdict
 from grader.todos import open_todos
 

@@ -6,8 +6,9 @@ import signal
 import pytest
 
 from grader import catalog
-from grader.judge import Seat, grade_case
+from grader.judge import grade_case
 from grader.lending import Arena
+from grader.seat import Seat
 from grader.session import Session
 from grader.spec import Verdict
 

@@ -14,7 +14,8 @@ from grader.skeleton import UncommittedWork, only_adds_lines, render, write_skel
 from grader.todos import Todo, open_todos, open_todos_of
 
 ROOT = Path(__file__).resolve().parents[2]
-SOLUTIONS = {str(path.relative_to(ROOT)): path for path in sorted(ROOT.glob("solutions/lab*/*.py"))}
+EVERY = {str(path.relative_to(ROOT)): path for path in sorted(ROOT.glob("solutions/lab*/*.py"))}
+SOLUTIONS = {name: path for name, path in EVERY.items() if "# GIVEN:" not in path.read_text("utf-8")}
 PLACEHOLDER = re.compile(
     r'(tl.static_assert\(False, "|raise NotImplementedError\("|\w+ = None  # )TODO \d+: .+'
 )
@@ -190,6 +191,34 @@ def test_region_outside_a_function_may_only_define_names(code):
 def test_region_in_a_class_body_is_refused():
     with pytest.raises(ValueError, match=r"line 2: .*TODO 1"):
         render(f"class A:\n    {BEGIN_1}\n    x = 1\n    {END_1}\n")
+
+
+BONUS = """
+# BONUS 2: a faster one (about 2 lines)
+FASTER = 1
+# END BONUS 2
+"""
+
+
+def test_of_a_bonus_the_comment_stays_and_nothing_is_open():
+    before = render(SOLUTION)
+    after = render(SOLUTION + BONUS)
+    assert after == before + "\n# BONUS 2: a faster one (about 2 lines)\n"
+    assert only_adds_lines(after, SOLUTION + BONUS) == []
+    assert len(open_todos(after)) == len(open_todos(before))
+
+
+@pytest.mark.parametrize("old", ["# END BONUS 2\n", "# BONUS 2: a faster one (about 2 lines)\n"])
+def test_half_a_bonus_is_refused(old):
+    with pytest.raises(ValueError, match="BONUS"):
+        render(SOLUTION + BONUS.replace(old, ""))
+
+
+def test_a_given_file_is_handed_out_whole():
+    given = "# GIVEN: nothing to complete\nWIDTH = 4\n"
+    assert render(given) == given
+    with pytest.raises(ValueError, match="GIVEN"):
+        render(SOLUTION + given)
 
 
 def test_open_todos_gives_number_text_and_line_of_each_placeholder():
@@ -423,8 +452,13 @@ def test_skeleton_has_exactly_the_lines_outside_regions_and_the_leading_comments
         if text.startswith("# END TODO"):
             inside = False
         expected[line] += not inside or leading
+        if text.startswith("# END BONUS"):
+            expected[line] -= 1
+            inside = False
         if text.startswith("# BEGIN TODO"):
             inside = leading = True
+        if text.startswith("# BONUS"):
+            inside = True
     found = Counter(line for line in render(solution).split("\n") if not PLACEHOLDER.fullmatch(line.strip()))
     assert found == +expected
 

@@ -27,18 +27,23 @@ def test_lines_of_code_are_counted_without_comments_and_docstrings():
     assert lines_of_code(text) == 6
 
 
-SHORT = sorted(ROOT.glob("solutions/lab[34]_*/*.py"))
+SHORT = sorted(ROOT.glob("solutions/lab[34]_*/*.py"))  # what a lab gives counts as well
+
+
+def test_there_are_solutions_to_count():
+    assert len(SHORT) >= 5
 
 
 @pytest.mark.parametrize("path", SHORT, ids=lambda path: path.name)
 def test_solution_is_short_enough_to_be_read(path):
-    assert len(SHORT) >= 5
     assert lines_of_code(path.read_text("utf-8")) <= 100
 
 
 TRACED = """
 import importlib.util, sys
 import torch
+
+sys.path.append("solutions/lab4_production_slice")
 
 def load(name):
     specification = importlib.util.spec_from_file_location(name, f"solutions/lab4_production_slice/{name}.py")
@@ -67,7 +72,7 @@ name = sys.argv[1]
 compiled = torch.compile(call(name), backend=keep, fullgraph=True)
 try:
     compiled()
-except Exception as error:
+except Exception:
     if not graphs:
         raise
 operators = {str(node.target) for graph in graphs for module in graph.modules()

@@ -6,6 +6,7 @@ import re
 import pytest
 
 from grader import catalog
+from grader.bench_record import BenchRecord
 from grader.results import Results
 from grader.tables import REGION, load, rewrite
 
@@ -34,6 +35,10 @@ def test_record_fits_the_model_and_names_no_path_of_a_machine(path):
         assert all(one["of"] > 0 for one in json.loads(path.read_text("utf-8"))["corpora"].values())
     elif "recovery" in path.name:
         assert json.loads(path.read_text("utf-8"))["recovery"]
+    elif "bench" in path.name:
+        record = BenchRecord.model_validate_json(path.read_text("utf-8"))
+        assert record.ops
+        assert all(one.sizes for one in record.ops)
     else:
         for run in load(path):
             assert isinstance(run, Results)
@@ -47,5 +52,5 @@ def test_a_changed_record_changes_the_page(tmp_path):
     record["points"] = 12.5
     (tmp_path / "record.json").write_text(json.dumps(record), "utf-8")
     page = "<!-- BEGIN report record.json -->\nold\n<!-- END -->"
-    assert "12.5 / 300.0" in rewrite(page, tmp_path)
+    assert "12.5 / 400.0" in rewrite(page, tmp_path)
     assert "old" not in rewrite(page, tmp_path)

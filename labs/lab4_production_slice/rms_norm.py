@@ -1,77 +1,53 @@
 """RMS normalisation over rows of any length: forward, backward, and both as a differentiable function."""
 
+import rows
 import torch
 import triton
 import triton.language as tl
-from torch.library import triton_op, wrap_triton
-
-# Columns of a block: the values of a longer row do not all stay in registers. Programs of the backward pass,
-# each with sums of its own over its rows: two a multiprocessor of a large GPU.
-WIDEST, PROGRAMS = 16384, 264
-CONFIGS = [triton.Config({}, num_warps=warps) for warps in (2, 4, 8, 16, 32)]
+from rows import columns, load, store, sums_of_two
+from torch.library import triton_op
 
 
-@triton.jit
-def load(ptrs, inside):
-    """A block in fp32, 0 where nothing is."""
-    return tl.load(ptrs, mask=inside, other=0.0).to(tl.float32)
-
-
-@triton.jit
-def reciprocal_rms(x_row, cols, n_cols, eps, BLOCK: tl.constexpr, BLOCKS: tl.constexpr):
-    """1 / sqrt(mean of the squares + eps) of one row."""
-    # BEGIN TODO 1: the number, for a row of one block or of many (about 5 lines)
-    tl.static_assert(False, "TODO 1: the number, for a row of one block or of many")
-    # END TODO 1
-
-
-@triton.autotune(configs=CONFIGS, key=["n_cols"])
+@triton.autotune(configs=rows.BY_LANES, key=["n_cols"], prune_configs_by={"early_config_prune": rows.fitting})
 @triton.jit
 def rms_norm_kernel(x_ptr, weight_ptr, y_ptr, n_cols, stride_x, stride_y, eps,
-                    BLOCK: tl.constexpr, BLOCKS: tl.constexpr):  # fmt: skip
+                    TILE: tl.constexpr, TILES: tl.constexpr, LANES: tl.constexpr):  # fmt: skip
     """y = x / sqrt(mean(x * x) + eps) * weight; program i owns row i.
 
     x and y are (n_rows, n_cols), weight is (n_cols,), all of one dtype, columns contiguous; stride_x and
-    stride_y are elements from one row to the next. A row has BLOCKS blocks of BLOCK columns.
+    stride_y are elements from one row to the next. A row has TILES tiles of TILE columns; a tile is taken as
+    TILE / LANES by LANES, and lane j adds up column j of it.
     """
-    # BEGIN TODO 2: normalise, scale and store the row, block by block (about 7 lines)
-    tl.static_assert(False, "TODO 2: normalise, scale and store the row, block by block")
+    # BEGIN TODO 1: 1 / sqrt(mean(x * x) + eps) of the row (about 7 lines)
+    tl.static_assert(False, "TODO 1: 1 / sqrt(mean(x * x) + eps) of the row")
+    # END TODO 1
+    # BEGIN TODO 2: normalise, scale and store the row, tile by tile (about 5 lines)
+    tl.static_assert(False, "TODO 2: normalise, scale and store the row, tile by tile")
     # END TODO 2
 
 
-@triton.autotune(configs=CONFIGS, key=["n_cols"])
+@triton.autotune(rows.BY_STAGE, ["n_cols", "FIRST"], prune_configs_by={"early_config_prune": rows.fitting})
 @triton.jit
-def gradient_kernel(dy_ptr, x_ptr, weight_ptr, dx_ptr, sums_ptr, n_rows, n_cols, stride_dy, stride_x,
-                    stride_dx, eps, BLOCK: tl.constexpr, BLOCKS: tl.constexpr):  # fmt: skip
+def gradient_kernel(dy_ptr, x_ptr, weight_ptr, dx_ptr, parts_ptr, sums_ptr, n_rows, n_cols, stride_dy,
+                    stride_x, stride_dx, eps, ROWS: tl.constexpr, TILE: tl.constexpr, TILES: tl.constexpr,
+                    FIRST: tl.constexpr, STAGES: tl.constexpr):  # fmt: skip
     """dx = r * (g - n * mean(g * n)), with g = dy * weight, n = x * r, and r = 1 / sqrt(mean(x * x) + eps).
 
-    Program (i, k) takes every so many rows and owns block k of them. Its sum of dy * n over these rows goes
-    to row i of sums, (number of i, n_cols) fp32.
+    Program (i, k) takes ROWS rows at a time, every so many, and owns tile k of them. Its sum of dy * n over
+    these rows goes to row i of sums, (number of i, n_cols) fp32. Where a row has several tiles, a FIRST
+    launch stores what each adds to two sums of the row: parts is (n_rows, TILES, 2) fp32.
     """
-    # BEGIN TODO 3: dx of this program's blocks, and its sum (about 20 lines)
-    # With one block a row the factor is 0: the compiler sees that `own` is `cols`, and loads nothing twice.
-    tl.static_assert(False, "TODO 3: dx of this program's blocks, and its sum")
+    # BEGIN TODO 3: dx of this program's tile of its rows, and its sum (about 26 lines)
+    tl.static_assert(False, "TODO 3: dx of this program's tile of its rows, and its sum")
     # END TODO 3
 
 
-@triton.autotune(configs=[triton.Config({"ROWS": 32})], key=[])
 @triton.jit
-def column_sums_kernel(sums_ptr, out_ptr, n_rows, n_cols, ROWS: tl.constexpr, COLS: tl.constexpr):
+def column_sums_kernel(sums_ptr, out_ptr, n_rows, n_cols, ROWS: tl.constexpr = 32, COLS: tl.constexpr = 64):
     """out[j] = sum over i of sums[i, j], (n_rows, n_cols) fp32, contiguous; program k owns COLS columns."""
     # BEGIN TODO 4: add the rows up, always in the same order (about 7 lines)
     tl.static_assert(False, "TODO 4: add the rows up, always in the same order")
     # END TODO 4
-
-
-def blocks(x) -> dict[str, int]:
-    """The width of a block, a power of two, and how many a row of x has."""
-    block = min(triton.next_power_of_2(x.shape[1]), WIDEST)
-    return {"BLOCK": block, "BLOCKS": triton.cdiv(x.shape[1], block)}
-
-
-def on(kernel, traced: bool):
-    """The kernel, or what torch.compile can see of it, for the body of an operator."""
-    return wrap_triton(kernel) if traced else kernel
 
 
 def rms_norm_forward(x, weight, *, eps: float = 1e-6, out=None, traced=False) -> torch.Tensor:
@@ -92,7 +68,7 @@ def rms_norm_backward(dy, x, weight, *, eps: float = 1e-6, dx=None, dweight=None
     """
     dx = torch.empty_like(x) if dx is None else dx
     dweight = torch.empty_like(weight) if dweight is None else dweight
-    # BEGIN TODO 6: launch both kernels of the backward pass (about 7 lines)
+    # BEGIN TODO 6: launch both kernels of the backward pass (about 11 lines)
     raise NotImplementedError("TODO 6: launch both kernels of the backward pass")
     # END TODO 6
     return dx, dweight

@@ -1,50 +1,48 @@
 """Softmax over rows of any length: forward, backward, and both as a differentiable function."""
 
+import rows
 import torch
 import triton
 import triton.language as tl
-from torch.library import triton_op, wrap_triton
+from rows import columns, load, store
+from torch.library import triton_op
 
-WIDEST = 16384  # columns of a block: the values of a longer row do not all stay in registers
-CONFIGS = [triton.Config({}, num_warps=warps) for warps in (2, 4, 8, 16, 32)]
+SHORT = tl.constexpr(1024)
 
 
-@triton.autotune(configs=CONFIGS, key=["n_cols"])
+@triton.autotune(configs=rows.BY_LANES, key=["n_cols"], prune_configs_by={"early_config_prune": rows.wide})
 @triton.jit
-def softmax_kernel(x_ptr, y_ptr, n_cols, stride_x, stride_y,
-                   BLOCK: tl.constexpr, BLOCKS: tl.constexpr):  # fmt: skip
-    """y = exp(x - m) / sum(exp(x - m)), m the maximum of the row; program i owns row i.
+def softmax_kernel(x_ptr, y_ptr, n_cols, stride_x, stride_y, TILE: tl.constexpr, LANES: tl.constexpr):
+    """y = exp(x - top) / sum(exp(x - top)), top the maximum of the row; program i owns row i.
 
     x and y are (n_rows, n_cols) of one dtype, columns contiguous; stride_x and stride_y are elements from one
-    row to the next. A row has BLOCKS blocks of BLOCK columns.
+    row to the next. A tile is TILE columns of the row as TILE / LANES by LANES; lane j owns column j of it.
     """
-    # BEGIN TODO 1: maximum and sum of the row, first for each lane (about 12 lines)
-    tl.static_assert(False, "TODO 1: maximum and sum of the row, first for each lane")
-    # END TODO 1
-    # BEGIN TODO 2: normalise and store the row, block by block (about 5 lines)
-    tl.static_assert(False, "TODO 2: normalise and store the row, block by block")
-    # END TODO 2
+    row, cols = tl.program_id(axis=0).to(tl.int64), columns(TILE, LANES)
+    x_row, y_row = x_ptr + row * stride_x, y_ptr + row * stride_y
+    if TILE <= SHORT:
+        # BEGIN TODO 1: a row of one small tile, which stays in registers (about 4 lines)
+        tl.static_assert(False, "TODO 1: a row of one small tile, which stays in registers")
+        # END TODO 1
+    else:
+        # BEGIN TODO 2: maximum and sum of the row, first for each lane (about 10 lines)
+        # Each lane has a maximum and a sum of its own: no thread waits for others before the end of the row.
+        # The lowest number of fp32, not -inf: -inf - -inf would be NaN.
+        tl.static_assert(False, "TODO 2: maximum and sum of the row, first for each lane")
+        # END TODO 2
+        # BEGIN TODO 3: normalise and store the row, tile by tile (about 6 lines)
+        tl.static_assert(False, "TODO 3: normalise and store the row, tile by tile")
+        # END TODO 3
 
 
-@triton.autotune(configs=CONFIGS, key=["n_cols"])
+@triton.autotune(configs=rows.BY_LANES, key=["n_cols"], prune_configs_by={"early_config_prune": rows.fitting})
 @triton.jit
 def gradient_kernel(dy_ptr, y_ptr, dx_ptr, n_cols, stride_dy, stride_y, stride_dx,
-                    BLOCK: tl.constexpr, BLOCKS: tl.constexpr):  # fmt: skip
+                    TILE: tl.constexpr, TILES: tl.constexpr, LANES: tl.constexpr):  # fmt: skip
     """dx = y * (dy - sum(y * dy)); program i owns row i of the three, (n_rows, n_cols) of one dtype."""
-    # BEGIN TODO 3: the sum over the row, then dx block by block (about 14 lines)
-    tl.static_assert(False, "TODO 3: the sum over the row, then dx block by block")
-    # END TODO 3
-
-
-def blocks(n_cols: int) -> dict[str, int]:
-    """The width of a block, a power of two, and how many a row of n_cols columns has."""
-    block = min(triton.next_power_of_2(n_cols), WIDEST)
-    return {"BLOCK": block, "BLOCKS": triton.cdiv(n_cols, block)}
-
-
-def on(kernel, traced: bool):
-    """The kernel, or what torch.compile can see of it, for the body of an operator."""
-    return wrap_triton(kernel) if traced else kernel
+    # BEGIN TODO 4: the sum over the row, then dx tile by tile (about 15 lines)
+    tl.static_assert(False, "TODO 4: the sum over the row, then dx tile by tile")
+    # END TODO 4
 
 
 def fused_softmax_forward(x, *, out=None, traced=False) -> torch.Tensor:
@@ -53,9 +51,9 @@ def fused_softmax_forward(x, *, out=None, traced=False) -> torch.Tensor:
     row holds at least one finite value. After Milakov and Gimelshein, arXiv:1805.02867.
     """
     out = torch.empty_like(x) if out is None else out
-    # BEGIN TODO 4: launch one program a row (about 2 lines)
-    raise NotImplementedError("TODO 4: launch one program a row")
-    # END TODO 4
+    # BEGIN TODO 5: launch one program a row (about 3 lines)
+    raise NotImplementedError("TODO 5: launch one program a row")
+    # END TODO 5
     return out
 
 
@@ -64,9 +62,9 @@ def fused_softmax_backward(dy, y, *, out=None, traced=False) -> torch.Tensor:
     (n_rows, n_cols) of one dtype; written to `out` where one is given.
     """
     out = torch.empty_like(dy) if out is None else out
-    # BEGIN TODO 5: launch one program a row (about 3 lines)
-    raise NotImplementedError("TODO 5: launch one program a row")
-    # END TODO 5
+    # BEGIN TODO 6: launch one program a row (about 3 lines)
+    raise NotImplementedError("TODO 6: launch one program a row")
+    # END TODO 6
     return out
 
 
@@ -88,16 +86,16 @@ class FusedSoftmax(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         """y from x."""
-        # BEGIN TODO 6: the result, and what the gradient needs (about 3 lines)
-        raise NotImplementedError("TODO 6: the result, and what the gradient needs")
-        # END TODO 6
+        # BEGIN TODO 7: the result, and what the gradient needs (about 3 lines)
+        raise NotImplementedError("TODO 7: the result, and what the gradient needs")
+        # END TODO 7
 
     @staticmethod
     def backward(ctx, dy):
         """dx from dy."""
-        # BEGIN TODO 7: the gradient (about 1 line)
-        raise NotImplementedError("TODO 7: the gradient")
-        # END TODO 7
+        # BEGIN TODO 8: the gradient (about 1 line)
+        raise NotImplementedError("TODO 8: the gradient")
+        # END TODO 8
 
 
 def fused_softmax(x) -> torch.Tensor:

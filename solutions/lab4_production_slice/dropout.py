@@ -1,13 +1,14 @@
 """Dropout without a stored mask: the backward pass draws the same random numbers again."""
 
+import rows
 import torch
 import triton
 import triton.language as tl
-from torch.library import triton_op, wrap_triton
+from torch.library import triton_op
 
 PER_COUNTER = 8  # elements that one counter of the generator decides: 128 random bits, 16 for each
 STEPS = 65536  # p is rounded to a multiple of 1 / STEPS
-CONFIGS = [triton.Config({"BLOCK": block}, num_warps=4) for block in (128, 256, 512)]
+CONFIGS = [triton.Config({"BLOCK": block}, num_warps=4) for block in (128, 256)]
 
 
 @triton.autotune(configs=CONFIGS, key=["n"])
@@ -33,11 +34,6 @@ def dropout_kernel(x_ptr, y_ptr, n, seed, threshold, scale, BLOCK: tl.constexpr,
     # END TODO 2
 
 
-def on(kernel, traced: bool):
-    """The kernel, or what torch.compile can see of it, for the body of an operator."""
-    return wrap_triton(kernel) if traced else kernel
-
-
 def dropout_forward(x, *, p: float, seed: int, out=None, traced=False) -> torch.Tensor:
     """x / (1 - p) with probability 1 - p and 0 with probability p, each element for itself; x is contiguous,
     of any shape, fp32, fp16 or bf16, and 0 <= p <= 1. The same seed gives the same choice. The result goes to
@@ -49,7 +45,7 @@ def dropout_forward(x, *, p: float, seed: int, out=None, traced=False) -> torch.
     if n > 0:
         grid = lambda meta: (triton.cdiv(n, meta["BLOCK"] * PER_COUNTER),)  # noqa: E731
         threshold = int(p * STEPS + 0.5)
-        launch = on(dropout_kernel, traced)[grid]
+        launch = rows.on(dropout_kernel, traced)[grid]
         launch(x, out, n, seed, threshold, scale, PER_COUNTER=PER_COUNTER)
     # END TODO 3
     return out

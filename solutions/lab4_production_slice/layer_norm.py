@@ -1,115 +1,101 @@
 """Layer normalisation over rows of any length: forward, backward, and both as a differentiable function."""
 
+import rows
 import torch
 import triton
 import triton.language as tl
-from torch.library import triton_op, wrap_triton
-
-# Columns of a block: the values of a longer row do not all stay in registers. Programs of the backward pass,
-# each with sums of its own over its rows: two a multiprocessor of a large GPU.
-WIDEST, PROGRAMS = 16384, 264
-CONFIGS = [triton.Config({}, num_warps=warps) for warps in (2, 4, 8, 16, 32)]
+from rows import columns, four_sums, load, near_mean, store, store_four, sums_of_four
+from torch.library import triton_op
 
 
-@triton.jit
-def load(ptrs, inside):
-    """A block in fp32, 0 where nothing is."""
-    return tl.load(ptrs, mask=inside, other=0.0).to(tl.float32)
-
-
-@triton.jit
-def statistics(x_row, cols, n_cols, eps, BLOCK: tl.constexpr, BLOCKS: tl.constexpr):
-    """Mean and 1 / sqrt(variance + eps) of one row."""
-    # BEGIN TODO 1: the two numbers, for a row of one block or of many (about 10 lines)
-    # Sums of differences from a number near the mean: the squares of x itself cancel where the mean is large.
-    near = tl.sum(load(x_row + cols, cols < n_cols), axis=0) / min(n_cols, BLOCK)
-    sums, squares = tl.zeros((BLOCK,), dtype=tl.float32), tl.zeros((BLOCK,), dtype=tl.float32)
-    for i in range(BLOCKS):
-        offs, inside = i * BLOCK + cols, i * BLOCK + cols < n_cols
-        d = tl.where(inside, load(x_row + offs, inside) - near, 0.0)
-        sums, squares = sums + d, squares + d * d
-    off = tl.sum(sums, axis=0) / n_cols
-    return near + off, tl.rsqrt(tl.maximum(tl.sum(squares, axis=0) / n_cols - off * off, 0.0) + eps)
-    # END TODO 1
-
-
-@triton.autotune(configs=CONFIGS, key=["n_cols"])
+@triton.autotune(configs=rows.BY_LANES, key=["n_cols"], prune_configs_by={"early_config_prune": rows.fitting})
 @triton.jit
 def layer_norm_kernel(x_ptr, weight_ptr, bias_ptr, y_ptr, n_cols, stride_x, stride_y, eps,
-                      BLOCK: tl.constexpr, BLOCKS: tl.constexpr):  # fmt: skip
+                      TILE: tl.constexpr, TILES: tl.constexpr, LANES: tl.constexpr):  # fmt: skip
     """y = (x - mean) / sqrt(variance + eps) * weight + bias; program i owns row i.
 
     x and y are (n_rows, n_cols), weight and bias (n_cols,), all of one dtype, columns contiguous; stride_x
-    and stride_y are elements from one row to the next. A row has BLOCKS blocks of BLOCK columns.
+    and stride_y are elements from one row to the next. A row has TILES tiles of TILE columns; a tile is taken
+    as TILE / LANES by LANES, and lane j adds up column j of it.
     """
-    # BEGIN TODO 2: normalise, scale, shift and store the row, block by block (about 9 lines)
-    row, cols = tl.program_id(axis=0).to(tl.int64), tl.arange(0, BLOCK)
+    # BEGIN TODO 1: mean and 1 / sqrt(variance + eps) of the row (about 13 lines)
+    row, cols = tl.program_id(axis=0).to(tl.int64), columns(TILE, LANES)
     x_row = x_ptr + row * stride_x
-    mean, rstd = statistics(x_row, cols, n_cols, eps, BLOCK, BLOCKS)
-    for i in range(BLOCKS):
-        offs, inside = i * BLOCK + cols, i * BLOCK + cols < n_cols
-        y = (load(x_row + offs, inside) - mean) * rstd * load(weight_ptr + offs, inside)
-        y += load(bias_ptr + offs, inside)
-        tl.store(y_ptr + row * stride_y + offs, y.to(y_ptr.dtype.element_ty), mask=inside)
+    # Differences from a number near the mean: the squares of x itself cancel where the mean is large.
+    near = near_mean(x_row, n_cols)
+    # With near loaded outside the row, d is 0 there. To wait for it costs more than a select, not registers.
+    outside = near if TILES > 2 else 0.0
+    sums, squares = tl.zeros((LANES,), dtype=tl.float32), tl.zeros((LANES,), dtype=tl.float32)
+    for i in range(TILES):
+        inside = i * TILE + cols < n_cols
+        d = load(x_row + i * TILE + cols, inside, outside, KEEP=TILES > 1) - near
+        d = d if TILES > 2 else tl.where(inside, d, 0.0)
+        sums, squares = sums + tl.sum(d, axis=0), squares + tl.sum(d * d, axis=0)
+    off = tl.sum(sums, axis=0) / n_cols
+    rstd = tl.rsqrt(tl.maximum(tl.sum(squares, axis=0) / n_cols - off * off, 0.0) + eps)
+    # END TODO 1
+    # BEGIN TODO 2: normalise, scale, shift and store the row, tile by tile (about 5 lines)
+    for i in range(TILES):
+        # Backwards: what was read last is nearest.
+        at = (TILES - 1 - i) * TILE + cols
+        n = (load(x_row + at, at < n_cols, outside) - near - off) * rstd
+        y = n * load(weight_ptr + at, at < n_cols, KEEP=True) + load(bias_ptr + at, at < n_cols, KEEP=True)
+        store(y_ptr + row * stride_y + at, y, at < n_cols)
     # END TODO 2
 
 
-@triton.autotune(configs=CONFIGS, key=["n_cols"])
+@triton.autotune(rows.BY_BOTH, ["n_cols", "FIRST"], prune_configs_by={"early_config_prune": rows.fitting})
 @triton.jit
-def gradient_kernel(dy_ptr, x_ptr, weight_ptr, dx_ptr, sums_ptr, n_rows, n_cols, stride_dy, stride_x,
-                    stride_dx, eps, BLOCK: tl.constexpr, BLOCKS: tl.constexpr):  # fmt: skip
+def gradient_kernel(dy_ptr, x_ptr, weight_ptr, dx_ptr, parts_ptr, sums_ptr, n_rows, n_cols, stride_dy,
+                    stride_x, stride_dx, eps, TILE: tl.constexpr, TILES: tl.constexpr,
+                    FIRST: tl.constexpr, LANES: tl.constexpr, STAGES: tl.constexpr):  # fmt: skip
     """dx = rstd * (g - mean(g) - n * mean(g * n)), with g = dy * weight and n the normalised row.
 
-    Program (i, k) takes every so many rows and owns block k of them. Its sums over these rows, of dy * n and
-    of dy, go to rows i of the two matrices in sums, (2, number of i, n_cols) fp32.
+    Program (i, k) takes every so many rows and owns tile k of them. Its sums over these rows, of dy * n and
+    of dy, go to rows i of the two matrices in sums, (2, number of i, n_cols) fp32. Where a row has several
+    tiles, a FIRST launch stores what each adds to four sums of the row: parts is (n_rows, TILES, 4) fp32.
     """
-    # BEGIN TODO 3: dx of this program's blocks, and its two sums (about 24 lines)
-    # With one block a row the factor is 0: the compiler sees that `own` is `cols`, and loads nothing twice.
-    cols, own = tl.arange(0, BLOCK), tl.program_id(axis=1) * (BLOCK * (BLOCKS > 1)) + tl.arange(0, BLOCK)
-    valid = own < n_cols
-    dweight, dbias = tl.zeros((BLOCK,), dtype=tl.float32), tl.zeros((BLOCK,), dtype=tl.float32)
-    for i in range(tl.program_id(axis=0), n_rows, tl.num_programs(axis=0)):
-        row = tl.cast(i, tl.int64)
-        x_row, dy_row = x_ptr + row * stride_x, dy_ptr + row * stride_dy
-        mean, rstd = statistics(x_row, cols, n_cols, eps, BLOCK, BLOCKS)
-        sum_g, sum_gn = tl.zeros((BLOCK,), dtype=tl.float32), tl.zeros((BLOCK,), dtype=tl.float32)
-        for k in range(BLOCKS):
-            offs, inside = k * BLOCK + cols, k * BLOCK + cols < n_cols
-            g = load(dy_row + offs, inside) * load(weight_ptr + offs, inside)
-            sum_g, sum_gn = sum_g + g, sum_gn + g * (load(x_row + offs, inside) - mean) * rstd
-        mean_g, mean_gn = tl.sum(sum_g, axis=0) / n_cols, tl.sum(sum_gn, axis=0) / n_cols
-        dy, n = load(dy_row + own, valid), (load(x_row + own, valid) - mean) * rstd
-        dx = rstd * (dy * load(weight_ptr + own, valid) - mean_g - n * mean_gn)
-        tl.store(dx_ptr + row * stride_dx + own, dx.to(dx_ptr.dtype.element_ty), mask=valid)
-        dweight, dbias = dweight + dy * n, dbias + dy
-    tl.store(sums_ptr + tl.program_id(axis=0) * n_cols + own, dweight, mask=valid)
-    tl.store(sums_ptr + (tl.num_programs(axis=0) + tl.program_id(axis=0)) * n_cols + own, dbias, mask=valid)
+    # BEGIN TODO 3: dx of this program's tile of its rows, and its two sums (about 28 lines)
+    tile, cols = tl.program_id(axis=1), tl.program_id(axis=1) * TILE + columns(TILE, LANES)
+    valid = cols < n_cols
+    weight, dweight = load(weight_ptr + cols, valid, KEEP=True), tl.zeros(cols.shape, dtype=tl.float32)
+    dbias = dweight
+    first, step = tl.program_id(axis=0).to(tl.int64), tl.num_programs(axis=0)
+    for row in tl.range(first, n_rows, step, num_stages=STAGES):
+        x_row, parts_row = x_ptr + row * stride_x, parts_ptr + row * TILES * 4
+        dy = load(dy_ptr + row * stride_dy + cols, valid)
+        # Differences from a number near the mean: the squares of x itself cancel where the mean is large.
+        d, g = tl.where(valid, load(x_row + cols, valid) - near_mean(x_row, n_cols), 0.0), dy * weight
+        if FIRST or TILES == 1:
+            sum_d, squares, sum_g, products = four_sums(d, d * d, g, g * d)
+        else:
+            sum_d, squares, sum_g, products = sums_of_four(parts_row, TILES)
+        if FIRST:
+            store_four(parts_row + tile * 4, sum_d, squares, sum_g, products)
+        else:
+            off, mean_g = sum_d / n_cols, sum_g / n_cols
+            rstd = tl.rsqrt(tl.maximum(squares / n_cols - off * off, 0.0) + eps)
+            mean_gn = (products / n_cols - mean_g * off) * rstd
+            n = (d - off) * rstd
+            store(dx_ptr + row * stride_dx + cols, rstd * (g - mean_g - n * mean_gn), valid)
+            dweight, dbias = dweight + dy * n, dbias + dy
+    # A FIRST launch leaves zeros, and the next one stores over them.
+    tl.store(sums_ptr + first * n_cols + cols, dweight, mask=valid)
+    tl.store(sums_ptr + (step + first) * n_cols + cols, dbias, mask=valid)
     # END TODO 3
 
 
-@triton.autotune(configs=[triton.Config({"ROWS": 32})], key=[])
 @triton.jit
-def column_sums_kernel(sums_ptr, out_ptr, n_rows, n_cols, ROWS: tl.constexpr, COLS: tl.constexpr):
+def column_sums_kernel(sums_ptr, out_ptr, n_rows, n_cols, ROWS: tl.constexpr = 32, COLS: tl.constexpr = 64):
     """out[j] = sum over i of sums[i, j], (n_rows, n_cols) fp32, contiguous; program k owns COLS columns."""
     # BEGIN TODO 4: add the rows up, always in the same order (about 7 lines)
     cols = tl.program_id(axis=0) * COLS + tl.arange(0, COLS)
     total = tl.zeros((ROWS, COLS), dtype=tl.float32)
     for start in range(0, n_rows, ROWS):
-        rows = start + tl.arange(0, ROWS)[:, None]
-        total += load(sums_ptr + rows.to(tl.int64) * n_cols + cols, (rows < n_rows) & (cols < n_cols))
-    tl.store(out_ptr + cols, tl.sum(total, axis=0).to(out_ptr.dtype.element_ty), mask=cols < n_cols)
+        index = start + tl.arange(0, ROWS)[:, None]
+        total += load(sums_ptr + index.to(tl.int64) * n_cols + cols, (index < n_rows) & (cols < n_cols))
+    store(out_ptr + cols, tl.sum(total, axis=0), cols < n_cols)
     # END TODO 4
-
-
-def blocks(x) -> dict[str, int]:
-    """The width of a block, a power of two, and how many a row of x has."""
-    block = min(triton.next_power_of_2(x.shape[1]), WIDEST)
-    return {"BLOCK": block, "BLOCKS": triton.cdiv(x.shape[1], block)}
-
-
-def on(kernel, traced: bool):
-    """The kernel, or what torch.compile can see of it, for the body of an operator."""
-    return wrap_triton(kernel) if traced else kernel
 
 
 def layer_norm_forward(x, weight, bias, *, eps: float = 1e-5, out=None, traced=False) -> torch.Tensor:
@@ -119,9 +105,9 @@ def layer_norm_forward(x, weight, bias, *, eps: float = 1e-5, out=None, traced=F
     After Ba, Kiros and Hinton, arXiv:1607.06450.
     """
     out = torch.empty_like(x) if out is None else out
-    # BEGIN TODO 5: launch one program a row (about 3 lines)
-    launch = on(layer_norm_kernel, traced)[(x.shape[0],)]
-    launch(x, weight, bias, out, x.shape[1], x.stride(0), out.stride(0), eps, **blocks(x))
+    # BEGIN TODO 5: launch one program a row (about 2 lines)
+    launch = rows.on(layer_norm_kernel, traced)[(x.shape[0],)]
+    launch(x, weight, bias, out, x.shape[1], x.stride(0), out.stride(0), eps, **rows.norm_tiles(x.shape[1]))
     # END TODO 5
     return out
 
@@ -132,13 +118,17 @@ def layer_norm_backward(dy, x, weight, *, eps: float = 1e-5, dx=None, dweight=No
     """
     pairs = ((dx, x), (dweight, weight), (dbias, weight))
     dx, dweight, dbias = (torch.empty_like(like) if out is None else out for out, like in pairs)
-    # BEGIN TODO 6: launch both kernels of the backward pass (about 8 lines)
-    n_rows, n_cols, meta, programs = *x.shape, blocks(x), min(x.shape[0], PROGRAMS)
+    # BEGIN TODO 6: launch both kernels of the backward pass (about 13 lines)
+    (n_rows, n_cols), meta = x.shape, rows.tiles(x.shape[1])
+    programs = rows.programs_for(n_rows, n_cols)
+    parts = torch.empty((n_rows, meta["TILES"], 4), device=x.device, dtype=torch.float32)
     sums = torch.empty((2, programs, n_cols), device=x.device, dtype=torch.float32)
-    launch = on(gradient_kernel, traced)[(programs, meta["BLOCKS"])]
-    launch(dy, x, weight, dx, sums, n_rows, n_cols, dy.stride(0), x.stride(0), dx.stride(0), eps, **meta)
+    launch = rows.on(gradient_kernel, traced)[(programs, meta["TILES"])]
+    for first in (True, False) if meta["TILES"] > 1 else (False,):
+        strides = dy.stride(0), x.stride(0), dx.stride(0)
+        launch(dy, x, weight, dx, parts, sums, n_rows, n_cols, *strides, eps, FIRST=first, **meta)
     for total, out in ((sums[0], dweight), (sums[1], dbias)):
-        on(column_sums_kernel, traced)[(triton.cdiv(n_cols, 64),)](total, out, programs, n_cols, COLS=64)
+        rows.on(column_sums_kernel, traced)[(triton.cdiv(n_cols, 64),)](total, out, programs, n_cols)
     # END TODO 6
     return dx, dweight, dbias
 

@@ -1,109 +1,96 @@
 """RMS normalisation over rows of any length: forward, backward, and both as a differentiable function."""
 
+import rows
 import torch
 import triton
 import triton.language as tl
-from torch.library import triton_op, wrap_triton
-
-# Columns of a block: the values of a longer row do not all stay in registers. Programs of the backward pass,
-# each with sums of its own over its rows: two a multiprocessor of a large GPU.
-WIDEST, PROGRAMS = 16384, 264
-CONFIGS = [triton.Config({}, num_warps=warps) for warps in (2, 4, 8, 16, 32)]
+from rows import columns, load, store, sums_of_two
+from torch.library import triton_op
 
 
-@triton.jit
-def load(ptrs, inside):
-    """A block in fp32, 0 where nothing is."""
-    return tl.load(ptrs, mask=inside, other=0.0).to(tl.float32)
-
-
-@triton.jit
-def reciprocal_rms(x_row, cols, n_cols, eps, BLOCK: tl.constexpr, BLOCKS: tl.constexpr):
-    """1 / sqrt(mean of the squares + eps) of one row."""
-    # BEGIN TODO 1: the number, for a row of one block or of many (about 5 lines)
-    squares = tl.zeros((BLOCK,), dtype=tl.float32)
-    for i in range(BLOCKS):
-        x = load(x_row + i * BLOCK + cols, i * BLOCK + cols < n_cols)
-        squares += x * x
-    return tl.rsqrt(tl.sum(squares, axis=0) / n_cols + eps)
-    # END TODO 1
-
-
-@triton.autotune(configs=CONFIGS, key=["n_cols"])
+@triton.autotune(configs=rows.BY_LANES, key=["n_cols"], prune_configs_by={"early_config_prune": rows.fitting})
 @triton.jit
 def rms_norm_kernel(x_ptr, weight_ptr, y_ptr, n_cols, stride_x, stride_y, eps,
-                    BLOCK: tl.constexpr, BLOCKS: tl.constexpr):  # fmt: skip
+                    TILE: tl.constexpr, TILES: tl.constexpr, LANES: tl.constexpr):  # fmt: skip
     """y = x / sqrt(mean(x * x) + eps) * weight; program i owns row i.
 
     x and y are (n_rows, n_cols), weight is (n_cols,), all of one dtype, columns contiguous; stride_x and
-    stride_y are elements from one row to the next. A row has BLOCKS blocks of BLOCK columns.
+    stride_y are elements from one row to the next. A row has TILES tiles of TILE columns; a tile is taken as
+    TILE / LANES by LANES, and lane j adds up column j of it.
     """
-    # BEGIN TODO 2: normalise, scale and store the row, block by block (about 7 lines)
-    row, cols = tl.program_id(axis=0).to(tl.int64), tl.arange(0, BLOCK)
+    # BEGIN TODO 1: 1 / sqrt(mean(x * x) + eps) of the row (about 7 lines)
+    row, cols = tl.program_id(axis=0).to(tl.int64), columns(TILE, LANES)
     x_row = x_ptr + row * stride_x
-    rrms = reciprocal_rms(x_row, cols, n_cols, eps, BLOCK, BLOCKS)
-    for i in range(BLOCKS):
-        offs, inside = i * BLOCK + cols, i * BLOCK + cols < n_cols
-        y = load(x_row + offs, inside) * rrms * load(weight_ptr + offs, inside)
-        tl.store(y_ptr + row * stride_y + offs, y.to(y_ptr.dtype.element_ty), mask=inside)
+    squares = tl.zeros((LANES,), dtype=tl.float32)
+    for i in range(TILES):
+        # With one tile the second pass asks for the same values: loaded alike, they are loaded once.
+        x = load(x_row + i * TILE + cols, i * TILE + cols < n_cols, KEEP=TILES > 1)
+        squares += tl.sum(x * x, axis=0)
+    rrms = tl.rsqrt(tl.sum(squares, axis=0) / n_cols + eps)
+    # END TODO 1
+    # BEGIN TODO 2: normalise, scale and store the row, tile by tile (about 5 lines)
+    for i in range(TILES):
+        # Backwards: what was read last is nearest.
+        offs = (TILES - 1 - i) * TILE + cols
+        inside = offs < n_cols
+        y = load(x_row + offs, inside) * rrms * load(weight_ptr + offs, inside, KEEP=True)
+        store(y_ptr + row * stride_y + offs, y, inside)
     # END TODO 2
 
 
-@triton.autotune(configs=CONFIGS, key=["n_cols"])
+@triton.autotune(rows.BY_STAGE, ["n_cols", "FIRST"], prune_configs_by={"early_config_prune": rows.fitting})
 @triton.jit
-def gradient_kernel(dy_ptr, x_ptr, weight_ptr, dx_ptr, sums_ptr, n_rows, n_cols, stride_dy, stride_x,
-                    stride_dx, eps, BLOCK: tl.constexpr, BLOCKS: tl.constexpr):  # fmt: skip
+def gradient_kernel(dy_ptr, x_ptr, weight_ptr, dx_ptr, parts_ptr, sums_ptr, n_rows, n_cols, stride_dy,
+                    stride_x, stride_dx, eps, ROWS: tl.constexpr, TILE: tl.constexpr, TILES: tl.constexpr,
+                    FIRST: tl.constexpr, STAGES: tl.constexpr):  # fmt: skip
     """dx = r * (g - n * mean(g * n)), with g = dy * weight, n = x * r, and r = 1 / sqrt(mean(x * x) + eps).
 
-    Program (i, k) takes every so many rows and owns block k of them. Its sum of dy * n over these rows goes
-    to row i of sums, (number of i, n_cols) fp32.
+    Program (i, k) takes ROWS rows at a time, every so many, and owns tile k of them. Its sum of dy * n over
+    these rows goes to row i of sums, (number of i, n_cols) fp32. Where a row has several tiles, a FIRST
+    launch stores what each adds to two sums of the row: parts is (n_rows, TILES, 2) fp32.
     """
-    # BEGIN TODO 3: dx of this program's blocks, and its sum (about 20 lines)
-    # With one block a row the factor is 0: the compiler sees that `own` is `cols`, and loads nothing twice.
-    cols, own = tl.arange(0, BLOCK), tl.program_id(axis=1) * (BLOCK * (BLOCKS > 1)) + tl.arange(0, BLOCK)
-    valid = own < n_cols
-    dweight = tl.zeros((BLOCK,), dtype=tl.float32)
-    for i in range(tl.program_id(axis=0), n_rows, tl.num_programs(axis=0)):
-        row = tl.cast(i, tl.int64)
-        x_row, dy_row = x_ptr + row * stride_x, dy_ptr + row * stride_dy
-        rrms = reciprocal_rms(x_row, cols, n_cols, eps, BLOCK, BLOCKS)
-        sum_gn = tl.zeros((BLOCK,), dtype=tl.float32)
-        for k in range(BLOCKS):
-            offs, inside = k * BLOCK + cols, k * BLOCK + cols < n_cols
-            g = load(dy_row + offs, inside) * load(weight_ptr + offs, inside)
-            sum_gn += g * load(x_row + offs, inside) * rrms
-        mean_gn = tl.sum(sum_gn, axis=0) / n_cols
-        dy, n = load(dy_row + own, valid), load(x_row + own, valid) * rrms
-        dx = rrms * (dy * load(weight_ptr + own, valid) - n * mean_gn)
-        tl.store(dx_ptr + row * stride_dx + own, dx.to(dx_ptr.dtype.element_ty), mask=valid)
-        dweight += dy * n
-    tl.store(sums_ptr + tl.program_id(axis=0) * n_cols + own, dweight, mask=valid)
+    # BEGIN TODO 3: dx of this program's tile of its rows, and its sum (about 26 lines)
+    tile, cols = tl.program_id(axis=1), (tl.program_id(axis=1) * TILE + tl.arange(0, TILE))[None, :]
+    weight = load(weight_ptr + cols, cols < n_cols, KEEP=True)
+    dweight = tl.zeros((ROWS, TILE), dtype=tl.float32)
+    step = tl.num_programs(axis=0) * ROWS
+    for start in tl.range(tl.program_id(axis=0) * ROWS, n_rows, step, num_stages=STAGES):
+        row = (start + tl.arange(0, ROWS)).to(tl.int64)[:, None]
+        inside, parts = (row < n_rows) & (cols < n_cols), parts_ptr + row * TILES * 2
+        x = load(x_ptr + row * stride_x + cols, inside)
+        dy = load(dy_ptr + row * stride_dy + cols, inside)
+        g = dy * weight
+        if FIRST or TILES == 1:
+            squares = tl.sum(x * x, axis=1, keep_dims=True)
+            products = tl.sum(g * x, axis=1, keep_dims=True)
+        else:
+            squares, products = sums_of_two(parts, row < n_rows, TILES)
+        if FIRST:
+            tl.store(parts + tile * 2, squares, mask=row < n_rows)
+            tl.store(parts + tile * 2 + 1, products, mask=row < n_rows)
+        else:
+            rrms = tl.rsqrt(squares / n_cols + eps)
+            n = x * rrms
+            dx = rrms * (g - n * (products * rrms / n_cols))
+            store(dx_ptr + row * stride_dx + cols, dx, inside)
+            dweight += dy * n
+    # A FIRST launch leaves zeros, and the next one stores over them.
+    sums = sums_ptr + tl.program_id(axis=0) * n_cols + cols
+    tl.store(sums, tl.sum(dweight, axis=0)[None, :], mask=cols < n_cols)
     # END TODO 3
 
 
-@triton.autotune(configs=[triton.Config({"ROWS": 32})], key=[])
 @triton.jit
-def column_sums_kernel(sums_ptr, out_ptr, n_rows, n_cols, ROWS: tl.constexpr, COLS: tl.constexpr):
+def column_sums_kernel(sums_ptr, out_ptr, n_rows, n_cols, ROWS: tl.constexpr = 32, COLS: tl.constexpr = 64):
     """out[j] = sum over i of sums[i, j], (n_rows, n_cols) fp32, contiguous; program k owns COLS columns."""
     # BEGIN TODO 4: add the rows up, always in the same order (about 7 lines)
     cols = tl.program_id(axis=0) * COLS + tl.arange(0, COLS)
     total = tl.zeros((ROWS, COLS), dtype=tl.float32)
     for start in range(0, n_rows, ROWS):
-        rows = start + tl.arange(0, ROWS)[:, None]
-        total += load(sums_ptr + rows.to(tl.int64) * n_cols + cols, (rows < n_rows) & (cols < n_cols))
-    tl.store(out_ptr + cols, tl.sum(total, axis=0).to(out_ptr.dtype.element_ty), mask=cols < n_cols)
+        index = start + tl.arange(0, ROWS)[:, None]
+        total += load(sums_ptr + index.to(tl.int64) * n_cols + cols, (index < n_rows) & (cols < n_cols))
+    store(out_ptr + cols, tl.sum(total, axis=0), cols < n_cols)
     # END TODO 4
-
-
-def blocks(x) -> dict[str, int]:
-    """The width of a block, a power of two, and how many a row of x has."""
-    block = min(triton.next_power_of_2(x.shape[1]), WIDEST)
-    return {"BLOCK": block, "BLOCKS": triton.cdiv(x.shape[1], block)}
-
-
-def on(kernel, traced: bool):
-    """The kernel, or what torch.compile can see of it, for the body of an operator."""
-    return wrap_triton(kernel) if traced else kernel
 
 
 def rms_norm_forward(x, weight, *, eps: float = 1e-6, out=None, traced=False) -> torch.Tensor:
@@ -113,8 +100,8 @@ def rms_norm_forward(x, weight, *, eps: float = 1e-6, out=None, traced=False) ->
     """
     out = torch.empty_like(x) if out is None else out
     # BEGIN TODO 5: launch one program a row (about 2 lines)
-    launch = on(rms_norm_kernel, traced)[(x.shape[0],)]
-    launch(x, weight, out, x.shape[1], x.stride(0), out.stride(0), eps, **blocks(x))
+    launch = rows.on(rms_norm_kernel, traced)[(x.shape[0],)]
+    launch(x, weight, out, x.shape[1], x.stride(0), out.stride(0), eps, **rows.norm_tiles(x.shape[1]))
     # END TODO 5
     return out
 
@@ -125,12 +112,17 @@ def rms_norm_backward(dy, x, weight, *, eps: float = 1e-6, dx=None, dweight=None
     """
     dx = torch.empty_like(x) if dx is None else dx
     dweight = torch.empty_like(weight) if dweight is None else dweight
-    # BEGIN TODO 6: launch both kernels of the backward pass (about 7 lines)
-    n_rows, n_cols, meta, programs = *x.shape, blocks(x), min(x.shape[0], PROGRAMS)
+    # BEGIN TODO 6: launch both kernels of the backward pass (about 11 lines)
+    (n_rows, n_cols), meta = x.shape, rows.tiles(x.shape[1])
+    together = max(1, min(4, rows.WIDEST // meta["TILE"]))
+    programs = rows.programs_for(n_rows, n_cols * together)
+    parts = torch.empty((n_rows, meta["TILES"], 2), device=x.device, dtype=torch.float32)
     sums = torch.empty((programs, n_cols), device=x.device, dtype=torch.float32)
-    launch = on(gradient_kernel, traced)[(programs, meta["BLOCKS"])]
-    launch(dy, x, weight, dx, sums, n_rows, n_cols, dy.stride(0), x.stride(0), dx.stride(0), eps, **meta)
-    on(column_sums_kernel, traced)[(triton.cdiv(n_cols, 64),)](sums, dweight, programs, n_cols, COLS=64)
+    launch, strides = rows.on(gradient_kernel, traced)[(programs, meta["TILES"])], (dy.stride(0), x.stride(0))
+    for first in (True, False) if meta["TILES"] > 1 else (False,):
+        arguments = dy, x, weight, dx, parts, sums, n_rows, n_cols, *strides, dx.stride(0), eps
+        launch(*arguments, ROWS=together, FIRST=first, **meta)
+    rows.on(column_sums_kernel, traced)[(triton.cdiv(n_cols, 64),)](sums, dweight, programs, n_cols)
     # END TODO 6
     return dx, dweight
 

@@ -1,81 +1,76 @@
 """Softmax over rows of any length: forward, backward, and both as a differentiable function."""
 
+import rows
 import torch
 import triton
 import triton.language as tl
-from torch.library import triton_op, wrap_triton
+from rows import columns, load, store
+from torch.library import triton_op
 
-WIDEST = 16384  # columns of a block: the values of a longer row do not all stay in registers
-CONFIGS = [triton.Config({}, num_warps=warps) for warps in (2, 4, 8, 16, 32)]
+SHORT = tl.constexpr(1024)
 
 
-@triton.autotune(configs=CONFIGS, key=["n_cols"])
+@triton.autotune(configs=rows.BY_LANES, key=["n_cols"], prune_configs_by={"early_config_prune": rows.wide})
 @triton.jit
-def softmax_kernel(x_ptr, y_ptr, n_cols, stride_x, stride_y,
-                   BLOCK: tl.constexpr, BLOCKS: tl.constexpr):  # fmt: skip
-    """y = exp(x - m) / sum(exp(x - m)), m the maximum of the row; program i owns row i.
+def softmax_kernel(x_ptr, y_ptr, n_cols, stride_x, stride_y, TILE: tl.constexpr, LANES: tl.constexpr):
+    """y = exp(x - top) / sum(exp(x - top)), top the maximum of the row; program i owns row i.
 
     x and y are (n_rows, n_cols) of one dtype, columns contiguous; stride_x and stride_y are elements from one
-    row to the next. A row has BLOCKS blocks of BLOCK columns.
+    row to the next. A tile is TILE columns of the row as TILE / LANES by LANES; lane j owns column j of it.
     """
-    # BEGIN TODO 1: maximum and sum of the row, first for each lane (about 12 lines)
-    row, cols = tl.program_id(axis=0).to(tl.int64), tl.arange(0, BLOCK)
+    row, cols = tl.program_id(axis=0).to(tl.int64), columns(TILE, LANES)
     x_row, y_row = x_ptr + row * stride_x, y_ptr + row * stride_y
-    # Each lane keeps a maximum and a sum of its own: no reduction before the row is at its end.
-    m = tl.load(x_row + cols, mask=cols < n_cols, other=-float("inf")).to(tl.float32)
-    d = tl.where(m == -float("inf"), 0.0, 1.0)
-    for start in range(BLOCK, BLOCKS * BLOCK, BLOCK):
-        offs = start + cols
-        x = tl.load(x_row + offs, mask=offs < n_cols, other=-float("inf")).to(tl.float32)
-        higher = tl.maximum(m, x)
-        shift = tl.where(higher == -float("inf"), 0.0, higher)  # -inf - -inf would be NaN
-        d = d * tl.exp(m - shift) + tl.exp(x - shift)
-        m = higher
-    top = tl.max(m, axis=0)
-    total = tl.sum(d * tl.exp(m - top), axis=0)
-    # END TODO 1
-    # BEGIN TODO 2: normalise and store the row, block by block (about 5 lines)
-    for i in range(BLOCKS):
-        offs, inside = i * BLOCK + cols, i * BLOCK + cols < n_cols
-        x = tl.load(x_row + offs, mask=inside, other=-float("inf")).to(tl.float32)
-        y = tl.exp(x - top) / total
-        tl.store(y_row + offs, y.to(y_ptr.dtype.element_ty), mask=inside)
-    # END TODO 2
+    if TILE <= SHORT:
+        # BEGIN TODO 1: a row of one small tile, which stays in registers (about 4 lines)
+        x = load(x_row + cols, cols < n_cols, -float("inf"))
+        e = tl.exp(x - tl.max(x))
+        store(y_row + cols, e * (1.0 / tl.sum(e)), cols < n_cols)
+        # END TODO 1
+    else:
+        # BEGIN TODO 2: maximum and sum of the row, first for each lane (about 10 lines)
+        # Each lane has a maximum and a sum of its own: no thread waits for others before the end of the row.
+        # The lowest number of fp32, not -inf: -inf - -inf would be NaN.
+        m = tl.full((LANES,), -3.4028234663852886e38, dtype=tl.float32)
+        d = tl.zeros((LANES,), dtype=tl.float32)
+        for start in range(0, n_cols, TILE):
+            x = load(x_row + start + cols, start + cols < n_cols, -float("inf"), KEEP=True)
+            higher = tl.maximum(m, tl.max(x, axis=0))
+            d = d * tl.exp(m - higher) + tl.sum(tl.exp(x - higher[None, :]), axis=0)
+            m = higher
+        top = tl.max(m, axis=0)
+        scale = 1.0 / tl.sum(d * tl.exp(m - top), axis=0)
+        # END TODO 2
+        # BEGIN TODO 3: normalise and store the row, tile by tile (about 6 lines)
+        last = (n_cols - 1) // TILE * TILE
+        for start in range(0, n_cols, TILE):
+            # Backwards: what was read last is nearest, and read again it costs fewer registers than kept.
+            offs = last - start + cols
+            y = tl.exp(load(x_row + offs, offs < n_cols, -float("inf")) - top) * scale
+            store(y_row + offs, y, offs < n_cols)
+        # END TODO 3
 
 
-@triton.autotune(configs=CONFIGS, key=["n_cols"])
+@triton.autotune(configs=rows.BY_LANES, key=["n_cols"], prune_configs_by={"early_config_prune": rows.fitting})
 @triton.jit
 def gradient_kernel(dy_ptr, y_ptr, dx_ptr, n_cols, stride_dy, stride_y, stride_dx,
-                    BLOCK: tl.constexpr, BLOCKS: tl.constexpr):  # fmt: skip
+                    TILE: tl.constexpr, TILES: tl.constexpr, LANES: tl.constexpr):  # fmt: skip
     """dx = y * (dy - sum(y * dy)); program i owns row i of the three, (n_rows, n_cols) of one dtype."""
-    # BEGIN TODO 3: the sum over the row, then dx block by block (about 14 lines)
-    row, cols = tl.program_id(axis=0).to(tl.int64), tl.arange(0, BLOCK)
+    # BEGIN TODO 4: the sum over the row, then dx tile by tile (about 15 lines)
+    row, cols = tl.program_id(axis=0).to(tl.int64), columns(TILE, LANES)
     dy_row, y_row = dy_ptr + row * stride_dy, y_ptr + row * stride_y
-    products = tl.zeros((BLOCK,), dtype=tl.float32)
-    for i in range(BLOCKS):
-        offs, inside = i * BLOCK + cols, i * BLOCK + cols < n_cols
-        dy = tl.load(dy_row + offs, mask=inside, other=0.0).to(tl.float32)
-        y = tl.load(y_row + offs, mask=inside, other=0.0).to(tl.float32)
-        products += y * dy
+    products = tl.zeros((LANES,), dtype=tl.float32)
+    for i in range(TILES):
+        offs = i * TILE + cols
+        # With one tile the second pass asks for the same values: loaded alike, they are loaded once.
+        dy = load(dy_row + offs, offs < n_cols, KEEP=TILES > 1)
+        y = load(y_row + offs, offs < n_cols, KEEP=TILES > 1)
+        products += tl.sum(y * dy, axis=0)
     dot = tl.sum(products, axis=0)
-    for i in range(BLOCKS):
-        offs, inside = i * BLOCK + cols, i * BLOCK + cols < n_cols
-        dy = tl.load(dy_row + offs, mask=inside, other=0.0).to(tl.float32)
-        y = tl.load(y_row + offs, mask=inside, other=0.0).to(tl.float32)
-        dx = y * (dy - dot)
-        tl.store(dx_ptr + row * stride_dx + offs, dx.to(dx_ptr.dtype.element_ty), mask=inside)
-    # END TODO 3
-
-
-def blocks(n_cols: int) -> dict[str, int]:
-    """The width of a block, a power of two, and how many a row of n_cols columns has."""
-    block = min(triton.next_power_of_2(n_cols), WIDEST)
-    return {"BLOCK": block, "BLOCKS": triton.cdiv(n_cols, block)}
-
-
-def on(kernel, traced: bool):
-    """The kernel, or what torch.compile can see of it, for the body of an operator."""
-    return wrap_triton(kernel) if traced else kernel
+    for i in range(TILES):
+        offs = (TILES - 1 - i) * TILE + cols
+        dy, y = load(dy_row + offs, offs < n_cols), load(y_row + offs, offs < n_cols)
+        store(dx_ptr + row * stride_dx + offs, y * (dy - dot), offs < n_cols)
+    # END TODO 4
 
 
 def fused_softmax_forward(x, *, out=None, traced=False) -> torch.Tensor:
@@ -84,10 +79,11 @@ def fused_softmax_forward(x, *, out=None, traced=False) -> torch.Tensor:
     row holds at least one finite value. After Milakov and Gimelshein, arXiv:1805.02867.
     """
     out = torch.empty_like(x) if out is None else out
-    # BEGIN TODO 4: launch one program a row (about 2 lines)
-    launch = on(softmax_kernel, traced)[(x.shape[0],)]
-    launch(x, out, x.shape[1], x.stride(0), out.stride(0), **blocks(x.shape[1]))
-    # END TODO 4
+    # BEGIN TODO 5: launch one program a row (about 3 lines)
+    launch = rows.on(softmax_kernel, traced)[(x.shape[0],)]
+    meta = rows.wide_tiles(x.shape[1], widest=16384)
+    launch(x, out, x.shape[1], x.stride(0), out.stride(0), TILE=meta["TILE"])
+    # END TODO 5
     return out
 
 
@@ -96,11 +92,11 @@ def fused_softmax_backward(dy, y, *, out=None, traced=False) -> torch.Tensor:
     (n_rows, n_cols) of one dtype; written to `out` where one is given.
     """
     out = torch.empty_like(dy) if out is None else out
-    # BEGIN TODO 5: launch one program a row (about 3 lines)
-    launch = on(gradient_kernel, traced)[(dy.shape[0],)]
+    # BEGIN TODO 6: launch one program a row (about 3 lines)
+    launch = rows.on(gradient_kernel, traced)[(dy.shape[0],)]
     strides = dy.stride(0), y.stride(0), out.stride(0)
-    launch(dy, y, out, dy.shape[1], *strides, **blocks(dy.shape[1]))
-    # END TODO 5
+    launch(dy, y, out, dy.shape[1], *strides, **rows.wide_tiles(dy.shape[1]))
+    # END TODO 6
     return out
 
 
@@ -122,18 +118,18 @@ class FusedSoftmax(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         """y from x."""
-        # BEGIN TODO 6: the result, and what the gradient needs (about 3 lines)
+        # BEGIN TODO 7: the result, and what the gradient needs (about 3 lines)
         y = forward_op(x)
         ctx.save_for_backward(y)
         return y
-        # END TODO 6
+        # END TODO 7
 
     @staticmethod
     def backward(ctx, dy):
         """dx from dy."""
-        # BEGIN TODO 7: the gradient (about 1 line)
+        # BEGIN TODO 8: the gradient (about 1 line)
         return backward_op(dy.contiguous(), *ctx.saved_tensors)
-        # END TODO 7
+        # END TODO 8
 
 
 def fused_softmax(x) -> torch.Tensor:

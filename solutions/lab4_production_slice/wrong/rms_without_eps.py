@@ -1,4 +1,4 @@
-"""EXPECT WRONG/MISMATCH from rms_norm_forward, hint 3: eps is an argument that nothing uses"""
+"""EXPECT WRONG/MISMATCH or WRONG/PRECISION from rms_norm_forward, hint 3: nothing uses the argument eps"""
 
 import torch
 import triton
