@@ -139,7 +139,7 @@ def test_a_file_gets_the_given_module_of_the_course_and_not_its_neighbour(tmp_pa
     file.parent.mkdir(parents=True)
     file.write_bytes(entry.submission(ROOT / "solutions", exercise).read_bytes())
     (file.parent / f"{module}.py").write_text("raise RuntimeError('the neighbour was imported')\n")
-    keyword = f"{exercise.name} and correctness and cols=2,"
+    keyword = f"{exercise.name} and correctness and 127"
     done = grade(
         "--lab", entry.number, "--from", tmp_path / "tree", "-k", keyword, "--results", tmp_path / "results"
     )
