@@ -65,7 +65,8 @@ class Screen:
         self.file = file
         # Of a given module its own names alone: what it imports itself would open all of Triton.
         given = {f"{module}.{name}" for module, own in lab.given.items() for name in own}
-        self.names = names.NAMES | names.single_names(lab.also_allowed) | given
+        called = {f"torch.{name}" for one in lab.exercises if one.name in graded for name in one.may_call}
+        self.names = names.NAMES | names.single_names(lab.also_allowed) | given | called
         self.open = names.open_modules(lab.also_allowed)
         known = [*self.names, *(f"{module}.any" for module in self.open)]
         self.modules = {one.rsplit(".", cut)[0] for one in known for cut in range(1, one.count(".") + 1)}

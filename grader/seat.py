@@ -128,9 +128,12 @@ class Seat:
         pairs = told.items() if isinstance(told, dict) else ()
         return {one_line(str(name)): one_line(str(config)) for name, config in pairs}
 
-    def watch(self, plan: int, limit_s: float, census: bool = False) -> dict | Outcome:
-        """What a prepared plan does besides its kernels (see witness), as lists of names from the worker."""
-        failed = self._ask(Kind.WITNESS, {"plan": plan, "census": census}, limit_s)
+    def watch(self, plan: int, limit_s: float, census: bool = False, may_call=()) -> dict | Outcome:
+        """What a prepared plan does besides its kernels (see witness), as lists of names from the worker;
+        kernels of the operators that it `may_call` are not counted.
+        """
+        asked = {"plan": plan, "census": census, "may_call": list(may_call)}
+        failed = self._ask(Kind.WITNESS, asked, limit_s)
         if failed:
             return failed
         names = {

@@ -170,7 +170,7 @@ class Exercise:
     exercise can make; None where it sees none. `follow(case, inputs, outputs, earlier)` is for exercises with
     a random choice of their own: from the outputs it gives the results that this choice asks for, in place of
     the reference, and the sign of a property that the choice lacks, or None; `earlier` are the outputs of
-    a call with other inputs.
+    a call with other inputs. `may_call` names torch operators, such as "mm", that may do a part of the work.
     """
 
     name: str
@@ -188,6 +188,7 @@ class Exercise:
     codegen: Codegen | None = None
     numbers: tuple[str, ...] = ()
     follow: Callable | None = None
+    may_call: tuple[str, ...] = ()
 
     def __post_init__(self):
         if not self.name.isidentifier():

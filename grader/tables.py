@@ -128,6 +128,7 @@ def _policy(root: Path) -> str:
             entry.folder.name: (
                 *entry.lab.also_allowed,
                 *(f"{module}.{name}" for module, own in entry.lab.given.items() for name in own),
+                *sorted({f"torch.{name}" for one in entry.lab.exercises for name in one.may_call}),
             )
             for entry in catalog.find(root / "labs")
         }

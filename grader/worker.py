@@ -74,7 +74,7 @@ def main(control: int, stdout: int, stderr: int, memory: int) -> None:
             elif kind is Kind.PICKED:
                 reply = {"picked": picked(module)}
             elif kind is Kind.WITNESS:
-                reply = _watch(plans[payload["plan"]], on_gpu, setup["file"], payload["census"])
+                reply = _watch(plans[payload["plan"]], on_gpu, [setup["file"], *setup["given"]], payload)
             else:
                 timed = setup["tuning"] == "full"
                 reply = (
@@ -263,9 +263,10 @@ def _seen(calls, on_gpu: bool) -> dict:
     return reply | {"operators": seen()}
 
 
-def _watch(calls, on_gpu: bool, file: str, census: bool) -> dict:
+def _watch(calls, on_gpu: bool, files: list[str], asked: dict) -> dict:
     """The calls once more, untimed: with kernels that do nothing, or under CUPTI."""
-    with witness.census(file) if census else witness.ghosts(file) as found:
+    census = asked["census"]
+    with witness.census(files, asked["may_call"]) if census else witness.ghosts(files) as found:
         for function, inputs, outputs in calls:
             function(*inputs, **outputs)
     if on_gpu:

@@ -101,7 +101,7 @@ def said(outcome: Outcome) -> str:
 class Examiner:
     """Grades specimens, all in one session: its processes are warm after the first."""
 
-    def __init__(self, folder: Path, tier: str, gpu=None, limit_s: float = 20.0):
+    def __init__(self, folder: Path, tier: str, gpu=None, limit_s: float = 60.0):
         self._folder, self._tier, self._gpu, self._limit_s, self._count = folder, tier, gpu, limit_s, 0
         self.session = Session("cuda" if tier == "gpu" else "cpu", SEED)
         self._entries = catalog.find()

@@ -53,7 +53,7 @@ def cpu(tmp_path_factory):
 def card(tmp_path_factory):
     found, missing = gpu.find()
     assert found, missing
-    examiner = Examiner(tmp_path_factory.mktemp("specimens"), "gpu", found, limit_s=60.0)
+    examiner = Examiner(tmp_path_factory.mktemp("specimens"), "gpu", found)
     yield examiner
     examiner.close()
 

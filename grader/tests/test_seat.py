@@ -4,6 +4,7 @@ import os
 import signal
 
 import pytest
+from conftest import python
 
 from grader import catalog
 from grader.judge import grade_case
@@ -48,3 +49,9 @@ def test_a_killed_worker_is_a_crash_and_the_next_call_gets_a_new_one(seat):
     assert outcome.verdict is Verdict.CRASHED
     assert "SIGKILL" in outcome.where
     assert grade_case(seat, lab, exercise, case).verdict is Verdict.PASS
+
+
+def test_the_judge_keeps_to_one_thread():
+    """Threads that spin while the other side is at work made the corpora take three times as long."""
+    done = python("-c", "import torch, grader.judge; print(torch.get_num_threads())")
+    assert done.stdout.split() == ["1"], done.stderr

@@ -1,4 +1,6 @@
-"""Lab 4: what is asked of softmax, the norms and dropout as a small library, and how they are graded."""
+"""Lab 4: what is asked of softmax, the norms, dropout and LayerNorm + Linear as a small library, and how they
+are graded.
+"""
 
 import math
 
@@ -19,6 +21,8 @@ def rows_of(rng, case):
     x = 2.0 * rng.normal(rows, cols)
     if values == "far":  # a variance from the squares of x loses its digits
         return x + (1000.0 if case.dtype == "fp32" else 32.0)
+    if values == "aside":
+        return x + 8.0
     return 0.001 * x if values == "narrow" else x
 
 
@@ -59,6 +63,21 @@ def rms_norm_inputs(rng, case):
 
 def rms_norm_both_inputs(rng, case):
     return {**rms_norm_inputs(rng, case), "dy": gradient_of(rng, case)}
+
+
+def linear_inputs(rng, case):
+    cols, outs = case.params["cols"], case.params["outs"]
+    weight = rng.normal(outs, cols) / math.sqrt(cols)
+    inputs = layer_norm_inputs(rng, case)
+    return {
+        "x": inputs["x"], "gamma": inputs["weight"], "beta": inputs["bias"], "weight": weight,
+        "bias": rng.normal(outs),
+    }  # fmt: skip
+
+
+def linear_both_inputs(rng, case):
+    # It leans to one side, so that the sums over rows matter.
+    return {**linear_inputs(rng, case), "dy": rng.normal(case.params["rows"], case.params["outs"]) + 1.0}
 
 
 def dropout_inputs(rng, case):
@@ -132,6 +151,16 @@ def rms_norm_both(x, weight, dy):
 
 def rms_norm_backward(dy, x, weight):
     return rms_norm_both(x, weight, dy)[1:]
+
+
+def layer_norm_linear(x, gamma, beta, weight, bias):
+    import torch
+
+    return (torch.nn.functional.linear(layer_norm(x, gamma, beta)[0], weight, bias),)
+
+
+def layer_norm_linear_both(x, gamma, beta, weight, bias, dy):
+    return with_gradients(lambda *leaves: layer_norm_linear(*leaves)[0], x, gamma, beta, weight, bias, dy)
 
 
 def dropout(x, p, seed):
@@ -220,6 +249,50 @@ def norm_both_units(centred, eps):
         return *forward, *norm_backward_units(centred, eps)(case, inputs, reference[1:])
 
     return units
+
+
+def fp32_sum(terms):
+    """The error of an fp32 sum of so many terms, in units of their root of squares."""
+    return (8.0 + 0.5 * math.sqrt(terms)) * EPSILON["fp32"]
+
+
+def linear_unit(case, inputs, reference):
+    """Of gamma * weight, or of the normalised row, rounded to the dtype; and of sums in fp32, with the mean
+    of the row still in them.
+    """
+    gamma, beta, weight, bias = (inputs[name] for name in ("gamma", "beta", "weight", "bias"))
+    n, _, error = parts(inputs["x"], 1, LN_EPS)
+    scaled = (gamma * weight).square().T
+    rounded = (n.square() @ scaled + (n * gamma + beta).square() @ weight.square().T).sqrt()
+    off = (error - n.abs()).amax(dim=1, keepdim=True) * (gamma * weight).sum(dim=1).abs()
+    fp32 = fp32_sum(len(gamma)) * ((error.square() @ scaled).sqrt() + off)
+    shift = 8.0 * EPSILON["fp32"] * ((beta * weight).norm(dim=1) + bias.abs())
+    return (rounding(case, reference[0]) + EPSILON[case.dtype] * rounded + fp32 + shift,)
+
+
+def linear_both_units(case, inputs, reference):
+    gamma, beta, weight, dy = (inputs[name] for name in ("gamma", "beta", "weight", "dy"))
+    n, rstd, error = parts(inputs["x"], 1, LN_EPS)
+    epsilon, rows, outs = EPSILON[case.dtype], *dy.shape
+    dz, scaled = dy @ weight, gamma * weight
+    # What each sum has of rounding to the dtype, and of fp32: as random as the terms.
+    in_g = (epsilon + fp32_sum(outs)) * (dy.square() @ scaled.square()).sqrt()
+    in_g += (epsilon + 8.0 * EPSILON["fp32"]) * (dz * gamma).abs()
+    in_row = in_g.square().mean(dim=1, keepdim=True).sqrt() + 8.0 * EPSILON["fp32"] * dz.abs().mean()
+    in_dx = rstd * (in_g + (1.0 + n.abs()) * in_row * (1.0 + (error - n.abs()).amax(dim=1, keepdim=True)))
+    power = dy.square().T
+    in_products = epsilon * (power @ n.square()).sqrt() + fp32_sum(rows) * (power @ error.square()).sqrt()
+    in_dgamma = (weight.square() * in_products.square()).sum(dim=0).sqrt() + fp32_sum(outs + rows) * (
+        (dz * error).norm(dim=0)
+    )
+    in_dgamma += epsilon * (dz * n).norm(dim=0)
+    in_sums = fp32_sum(rows) * dy.norm(dim=0)
+    in_dbeta = (epsilon + fp32_sum(outs + rows)) * dz.norm(dim=0) + (weight.abs().T @ in_sums)
+    in_dweight = gamma.abs() * in_products + beta.abs() * in_sums[:, None]
+    in_dweight += epsilon * (power @ (n * gamma + beta).square()).sqrt()
+    errors = in_dx, in_dgamma, in_dbeta, in_dweight, in_sums
+    of_gradients = (rounding(case, value) + error for value, error in zip(reference[1:], errors, strict=True))
+    return *linear_unit(case, inputs, reference[:1]), *of_gradients
 
 
 def dropout_unit(case, inputs, reference):
@@ -398,6 +471,51 @@ def norm_both_signs(centred, eps):
     return signs
 
 
+def linear_signs(case, inputs, expected, got):
+    if not got.isfinite().all():
+        return None
+    x, gamma, beta, weight, bias = (
+        inputs[name].double() for name in ("x", "gamma", "beta", "weight", "bias")
+    )
+    mean, cols = x.mean(dim=1, keepdim=True), x.shape[1]
+    n, rstd, _ = parts(x, 1, LN_EPS)
+    variance = (x - mean).square().mean(dim=1, keepdim=True)
+    product, total, shift = x @ (gamma * weight).T, (gamma * weight).sum(dim=1), weight @ beta + bias
+    others = [
+        ("mean left in", rstd * product + shift),
+        ("mean not scaled", rstd * product - mean * total + shift),
+        ("no beta", expected - weight @ beta),
+        ("no bias", expected - bias),
+        ("shift scaled", rstd * (product - mean * total + shift)),
+        ("no weight", n @ weight.T + shift),
+        ("mean of other columns", rstd * product - rstd * mean * weight.sum(dim=1) + shift),
+        ("eps outside", (x - mean) / (variance.sqrt() + LN_EPS) @ (gamma * weight).T + shift),
+        ("no eps", (x - mean) / variance.sqrt() @ (gamma * weight).T + shift),
+    ]
+    if cols > 1:
+        wrong = (variance * cols / (cols - 1) + LN_EPS).rsqrt()
+        others.append(("variance over n - 1", (x - mean) * wrong @ (gamma * weight).T + shift))
+    near = [(got - other).norm().nan_to_num(nan=math.inf) for _, other in others]
+    best = near.index(min(near))
+    return others[best][0] if near[best] < 0.1 * (got - expected).norm() else None
+
+
+def linear_both_signs(case, inputs, expected, got):
+    x, gamma, weight, dy = (inputs[name].double() for name in ("x", "gamma", "weight", "dy"))
+    if got.shape == dy.shape:
+        return linear_signs(case, inputs, expected, got)
+    dz, (n, _, _) = dy @ weight, parts(x, 1, LN_EPS)
+    if got.shape == weight.shape:
+        others = {"no beta": dy.T @ (n * gamma), "no weight": dy.T @ n, "mean left in": dy.T @ x}
+        return next((name for name, other in others.items() if _same(got, other)), None)
+    as_norm = {"dy": dz, "x": x, "weight": gamma}
+    if got.dim() == 1 and got.shape == gamma.shape:
+        sums = dz.sum(dim=0), (dz * n).sum(dim=0)
+        if any(_same(got, one) for one in sums) and not _same(got, expected):
+            return "gradient"
+    return norm_backward_signs(1, LN_EPS)(case, as_norm, expected, got)
+
+
 # -- baselines
 
 
@@ -421,6 +539,13 @@ def add_rows(dy, x, weight, *, dx, dweight, dbias=None):
     import torch
 
     torch.add(dy, x, out=dx)
+
+
+def norm_then_linear(x, gamma, beta, weight, bias, *, out):
+    import torch
+
+    normalised = torch.nn.functional.layer_norm(x, gamma.shape, gamma, beta, LN_EPS)
+    torch.addmm(bias, normalised, weight.t(), out=out)
 
 
 # -- cases
@@ -486,6 +611,39 @@ DROPOUT_BOTH = (
 )
 
 
+def linears(rows, cols, outs, **more):
+    return {"rows": rows, "cols": cols, "outs": outs, **more}
+
+
+LINEAR_CASES = (
+    *(Case(linears(*s), "fp32") for s in ((1, 1, 1), (3, 2, 5), (5, 127, 33), (70, 129, 40), (3, 8201, 7))),
+    *(Case(linears(*s), "fp16") for s in ((5, 127, 33), (7, 1001, 65), (130, 72, 136))),
+    *(Case(linears(*s), "bf16") for s in ((5, 127, 33), (129, 4096, 1000), (1000, 3001, 257))),
+    Case(linears(300, 40000, 8), "bf16"),
+    Case(linears(37, 136, 70, values="far"), "fp16"),
+    *(Case(linears(37, 129, 70, values=value), "fp32") for value in ("aside", "narrow")),
+    *(
+        Case(linears(70, 129, 40), dtype, {**PADDED, "weight": Layout(pad=3)})
+        for dtype in ("fp32", "bf16")
+    ),
+    *(
+        Case(linears(70, 136, 72), dtype, {name: Layout(pad=8) for name in ("x", "weight", "out")})
+        for dtype in ("fp16", "bf16")
+    ),
+)  # fmt: skip
+LINEAR_BOTH = (
+    *(Case(linears(*s), "fp32") for s in ((4, 129, 6), (70, 127, 40), (2, 8201, 3))),
+    *(Case(linears(*s), "fp16") for s in ((5, 127, 33), (70, 136, 72))),
+    *(Case(linears(*s), "bf16") for s in ((29, 1001, 65), (1000, 1024, 520), (300, 20011, 40))),
+)
+LINEAR_TIMED = tuple(Case(linears(*s), "bf16") for s in ((32768, 1024, 3072), (131072, 1024, 1024)))
+
+
+def linear_bytes(case):
+    rows, cols, outs = (case.params[name] for name in ("rows", "cols", "outs"))
+    return 2 * ((rows + outs + 2) * cols + (rows + 1) * outs)
+
+
 def half_the_rows(params):
     return {**params, "rows": params["rows"] // 2}
 
@@ -524,70 +682,92 @@ LAB = Lab(
             "norm_tiles", "programs_for", "on", "columns", "load", "store", "near_mean", "four_sums",
             "sums_of_two", "store_four", "sums_of_four",
         ),
+        "tiles": (
+            "BY_TILE", "fitting", "programs", "describable", "place", "pairs", "half", "described",
+            "load_tile", "store_tile",
+        ),
+        "weights": ("prepare_row", "scale_row", "scratch", "weight_gradient_kernel", "weight_gradients"),
     },
     exercises=(
         Exercise(
-            "fused_softmax_forward", "softmax.py", 6, softmax_inputs, softmax, softmax,
+            "fused_softmax_forward", "softmax.py", 5, softmax_inputs, softmax, softmax,
             Tolerance(softmax_unit), forward_cases(), codegen=CODE,
-            speed=timed(4, COPY, 2, Arm("torch.softmax", torch_softmax)),
+            speed=timed(3, COPY, 2, Arm("torch.softmax", torch_softmax)),
         ),
         Exercise(
-            "fused_softmax_backward", "softmax.py", 6, softmax_backward_inputs, softmax_backward,
+            "fused_softmax_backward", "softmax.py", 5, softmax_backward_inputs, softmax_backward,
             torch_softmax_backward, Tolerance(softmax_backward_unit), backward_cases(("dy", "y", "out")),
-            speed=timed(4, Arm("add", add), 3), codegen=CODE,
+            speed=timed(3, Arm("add", add), 3), codegen=CODE,
         ),
         Exercise(
-            "fused_softmax", "softmax.py", 4, softmax_both_inputs, softmax_both, softmax_both,
+            "fused_softmax", "softmax.py", 3, softmax_both_inputs, softmax_both, softmax_both,
             Tolerance(softmax_both_units), BOTH_CASES, ("y", "dx"), differentiable=True,
         ),
         Exercise(
-            "layer_norm_forward", "layer_norm.py", 6, layer_norm_inputs, layer_norm, layer_norm,
+            "layer_norm_forward", "layer_norm.py", 5, layer_norm_inputs, layer_norm, layer_norm,
             Tolerance(norm_unit(1, LN_EPS)), forward_cases("far", "narrow"), signs=norm_signs(1, LN_EPS),
-            speed=timed(5, COPY, 2), codegen=CODE,
+            speed=timed(4, COPY, 2), codegen=CODE,
         ),
         Exercise(
-            "layer_norm_backward", "layer_norm.py", 8, layer_norm_backward_inputs, layer_norm_backward,
+            "layer_norm_backward", "layer_norm.py", 6, layer_norm_backward_inputs, layer_norm_backward,
             layer_norm_backward, Tolerance(norm_backward_units(1, LN_EPS)), backward_cases(("dy", "x", "dx")),
             ("dx", "dweight", "dbias"), signs=norm_backward_signs(1, LN_EPS),
-            speed=timed(5, Arm("add", add_rows), 3, scale=TWO_READS), codegen=CODE,
+            speed=timed(4, Arm("add", add_rows), 3, scale=TWO_READS), codegen=CODE,
         ),
         Exercise(
-            "layer_norm", "layer_norm.py", 4, layer_norm_both_inputs, layer_norm_both, layer_norm_both,
+            "layer_norm", "layer_norm.py", 3, layer_norm_both_inputs, layer_norm_both, layer_norm_both,
             Tolerance(norm_both_units(1, LN_EPS)), BOTH_CASES, ("y", "dx", "dweight", "dbias"),
             differentiable=True, signs=norm_both_signs(1, LN_EPS),
         ),
         Exercise(
-            "rms_norm_forward", "rms_norm.py", 6, rms_norm_inputs, rms_norm, rms_norm,
+            "rms_norm_forward", "rms_norm.py", 4, rms_norm_inputs, rms_norm, rms_norm,
             Tolerance(norm_unit(0, RMS_EPS)), forward_cases("far", "narrow"), signs=norm_signs(0, RMS_EPS),
-            speed=timed(4, COPY, 2), codegen=CODE,
+            speed=timed(3, COPY, 2), codegen=CODE,
         ),
         Exercise(
-            "rms_norm_backward", "rms_norm.py", 8, layer_norm_backward_inputs, rms_norm_backward,
+            "rms_norm_backward", "rms_norm.py", 5, layer_norm_backward_inputs, rms_norm_backward,
             rms_norm_backward, Tolerance(norm_backward_units(0, RMS_EPS)), backward_cases(("dy", "x", "dx")),
             ("dx", "dweight"), signs=norm_backward_signs(0, RMS_EPS),
-            speed=timed(4, Arm("add", add_rows), 3, scale=TWO_READS),
+            speed=timed(3, Arm("add", add_rows), 3, scale=TWO_READS),
             codegen=CODE,
         ),
         Exercise(
-            "rms_norm", "rms_norm.py", 4, rms_norm_both_inputs, rms_norm_both, rms_norm_both,
+            "rms_norm", "rms_norm.py", 3, rms_norm_both_inputs, rms_norm_both, rms_norm_both,
             Tolerance(norm_both_units(0, RMS_EPS)), BOTH_CASES, ("y", "dx", "dweight"), differentiable=True,
             signs=norm_both_signs(0, RMS_EPS),
         ),
         Exercise(
-            "dropout_forward", "dropout.py", 8, dropout_inputs, dropout, dropout, Tolerance(dropout_unit),
+            "dropout_forward", "dropout.py", 7, dropout_inputs, dropout, dropout, Tolerance(dropout_unit),
             DROPOUT_CASES, numbers=("p", "seed"), follow=follow_forward, signs=dropout_signs,
             speed=Speed(
-                points=6, shapes=(Case(choices(2**27, 0.5), "bf16"),), baselines=(COPY,), zero_at=30,
+                points=5, shapes=(Case(choices(2**27, 0.5), "bf16"),), baselines=(COPY,), zero_at=30,
                 passing_at=60, full_at=85, bytes_moved=lambda case: 4 * case.params["n"],
                 smaller=lambda params: {**params, "n": params["n"] // 2},
             ),
             codegen=Codegen(Case(choices(2**24, 0.5), "bf16")),
         ),
         Exercise(
-            "dropout", "dropout.py", 8, dropout_both_inputs, dropout_both, dropout_both,
+            "dropout", "dropout.py", 7, dropout_both_inputs, dropout_both, dropout_both,
             Tolerance(dropout_unit), DROPOUT_BOTH, ("y", "dx"), differentiable=True,
             numbers=("p", "seed", "training"), follow=follow_both,
             signs=replayed_signs,
+        ),
+        Exercise(
+            "layer_norm_linear_forward", "layer_norm_linear.py", 8, linear_inputs, layer_norm_linear,
+            layer_norm_linear, Tolerance(linear_unit), LINEAR_CASES, signs=linear_signs,
+            speed=Speed(
+                points=6, shapes=LINEAR_TIMED, baselines=(Arm("LayerNorm, then cuBLAS", norm_then_linear),),
+                zero_at=30, passing_at=70, full_at=100, bytes_moved=linear_bytes,
+                flops=lambda case: 2 * math.prod(case.params[name] for name in ("rows", "cols", "outs")),
+                smaller=half_the_rows,
+            ),
+            codegen=Codegen(Case(linears(4096, 1024, 1024), "bf16")),
+        ),
+        Exercise(
+            "layer_norm_linear", "layer_norm_linear.py", 8, linear_both_inputs, layer_norm_linear_both,
+            layer_norm_linear_both, Tolerance(linear_both_units), LINEAR_BOTH,
+            ("y", "dx", "dgamma", "dbeta", "dweight", "dbias"), differentiable=True, signs=linear_both_signs,
+            may_call=("mm",),
         ),
     ),
     causes={
@@ -632,6 +812,11 @@ LAB = Lab(
         "seed ignored": (9, "another seed gave the same choice: hand `seed` to the generator"),
         "mask not replayed": (9, "dx is not 0 where y is: the same seed and the same offsets in both passes"),
         "scaled gradient": (8, "the gradient has the factor 1 / (1 - p), too, and once"),
+        "mean left in": (11, "the mean is still in the product: subtract it times the sum of the scaled row"),
+        "mean not scaled": (11, "mean times the sum of the scaled row needs the factor rstd, too"),
+        "mean of other columns": (11, "the sums are those of gamma * weight, not those of the weight"),
+        "shift scaled": (11, "beta @ weight.T + bias stands outside of the factor rstd"),
+        "no beta": (11, "beta is missing: its product with the weight is one number for each column"),
         "mutated": (1, "an input was written to; the result belongs in `out`"),
         "wrong": (2, "start with one row that fits one block, then one that does not"),
         "slow": (10, "look at how often a row is read, at bytes in flight, and at the configs that you try"),
