@@ -41,9 +41,6 @@ class Op:
     operations: Callable[[Size], int]  # FLOPs; of a row kernel those of the plain formula, for the roofline
     peers: tuple[Peer, ...]
     baselines: tuple[str, ...] = ("torch",)
-    reference: Callable[..., tuple[torch.Tensor, ...]] | None = (
-        None  # where no lab asks for the operation yet
-    )
     mistake: Callable[[Tensors, torch.Tensor], str] | None = None  # where any of many results is right
     dtype: torch.dtype = torch.bfloat16
     options: tuple[tuple[str, float], ...] = ()
@@ -60,7 +57,7 @@ class Op:
         if self.mistake:
             return ()
         wide = {key: tensors[key].double() for key in self.takes}
-        return (self.reference or EXERCISES[self.name].reference)(**wide)
+        return EXERCISES[self.name].reference(**wide)
 
     def flops(self, size: Size) -> int:
         """FLOPs that decide how fast a call may be; 0 where memory decides."""
@@ -241,7 +238,6 @@ OPS = (
         by.LAYER_NORM_LINEAR, lambda s: {"out": (s["m"], s["n"])},
         bytes_moved=lambda s: 2 * ((s["m"] + s["n"] + 2) * s["k"] + (s["m"] + 1) * s["n"]),
         operations=lambda s: 2 * s["m"] * s["n"] * s["k"], by_arithmetic=True,
-        reference=lambda **t: (by.layer_norm_linear(**t),),
         peers=(
             plain("torch", by.layer_norm_linear, *by.LAYER_NORM_LINEAR),
             compiled(by.layer_norm_linear, *by.LAYER_NORM_LINEAR),

@@ -1,7 +1,8 @@
-"""Figures of a bench record as PNG and SVG: rate against size for each operation, and one roofline."""
+"""Figures of bench records as PNG and SVG: rate against size for each operation, and one roofline."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib as mpl
@@ -17,21 +18,23 @@ SETTINGS = {
 }  # the same record, the same bytes
 
 
-def write(record: BenchRecord, folder: Path) -> list[Path]:
-    """OPERATION.png and .svg for each operation with a figure, and roofline.png and .svg; their paths."""
+def write(
+    records: Sequence[BenchRecord], folder: Path, kinds: Sequence[str] = (".png", ".svg")
+) -> list[Path]:
+    """A file of each kind for each operation with a figure, and a roofline for the operations of all records,
+    which are of one GPU; their paths.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with mpl.rc_context(SETTINGS):
-        figures = {op.name: _rates(op, record) for op in record.ops if _names(op)}
+        figures = {op.name: _rates(op, record) for record in records for op in record.ops if _names(op)}
         if figures:
-            figures["roofline"] = _roofline(record)
-        return [path for name, figure in figures.items() for path in _save(figure, folder / name)]
+            figures["roofline"] = _roofline(records)
+        return [_save(figure, folder / f"{name}{kind}") for name, figure in figures.items() for kind in kinds]
 
 
-def _save(figure: Figure, stem: Path) -> list[Path]:
-    paths = [stem.with_suffix(".png"), stem.with_suffix(".svg")]
-    figure.savefig(paths[0], dpi=150)
-    figure.savefig(paths[1], metadata={"Date": None})
-    return paths
+def _save(figure: Figure, path: Path) -> Path:
+    figure.savefig(path, **({"metadata": {"Date": None}} if path.suffix == ".svg" else {"dpi": 150}))
+    return path
 
 
 def _names(op: OpRecord) -> list[str]:
@@ -78,7 +81,9 @@ def _rates(op: OpRecord, record: BenchRecord) -> Figure:
     axes.set_xlabel("columns" if "cols" in op.sizes[0].size else "size")
     axes.set_ylabel(op.unit)
     axes.set_ylim(bottom=0)
-    axes.legend(fontsize=7)
+    # Beside the axes where it would hide the curves.
+    many = len(_names(op)) > 8
+    axes.legend(fontsize=7, **({"loc": "center left", "bbox_to_anchor": (1.0, 0.5)} if many else {}))
     return figure
 
 
@@ -87,11 +92,11 @@ def _peak(record: BenchRecord, key: str) -> float:
     return (record.machine.gpu or {}).get(key, 0.0) / 1e12
 
 
-def _roofline(record: BenchRecord) -> Figure:
+def _roofline(records: Sequence[BenchRecord]) -> Figure:
     """Our fastest arm of each size: FLOP/s over FLOP per byte, below what bandwidth and arithmetic allow."""
-    figure, axes = _axes("Roofline, ours", record)
+    figure, axes = _axes("Roofline, ours", records[0])
     reached = [0.1, 10.0]
-    for mark, op in zip(MARKS * 3, record.ops, strict=False):
+    for mark, op in zip(MARKS * 3, [op for record in records for op in record.ops], strict=False):
         points = []
         for one in op.sizes:
             times = [
@@ -102,7 +107,7 @@ def _roofline(record: BenchRecord) -> Figure:
         if points:
             axes.plot(*zip(*points, strict=True), mark, markersize=5, label=op.name, alpha=0.8)
             reached += [intensity for intensity, _ in points]
-    bandwidth, flops = _peak(record, "bandwidth"), _peak(record, "peak_flops")
+    bandwidth, flops = _peak(records[0], "bandwidth"), _peak(records[0], "peak_flops")
     if bandwidth and flops:
         ridge = flops / bandwidth
         ends = [min(reached) / 2, ridge, max(*reached, ridge) * 2]

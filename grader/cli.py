@@ -260,8 +260,9 @@ def regrade(labs, source, keyword, times, folder):
 
 @main.command()
 def tables():
-    """Write the figures in the READMEs again from the records, and the names that a lab permits."""
-    from grader.tables import rewrite
+    """Write figures in READMEs, and plots, again from the records, and the names that a lab permits."""
+    from grader.bench_plots import write
+    from grader.tables import bench_records, rewrite
 
     for name in ("README.md", "solutions/README.md", "labs/README.md", ".github/SECURITY.md"):
         path = catalog.ROOT / name
@@ -269,6 +270,9 @@ def tables():
         after = rewrite(before, catalog.ROOT)
         path.write_text(after, "utf-8")
         click.echo(f"{name}: {'rewritten' if after != before else 'already says what the records say'}")
+    folder = catalog.ROOT / "solutions" / "results"
+    drawn = write(bench_records(folder), folder / "plots", kinds=(".svg",))
+    click.echo(f"{len(drawn)} plots in {(folder / 'plots').relative_to(catalog.ROOT)}")
 
 
 @main.command()
@@ -362,7 +366,7 @@ def bench(names, quick, source, variants, processes, folder, child):
     if not record.ops:
         click.echo("nothing was measured", err=True)
         sys.exit(FAULT)
-    bench_plots.write(record, folder / "bench")
+    bench_plots.write([record], folder / "bench")
     click.echo(RENDERERS["bench"](path))
     click.echo(f"written: {path}, figures in {folder / 'bench'}")
     if not any(one.sizes for one in record.ops):

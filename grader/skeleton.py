@@ -101,7 +101,7 @@ def only_adds_lines(skeleton: str, solution: str) -> list[str]:
 def write_skeletons(root: Path) -> list[Path]:
     """Write labs/lab*/*.py from the solutions below `root` and return them; on UncommittedWork write none."""
     texts = {}
-    for path in sorted(root.glob("solutions/lab*/*.py")):
+    for path in sorted(root.glob("solutions/lab*/[!_]*.py")):
         target = root / "labs" / path.relative_to(root / "solutions")
         try:
             texts[target] = render(path.read_text("utf-8")).encode()

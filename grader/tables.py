@@ -36,6 +36,14 @@ def load(path: Path) -> list[Results]:
     return [Results.model_validate(one) for one in (data if isinstance(data, list) else [data])]
 
 
+def bench_records(folder: Path) -> list[BenchRecord]:
+    """All records of `make bench` in a folder, by name."""
+    return [
+        BenchRecord.model_validate_json(path.read_text("utf-8"))
+        for path in sorted(folder.glob("*-bench-*.json"))
+    ]
+
+
 def _machine(run: Results) -> str:
     gpu = run.machine.gpu
     name = f"{gpu['name']}, driver {gpu['driver']}" if gpu else "no GPU"

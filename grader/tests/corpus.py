@@ -112,7 +112,8 @@ class Examiner:
         limit_s = 3.0 if "TIMEOUT" in " ".join(specimen.screened + specimen.unscreened) else self._limit_s
         cases = tuple(dataclasses.replace(case, limit_s=limit_s) for case in exercise.cases)
         exercise = dataclasses.replace(exercise, cases=cases)
-        entry = dataclasses.replace(entry, lab=dataclasses.replace(entry.lab, exercises=(exercise,)))
+        exercises = tuple(exercise if one.name == function else one for one in entry.lab.exercises)
+        entry = dataclasses.replace(entry, lab=dataclasses.replace(entry.lab, exercises=exercises))
         self._count += 1
         source = self._folder / str(self._count)
         self._lay_out(specimen, entry.submission(source, exercise))
@@ -120,7 +121,7 @@ class Examiner:
         last = None
         try:
             for question in questions(entry):
-                if question.kind != specimen.kind:
+                if question.exercise.name != function or question.kind != specimen.kind:
                     continue
                 outcome = run.answer(question)
                 if outcome.verdict is Verdict.NOT_GRADED:

@@ -341,20 +341,20 @@ def test_the_table_shows_wins_and_losses(record, tmp_path):
 
 
 def test_plots_are_written_for_each_operation_and_the_roofline(record, tmp_path):
-    paths = bench_plots.write(record, tmp_path)
+    paths = bench_plots.write([record], tmp_path)
     assert [path.name for path in paths] == [
         "fused_softmax_forward.png", "fused_softmax_forward.svg", "roofline.png", "roofline.svg",
     ]  # fmt: skip
     assert all(path.stat().st_size > 1000 for path in paths)
     assert "131072" in (tmp_path / "fused_softmax_forward.svg").read_text("utf-8")
     first = (tmp_path / "roofline.svg").read_bytes()
-    bench_plots.write(record, tmp_path)
+    bench_plots.write([record], tmp_path)
     assert (tmp_path / "roofline.svg").read_bytes() == first
 
 
 def test_a_record_without_figures_has_no_plots(record, tmp_path):
     record.ops[0].sizes = []
-    assert bench_plots.write(record, tmp_path) == []
+    assert bench_plots.write([record], tmp_path) == []
 
 
 def test_the_config_an_autotuner_chose_is_told():

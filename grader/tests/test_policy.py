@@ -22,8 +22,8 @@ TREES = sorted(
     path
     for entry in ENTRIES.values()
     for folder in (entry.folder, catalog.ROOT / "solutions" / entry.folder.name)
-    for path in [*folder.glob("*.py"), *folder.glob("variants/*.py")]
-    if path.name != "lab.py"
+    for path in [*folder.glob("[!_]*.py"), *folder.glob("variants/*.py")]
+    if path.name != "lab.py" and path.name not in {given.name for given in entry.given}
 )
 HEAD = """\
 import torch
@@ -69,8 +69,11 @@ def refused(source: str, line: int, words: str, lab=LAB):
 @pytest.mark.parametrize("path", TREES, ids=lambda path: "/".join(path.parts[-3:]))
 def test_skeletons_solutions_and_variants_pass(path):
     entry = next(entry for entry in ENTRIES.values() if entry.folder.name in path.parts)
-    for exercise in entry.lab.exercises:
-        assert verdict(path.read_text("utf-8"), entry.lab, exercise) is None
+    text = path.read_text("utf-8")
+    asked = [exercise for exercise in entry.lab.exercises if f"def {exercise.name}(" in text]
+    assert asked
+    for exercise in asked:
+        assert verdict(text, entry.lab, exercise) is None
 
 
 IN_THE_FUNCTION = {
@@ -414,6 +417,16 @@ def test_lab_that_permits_more():
     assert verdict(above(code), dataclasses.replace(LAB, also_allowed=())) is not None
     loose = dataclasses.replace(LAB, also_allowed=("dataclasses",))
     refused(above(code.replace("(frozen=True)", "()")), LINE + 2, "class Tile", loose)
+
+
+def test_an_operator_that_one_exercise_may_call_is_permitted_in_its_file_alone():
+    code = "def product(a, b): return torch.mm(a, b)"
+    mine, other = LAB.exercises[0], dataclasses.replace(LAB.exercises[0], name="another", file="another.py")
+    refused(above(code), LINE, "torch.mm", dataclasses.replace(LAB, exercises=(mine, other)))
+    may = dataclasses.replace(mine, may_call=("mm",))
+    assert verdict(above(code), dataclasses.replace(LAB, exercises=(may, other))) is None
+    elsewhere = dataclasses.replace(other, may_call=("mm",))
+    refused(above(code), LINE, "torch.mm", dataclasses.replace(LAB, exercises=(mine, elsewhere)))
 
 
 @pytest.mark.parametrize("name", ["", "torch.", "a-b", ".torch"])

@@ -14,7 +14,7 @@ from grader.skeleton import UncommittedWork, only_adds_lines, render, write_skel
 from grader.todos import Todo, open_todos, open_todos_of
 
 ROOT = Path(__file__).resolve().parents[2]
-EVERY = {str(path.relative_to(ROOT)): path for path in sorted(ROOT.glob("solutions/lab*/*.py"))}
+EVERY = {str(path.relative_to(ROOT)): path for path in sorted(ROOT.glob("solutions/lab*/[!_]*.py"))}
 SOLUTIONS = {name: path for name, path in EVERY.items() if "# GIVEN:" not in path.read_text("utf-8")}
 PLACEHOLDER = re.compile(
     r'(tl.static_assert\(False, "|raise NotImplementedError\("|\w+ = None  # )TODO \d+: .+'

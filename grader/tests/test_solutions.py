@@ -39,6 +39,36 @@ def test_solution_is_short_enough_to_be_read(path):
     assert lines_of_code(path.read_text("utf-8")) <= 100
 
 
+LIBRARY = """
+import ast, inspect, math, pathlib
+import torch
+import solutions.lab4_production_slice as library
+
+text = pathlib.Path(library.__file__).with_suffix(".pyi").read_text("utf-8")
+typed = {node.name: node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
+assert set(typed) == set(library.__all__), set(typed) ^ set(library.__all__)
+for name, node in typed.items():
+    function = getattr(library, name)
+    assert function.__doc__, name
+    default = {}
+    for arg, value in zip(node.args.args[::-1], node.args.defaults[::-1]):
+        default[arg.arg] = ast.literal_eval(value)
+    for arg, value in zip(node.args.kwonlyargs, node.args.kw_defaults):
+        default |= {} if value is None else {arg.arg: ast.literal_eval(value)}
+    own = inspect.signature(function).parameters.values()
+    assert [one.arg for one in node.args.args + node.args.kwonlyargs] == [one.name for one in own], name
+    assert default == {one.name: one.default for one in own if one.default is not one.empty}, name
+    assert all(one.annotation for one in node.args.args + node.args.kwonlyargs) and node.returns, name
+print(len(typed))
+"""
+
+
+def test_the_production_slice_is_a_library_whose_types_are_those_of_its_functions():
+    done = python("-c", LIBRARY)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert int(done.stdout) >= 14
+
+
 TRACED = """
 import importlib.util, sys
 import torch
@@ -55,7 +85,9 @@ def load(name):
 def call(name):
     function, x = load(name), torch.randn(4, 64, requires_grad=True)
     w, b = (torch.randn(64, requires_grad=True) for _ in range(2))
-    arguments = {"softmax": (), "layer_norm": (w, b), "rms_norm": (w,), "dropout": ()}[name]
+    linear, c = torch.randn(32, 64, requires_grad=True), torch.randn(32, requires_grad=True)
+    arguments = {"softmax": (), "layer_norm": (w, b), "rms_norm": (w,), "dropout": (),
+                 "layer_norm_linear": (w, b, linear, c)}[name]
     named = {"p": 0.5, "seed": 77} if name == "dropout" else {}
     return lambda: function(2.0 * x, *arguments, **named) + 1.0
 
@@ -81,7 +113,7 @@ print(*sorted(one for one in operators if one.startswith("course.")))
 """
 
 
-@pytest.mark.parametrize("name", ["softmax", "layer_norm", "rms_norm", "dropout"])
+@pytest.mark.parametrize("name", ["softmax", "layer_norm", "rms_norm", "dropout", "layer_norm_linear"])
 def test_torch_compile_sees_the_operators_and_breaks_no_graph(name):
     done = python("-c", TRACED, name)
     assert done.returncode == 0, done.stderr[-2000:]

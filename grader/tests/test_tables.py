@@ -3,12 +3,13 @@
 import json
 import re
 
+import matplotlib
 import pytest
 
-from grader import catalog
+from grader import bench_plots, catalog
 from grader.bench_record import BenchRecord
 from grader.results import Results
-from grader.tables import REGION, load, rewrite
+from grader.tables import REGION, bench_records, load, rewrite
 
 PAGES = ("README.md", "solutions/README.md", "labs/README.md", ".github/SECURITY.md")
 RECORDS = sorted((catalog.ROOT / "solutions" / "results").glob("*.json"))
@@ -19,6 +20,23 @@ def test_page_says_what_its_records_say(page):
     text = (catalog.ROOT / page).read_text("utf-8")
     assert REGION.search(text), "no region to check"
     assert rewrite(text, catalog.ROOT) == text
+
+
+def test_plots_are_those_of_the_records_and_all_are_shown(tmp_path):
+    folder = catalog.ROOT / "solutions" / "results"
+    records = bench_records(folder)
+    drawn = bench_plots.write(records, tmp_path, kinds=(".svg",))
+    kept = sorted((folder / "plots").iterdir())
+    assert {path.name for path in drawn} == {path.name for path in kept}
+    assert len(drawn) > len(records)
+    text = (catalog.ROOT / "solutions" / "README.md").read_text("utf-8")
+    assert set(re.findall(r"\((results/plots/\S+)\)", text)) == {
+        f"results/plots/{path.name}" for path in kept
+    }
+    creator = f"Matplotlib v{matplotlib.__version__}"
+    if creator not in kept[0].read_text("utf-8"):
+        pytest.skip(f"the plots are of another release than {creator}, whose bytes may differ")
+    assert [path.read_bytes() for path in sorted(drawn)] == [path.read_bytes() for path in kept]
 
 
 def test_every_record_is_shown_somewhere():

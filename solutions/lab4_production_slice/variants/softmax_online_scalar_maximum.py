@@ -1,4 +1,4 @@
-"""EXPECT PASS from softmax_forward and softmax_backward and softmax: maximum and sum are scalars."""
+"""EXPECT PASS from fused_softmax_forward and fused_softmax_backward and fused_softmax: m and d are scalar."""
 
 import torch
 import triton
@@ -45,13 +45,13 @@ def backward_kernel(dy_ptr, y_ptr, dx_ptr, n_cols, stride_dy, stride_y, stride_d
         tl.store(dx_ptr + row * stride_dx + k + cols, dx.to(dx_ptr.dtype.element_ty), mask=k + cols < n_cols)
 
 
-def softmax_forward(x, *, out=None):
+def fused_softmax_forward(x, *, out=None):
     out = torch.empty_like(x) if out is None else out
     softmax_kernel[(x.shape[0],)](x, out, x.shape[1], x.stride(0), out.stride(0), BLOCK=BLOCK, num_warps=8)
     return out
 
 
-def softmax_backward(dy, y, *, out=None):
+def fused_softmax_backward(dy, y, *, out=None):
     out = torch.empty_like(dy) if out is None else out
     strides = dy.stride(0), y.stride(0), out.stride(0)
     backward_kernel[(dy.shape[0],)](dy, y, out, dy.shape[1], *strides, BLOCK=BLOCK, num_warps=8)
@@ -61,15 +61,15 @@ def softmax_backward(dy, y, *, out=None):
 class Softmax(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
-        y = softmax_forward(x)
+        y = fused_softmax_forward(x)
         ctx.save_for_backward(y)
         return y
 
     @staticmethod
     def backward(ctx, dy):
         (y,) = ctx.saved_tensors
-        return softmax_backward(dy.contiguous(), y)
+        return fused_softmax_backward(dy.contiguous(), y)
 
 
-def softmax(x):
+def fused_softmax(x):
     return Softmax.apply(x)
