@@ -68,5 +68,5 @@ def _stores(node: ast.AST) -> bool:
         return False
     func = node.func
     name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
-    # A misspelt store is for the compiler to report, with its line.
-    return bool(difflib.get_close_matches(name, STORES, n=1, cutoff=0.75))
+    # store_tile of a given module is one; a misspelt store is for the compiler to report, with its line.
+    return name.startswith("store") or bool(difflib.get_close_matches(name, STORES, n=1, cutoff=0.75))

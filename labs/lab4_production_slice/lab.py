@@ -472,6 +472,8 @@ def norm_both_signs(centred, eps):
 
 
 def linear_signs(case, inputs, expected, got):
+    import torch
+
     if not got.isfinite().all():
         return None
     x, gamma, beta, weight, bias = (
@@ -481,13 +483,15 @@ def linear_signs(case, inputs, expected, got):
     n, rstd, _ = parts(x, 1, LN_EPS)
     variance = (x - mean).square().mean(dim=1, keepdim=True)
     product, total, shift = x @ (gamma * weight).T, (gamma * weight).sum(dim=1), weight @ beta + bias
+    s = gamma * weight
     others = [
         ("mean left in", rstd * product + shift),
         ("mean not scaled", rstd * product - mean * total + shift),
         ("no beta", expected - weight @ beta),
         ("no bias", expected - bias),
         ("shift scaled", rstd * (product - mean * total + shift)),
-        ("no weight", n @ weight.T + shift),
+        ("no gamma", n @ weight.T + shift),
+        ("weight transposed", rstd * (x @ s.reshape(s.shape[::-1]) - mean * total) + shift),
         ("mean of other columns", rstd * product - rstd * mean * weight.sum(dim=1) + shift),
         ("eps outside", (x - mean) / (variance.sqrt() + LN_EPS) @ (gamma * weight).T + shift),
         ("no eps", (x - mean) / variance.sqrt() @ (gamma * weight).T + shift),
@@ -495,6 +499,12 @@ def linear_signs(case, inputs, expected, got):
     if cols > 1:
         wrong = (variance * cols / (cols - 1) + LN_EPS).rsqrt()
         others.append(("variance over n - 1", (x - mean) * wrong @ (gamma * weight).T + shift))
+    for tile in (16, 32, 64, 128):
+        rows, outs = (torch.arange(side, device=x.device) % tile for side in got.shape)
+        if len(rows) > tile:
+            others.append(("another tile", rstd[rows] * (product - mean[rows] * total) + shift))
+        if len(outs) > tile:
+            others.append(("another tile", rstd * (product - mean * total[outs]) + shift[outs]))
     near = [(got - other).norm().nan_to_num(nan=math.inf) for _, other in others]
     best = near.index(min(near))
     return others[best][0] if near[best] < 0.1 * (got - expected).norm() else None
@@ -506,8 +516,8 @@ def linear_both_signs(case, inputs, expected, got):
         return linear_signs(case, inputs, expected, got)
     dz, (n, _, _) = dy @ weight, parts(x, 1, LN_EPS)
     if got.shape == weight.shape:
-        others = {"no beta": dy.T @ (n * gamma), "no weight": dy.T @ n, "mean left in": dy.T @ x}
-        return next((name for name, other in others.items() if _same(got, other)), None)
+        others = dy.T @ (n * gamma), dy.T @ n, dy.T @ x, dy.T @ (x * gamma)
+        return "dweight of other rows" if any(_same(got, other) for other in others) else None
     as_norm = {"dy": dz, "x": x, "weight": gamma}
     if got.dim() == 1 and got.shape == gamma.shape:
         sums = dz.sum(dim=0), (dz * n).sum(dim=0)
@@ -816,6 +826,12 @@ LAB = Lab(
         "mean not scaled": (11, "mean times the sum of the scaled row needs the factor rstd, too"),
         "mean of other columns": (11, "the sums are those of gamma * weight, not those of the weight"),
         "shift scaled": (11, "beta @ weight.T + bias stands outside of the factor rstd"),
+        "another tile": (11, "mean and rstd are those of the tile's rows, total and shift those of its columns"),
+        "weight transposed": (11, "the weight is (n_out, n_cols): a row of it for each column of the result"),
+        "no gamma": (11, "gamma is missing: it multiplies each column of the weight"),
+        "dweight of other rows": (
+            11, "dweight sums dy times the row that met the weight: normalised, times gamma, plus beta",
+        ),
         "no beta": (11, "beta is missing: its product with the weight is one number for each column"),
         "mutated": (1, "an input was written to; the result belongs in `out`"),
         "wrong": (2, "start with one row that fits one block, then one that does not"),
