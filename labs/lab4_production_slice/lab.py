@@ -409,7 +409,7 @@ def norm_signs(centred, eps):
             others += [("centring", result(x, power)), ("centring", result(x, variance))]
         else:
             others += [("centring", result(x - mean, (power - mean.square()).clamp(min=0.0)))]
-        # Lanes of all blocks of a row, whatever the width of a block.
+        # Columns of all tiles of a row, whatever the width of a tile.
         for lanes in {-(-cols // 2**k) * 2**k for k in range(18)} - {cols}:
             share = cols / lanes
             others.append(("divided by the block", result(d, share * variance)))
@@ -782,21 +782,21 @@ LAB = Lab(
     ),
     causes={
         "nothing written": (1, "the result never reaches `out`: pass `out` to the kernel, and launch it"),
-        "tail unwritten": (2, "the row is longer than one block: go on to its end, block by block"),
-        "part unwritten": (2, "some columns or rows have no program: one program a row, all blocks of it"),
+        "tail unwritten": (2, "the row is longer than one tile: go on to its end, tile by tile"),
+        "part unwritten": (2, "some columns or rows have no program: one program a row, all tiles of it"),
         "rows unwritten": (1, "whole rows were never written: row i starts at i times the row stride"),
         "out of bounds write": (1, "the store needs the mask of columns, and the row stride of `out`"),
         "out of bounds read": (
             1, "NaN from outside a row: a missing mask, rows that do not touch, or weight read by row",
         ),
         "not finite": (2, "inf or NaN: subtract the maximum before exp; mask what lies past the row's end"),
-        "later blocks wrong": (2, "only block 0 is right: x, weight and bias need the offset of a block"),
+        "later blocks wrong": (2, "only tile 0 is right: x, weight and bias need the offset of a tile"),
         "eps outside": (3, "rows of small variance are wrong: 1 / sqrt(variance + eps), eps under the root"),
         "all zero": (3, "every element is 0: a sum in fp16 overflows, and x / inf is 0: sum in fp32"),
         "no eps": (3, "rows of small variance are wrong: eps is missing under the root"),
         "one column": (3, "the variance of one column is 0: divide by n, not by n - 1, and add eps to it"),
         "variance over n - 1": (3, "a norm divides the sum of squares by n, not by n - 1"),
-        "divided by the block": (3, "the sums were divided by the width of the block, not by n_cols"),
+        "divided by the block": (3, "the sums were divided by the width of the tile, not by n_cols"),
         "masked lanes": (3, "masked lanes count in the variance: 0 - mean is not 0, so use tl.where"),
         "centring": (4, "LayerNorm subtracts the mean of the row before it squares; RMSNorm does not"),
         "weight by row": (4, "weight and bias belong to columns: load them with the column offsets"),
@@ -826,7 +826,7 @@ LAB = Lab(
         "mean not scaled": (11, "mean times the sum of the scaled row needs the factor rstd, too"),
         "mean of other columns": (11, "the sums are those of gamma * weight, not those of the weight"),
         "shift scaled": (11, "beta @ weight.T + bias stands outside of the factor rstd"),
-        "another tile": (11, "mean and rstd are those of the tile's rows, total and shift those of its columns"),
+        "another tile": (11, "mean and rstd belong to the tile's rows, total and shift to its columns"),
         "weight transposed": (11, "the weight is (n_out, n_cols): a row of it for each column of the result"),
         "no gamma": (11, "gamma is missing: it multiplies each column of the weight"),
         "dweight of other rows": (
@@ -834,7 +834,7 @@ LAB = Lab(
         ),
         "no beta": (11, "beta is missing: its product with the weight is one number for each column"),
         "mutated": (1, "an input was written to; the result belongs in `out`"),
-        "wrong": (2, "start with one row that fits one block, then one that does not"),
+        "wrong": (2, "start with one row that fits one tile, then one that does not"),
         "slow": (10, "look at how often a row is read, at bytes in flight, and at the configs that you try"),
     },
 )  # fmt: skip

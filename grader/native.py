@@ -1,0 +1,139 @@
+"""CUDA C++ files: the compiler, the headers that a file may include, and the one command that compiles it.
+
+The command is fixed: no flag, no library and no include path comes from the file or its folder. What native
+code does when it runs is for the worker's confinement; the list of headers keeps work in the file itself.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+FLAGS = ("-std=c++17", "-O3", "-lineinfo", "-shared", "-Xcompiler", "-fPIC", "-Xptxas", "-v", "-DNO_PROGRAM")
+HEADERS = frozenset(
+    {
+        "cooperative_groups.h", "cuda.h", "cuda_bf16.h", "cuda_fp16.h", "cuda_pipeline.h", "cuda_runtime.h",
+        "mma.h", "climits", "cstddef", "cstdint", "limits.h", "stddef.h", "stdint.h",
+    }
+)  # fmt: skip
+LIMIT_S = 120.0
+# Comments and strings are one token each, so that what only looks like a directive inside of them is none.
+_TOKENS = re.compile(
+    r'//[^\n]*|/\*.*?\*/|R"(?P<mark>[^()\\\s]{0,16})\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'',
+    re.DOTALL,
+)
+_DIRECTIVE = re.compile(r"^[ \t\v\f]*(?:#|%:|\?\?=)[ \t\v\f]*(\w+)(.*)$", re.MULTILINE)
+_INCLUDED = re.compile(r'\s*(?:<([^>\n]+)>|"([^"\n]+)")\s*')
+_PLACEHOLDER = re.compile(r'#error "?TODO (\d+): ([^"\n]*)')
+# As the CUDA compiler says it, or as the host's preprocessor does.
+_ERROR = re.compile(r"(?:\((\d+)\): |:(\d+):\d+: )(?:catastrophic |fatal )?error(?: #[\w-]+)?: (.+)")
+_ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(\w+)'")
+_SPILL = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
+
+
+class BuildError(RuntimeError):
+    """The file does not compile: `line` of it, 0 where none is named, and what the compiler says."""
+
+    def __init__(self, line: int, text: str):
+        super().__init__(f"line {line}: {text}" if line else text)
+        self.line, self.text = line, text
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel for one architecture, from the assembler's own report."""
+
+    name: str  # mangled
+    arch: str
+    registers: int  # of a thread
+    shared_bytes: int  # static, of a block
+    spill_bytes: int  # stores and loads, of a thread
+
+
+def compiler() -> Path | None:
+    """nvcc on the PATH, of a CUDA toolkit, or of NVIDIA's wheels for Python; None where there is none."""
+    on_path = shutil.which("nvcc")
+    if on_path:
+        return Path(on_path)
+    for home in (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"):
+        if home and Path(home, "bin", "nvcc").is_file():
+            return Path(home, "bin", "nvcc")
+    wheels = importlib.util.find_spec("nvidia")
+    for folder in wheels.submodule_search_locations or () if wheels else ():
+        for path in sorted(Path(folder).glob("cu*/bin/nvcc"), reverse=True):
+            return path
+    return None
+
+
+def unwanted(source: str, given: Sequence[str] = ()) -> Iterator[tuple[int, str]]:
+    """Line and words of each directive that brings in what is neither in HEADERS nor `given`."""
+    # A backslash at the end of a line joins it to the next one, even in the middle of a word.
+    parts = re.split(r"\\\r?\n", source)
+    joined = list(itertools.accumulate(len(part) for part in parts[:-1]))
+    text = _TOKENS.sub(_blank, "".join(parts))
+    for found in _DIRECTIVE.finditer(text):
+        line = 1 + text.count("\n", 0, found.start(1)) + sum(at <= found.start(1) for at in joined)
+        name, rest = found[1], found[2]
+        if name == "include":
+            named = _INCLUDED.fullmatch(rest)
+            if not named:
+                yield line, "an include names its header in <> or quotes, and by no macro"
+            elif (named[1] or named[2]) not in {*HEADERS, *given}:
+                yield line, f"{named[1] or named[2]} is not on the list of headers"
+        elif name in ("include_next", "import", "embed"):
+            yield line, f"#{name} is not permitted"
+
+
+def _blank(token: re.Match) -> str:
+    """Blanks of the same length and with the same line breaks; what may be the name of a header stays."""
+    if re.fullmatch(r'"[\w./+-]+"', token[0]):
+        return token[0]
+    return re.sub(r"[^\n]", " ", token[0])
+
+
+def placeholders(source: str) -> list[tuple[int, str]]:
+    """Number and text of each TODO that still stands as an #error."""
+    return [(int(number), text.strip()) for number, text in _PLACEHOLDER.findall(source)]
+
+
+def build(file: Path, target: Path, archs: Sequence[str], nvcc: Path) -> list[Kernel]:
+    """Compile `file` to a shared library for these architectures, such as "sm_90a"; what each kernel uses.
+
+    BuildError where it does not compile, or not within LIMIT_S.
+    """
+    code = [f"-gencode=arch={arch.replace('sm', 'compute')},code={arch}" for arch in archs]
+    command = [str(nvcc), *FLAGS, *code, file.name, "-o", str(target)]
+    try:
+        done = subprocess.run(
+            command, cwd=file.parent, capture_output=True, text=True, timeout=LIMIT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise BuildError(0, f"the compiler did not end within {LIMIT_S:.0f} s") from None
+    said = done.stdout + done.stderr
+    if done.returncode:
+        found = _ERROR.search(said)
+        if found:
+            raise BuildError(int(found[1] or found[2]), found[3])
+        raise BuildError(0, next((line for line in said.splitlines() if line.strip()), "no word"))
+    return list(_kernels(said))
+
+
+def _kernels(said: str) -> Iterator[Kernel]:
+    """What `ptxas -v` reports, kernel by kernel: name, then spills, then registers and shared memory."""
+    name, arch, spilled = "", "", 0
+    for line in said.splitlines():
+        if entry := _ENTRY.search(line):
+            name, arch, spilled = entry[1], entry[2], 0
+        elif spill := _SPILL.search(line):
+            spilled = int(spill[1]) + int(spill[2])
+        elif name and (used := re.search(r"Used (\d+) registers", line)):
+            shared = re.search(r"(\d+) bytes smem", line)
+            yield Kernel(name, arch, int(used[1]), int(shared[1]) if shared else 0, spilled)
+            name = ""
