@@ -111,6 +111,11 @@ class WarmParent:
                     raise self._trouble() from None
             return self._findings
 
+    @property
+    def told(self) -> dict | None:
+        """The findings where a worker has come from this parent, else None; waits for nothing."""
+        return self._findings
+
     def _trouble(self) -> RuntimeError:
         self._log.flush()
         lines = Path(self._log.name).read_text(errors="replace").strip().splitlines()

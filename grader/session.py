@@ -47,7 +47,9 @@ class Session:
         """What the workers of this run were seen to be kept from; None where none was needed."""
         if not self.confined:
             return assurance.Assurance(1, ("confinement was switched off",)) if self._parents else None
-        levels = [assurance.assess(parent.findings) for parent in self._parents.values()]
+        # A parent that no worker came from may have ended before it could say anything.
+        used = [parent.told for parent in self._parents.values() if parent.told is not None]
+        levels = [assurance.assess(findings) for findings in used]
         return min(levels, key=lambda found: found.level) if levels else None
 
     def confinement(self, file: Path, interpreted: bool, trusted: bool) -> dict:

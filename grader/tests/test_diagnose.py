@@ -4,6 +4,7 @@ import ast
 import inspect
 import re
 import textwrap
+import types
 
 import pytest
 import torch
@@ -413,6 +414,75 @@ MISTAKES += (
      lambda x, dy, p, seed, **_: (dropped(x, p, seed, 2.0), dropped(dy, p, seed, 2.0))),
     ("dropout", "mask not replayed", KEPT_BOTH, replayed(seed=1)),
     ("dropout", "scaled gradient", KEPT_BOTH, replayed(scale=1.0)),
+)  # fmt: skip
+
+
+def linear(form):
+    """A wrong LayerNorm + Linear: `form` gets what the right one is made of, by name."""
+
+    def forward(x, gamma, beta, weight, bias):
+        parts = types.SimpleNamespace(
+            x=x, gamma=gamma, beta=beta, weight=weight, bias=bias, n=normed(x, 1e-5)
+        )
+        parts.mean, parts.s = x.mean(dim=1, keepdim=True), gamma * weight
+        parts.r = (x.var(dim=1, correction=0, keepdim=True) + 1e-5).rsqrt()
+        parts.product, parts.total = x @ parts.s.T, parts.s.sum(dim=1)
+        parts.shift = weight @ beta + bias
+        return form(parts)
+
+    return forward
+
+
+def linear_of_rows(rows):
+    return linear(lambda t: normed(t.x, 1e-5, rows=rows) @ t.s.T + t.shift)
+
+
+def transposed(t):
+    s = t.s.reshape(-1, len(t.s))
+    return t.r * (t.x @ s - t.mean * t.total) + t.shift
+
+
+def of_first_tile(numbers):
+    return numbers.take(torch.arange(len(numbers)) % 32).reshape(numbers.shape)
+
+
+def dweight_from(rows):
+    """y and every gradient right but that of the weight, which is dy.T @ rows(x)."""
+
+    def both(x, gamma, beta, weight, bias, dy):
+        leaves = [one.clone().requires_grad_() for one in (x, gamma, beta, weight, bias)]
+        with torch.enable_grad():
+            y = (normed(leaves[0], 1e-5) * leaves[1] + leaves[2]) @ leaves[3].T + leaves[4]
+            dx, dgamma, dbeta, _, _ = torch.autograd.grad(y, leaves, dy)
+        return y.detach(), dx, dgamma, dbeta, dy.T @ rows(x)
+
+    return both
+
+
+LINEAR = "layer_norm_linear_forward"
+PLAIN_ROWS, ASIDE = ("rows=70,cols=129,outs=40,fp32",), ("rows=37,cols=129,outs=70,values=aside,fp32",)
+LINEAR_NARROW = ("rows=37,cols=129,outs=70,values=narrow,fp32",)
+LINEAR_BOTH = ("rows=70,cols=127,outs=40,fp32",)
+MISTAKES += (
+    (LINEAR, "mean left in", PLAIN_ROWS, linear(lambda t: t.r * t.product + t.shift)),
+    (LINEAR, "mean not scaled", PLAIN_ROWS, linear(lambda t: t.r * t.product - t.mean * t.total + t.shift)),
+    (LINEAR, "shift scaled", PLAIN_ROWS, linear(lambda t: t.r * (t.product - t.mean * t.total + t.shift))),
+    (LINEAR, "another tile", PLAIN_ROWS,
+     linear(lambda t: of_first_tile(t.r) * (t.product - of_first_tile(t.mean) * t.total) + t.shift)),
+    (LINEAR, "another tile", PLAIN_ROWS,
+     linear(lambda t: t.r * (t.product - t.mean * of_first_tile(t.total)) + of_first_tile(t.shift))),
+    (LINEAR, "mean of other columns", ASIDE,
+     linear(lambda t: t.r * (t.product - t.mean * t.weight.sum(dim=1)) + t.shift)),
+    (LINEAR, "no beta", PLAIN_ROWS, linear(lambda t: t.n @ t.s.T + t.bias)),
+    (LINEAR, "no bias", PLAIN_ROWS, linear(lambda t: t.n @ t.s.T + t.weight @ t.beta)),
+    (LINEAR, "no gamma", PLAIN_ROWS, linear(lambda t: t.n @ t.weight.T + t.shift)),
+    (LINEAR, "weight transposed", PLAIN_ROWS, linear(transposed)),
+    (LINEAR, "eps outside", LINEAR_NARROW, linear_of_rows(lambda d, v, e: d / (v.sqrt() + e))),
+    (LINEAR, "no eps", LINEAR_NARROW, linear_of_rows(lambda d, v, _: d / v.sqrt())),
+    (LINEAR, "variance over n - 1", PLAIN_ROWS,
+     linear_of_rows(lambda d, v, e: d * (v * d.shape[1] / (d.shape[1] - 1) + e).rsqrt())),
+    ("layer_norm_linear", "dweight of other rows", LINEAR_BOTH, dweight_from(lambda x: x)),
+    ("layer_norm_linear", "dweight of other rows", LINEAR_BOTH, dweight_from(lambda x: normed(x, 1e-5))),
 )  # fmt: skip
 SHOWN = [(name, sign, case, wrong) for name, sign, cases, wrong in MISTAKES for case in cases]
 

@@ -1212,7 +1212,9 @@ def faked(data: bytes, closes: bool = True, command: str = "exit 0"):
 
 @pytest.mark.parametrize("number", [1, 2, 3, 6, 9, 11, 13, 15, 24, 25, 31, 34, 35, 40, 63, 64])
 def test_f09_every_signal_that_ends_a_worker_has_a_word(number):
-    with faked(b"", command=f"kill -{number} $$; exec sleep 5") as worker:
+    # By env, as a shell in the background ignores SIGINT and SIGQUIT, and so does all that it starts.
+    command = f"exec env --default-signal=INT,QUIT sh -c 'kill -{number} $$; exec sleep 5'"
+    with faked(b"", command=command) as worker:
         with pytest.raises(WorkerGoneError) as gone:
             worker.ask(Kind.GO, {}, 2.0)
         assert str(number) in str(gone.value)

@@ -51,6 +51,13 @@ def test_a_killed_worker_is_a_crash_and_the_next_call_gets_a_new_one(seat):
     assert grade_case(seat, lab, exercise, case).verdict is Verdict.PASS
 
 
+def test_a_run_whose_parent_gave_no_worker_has_no_assurance_to_tell():
+    session = Session("cpu", 5)
+    session.parent(interpreted=True)
+    session.close()
+    assert session.assurance is None
+
+
 def test_the_judge_keeps_to_one_thread():
     """Threads that spin while the other side is at work made the corpora take three times as long."""
     done = python("-c", "import torch, grader.judge; print(torch.get_num_threads())")
