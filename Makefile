@@ -1,5 +1,5 @@
 # The targets call `python -m grader`; for all of its options: .venv/bin/python -m grader --help
-# Variables: LAB=2  FROM=solutions  TIER=cpu  K=backward  SEED=1  MIN=60  OP=matmul  QUICK=1
+# Variables: LAB=2 (or capstone)  FROM=solutions  TIER=cpu  K=backward  SEED=1  MIN=60  OP=matmul  QUICK=1
 # SHARD=1/4  JOBS=6  ARCH=sm_90  EXTRA=dev
 
 PYTHON ?= python3

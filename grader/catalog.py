@@ -10,6 +10,7 @@ from pathlib import Path
 from grader.spec import FOLDER, Exercise, Lab
 
 ROOT = Path(__file__).resolve().parents[1]
+CAPSTONE, CAPSTONE_NUMBER = Path("gpu-programming"), 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,11 +28,16 @@ class Entry:
 
     @property
     def given(self) -> tuple[Path, ...]:
-        """What the lab's files may import: of the course, whoever wrote the file that imports it."""
-        return tuple(self.folder / f"{name}.py" for name in self.lab.given)
+        """What the lab's files may import or include: of the course, whoever wrote the file that does."""
+        modules = [f"{name}.py" for name in self.lab.given]
+        return tuple(self.folder / name for name in (*modules, *self.lab.headers))
 
     def submission(self, source: Path, exercise: Exercise) -> Path:
-        """The file with the exercise's function below `source`, a tree laid out like labs/."""
+        """The file with the exercise's function below `source`, a tree laid out like labs/; the capstone lies
+        beside labs/, and in any other tree below it.
+        """
+        if self.folder.parent.name == CAPSTONE.name:
+            source = (source.parent if source.name == "labs" else source) / CAPSTONE
         return source / self.folder.name / exercise.file
 
 
@@ -51,7 +57,12 @@ def load(lab_file: Path) -> Entry:
         raise ValueError(f"{folder.name}/lab.py: {type(error).__name__}: {error}") from error
     if not isinstance(getattr(module, "LAB", None), Lab):
         raise ValueError(f"{lab_file}: defines no LAB of type grader.spec.Lab")
-    return Entry(folder, int(match[1]), module.LAB)
+    return Entry(folder, int(match[1] or CAPSTONE_NUMBER), module.LAB)
+
+
+def capstone(root: Path = ROOT) -> Entry:
+    """What is graded of the capstone."""
+    return load(root / CAPSTONE / "cuda-kernels" / "lab.py")
 
 
 def find(root: Path = ROOT / "labs") -> list[Entry]:

@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 
 from grader import __version__, catalog
-from grader.todos import open_todos
+from grader.todos import open_errors, open_todos
 
 USAGE, FAULT, BELOW = 2, 3, 1
 TIERS = click.Choice(["auto", "cpu", "codegen", "gpu"])
@@ -36,16 +36,18 @@ def _entries(labs: str | None):
         sys.exit(FAULT)
     if not labs:
         return entries
+    if labs == "capstone":
+        return [catalog.capstone()]
     numbers = {int(word) for word in labs.replace(",", " ").split() if word.isdigit()}
     chosen = [entry for entry in entries if entry.number in numbers]
     if not chosen or len(chosen) != len(labs.replace(",", " ").split()):
         known = ", ".join(str(entry.number) for entry in entries)
-        raise click.UsageError(f"--lab {labs}: the labs are {known}")
+        raise click.UsageError(f"--lab {labs}: the labs are {known}, or capstone alone")
     return chosen
 
 
 @main.command()
-@click.option("--lab", "labs", help="numbers of the labs, as in 2 or 1,3; all by default")
+@click.option("--lab", "labs", help="numbers of the labs, as in 2 or 1,3, or capstone; all labs by default")
 @click.option(
     "--from",
     "source",
@@ -215,7 +217,8 @@ def todo(labs, source):
             if not file.is_file():
                 click.echo(f"{file}: missing")
                 continue
-            for task in open_todos(file.read_text("utf-8", errors="replace")):
+            find = open_errors if file.suffix == ".cu" else open_todos
+            for task in find(file.read_text("utf-8", errors="replace")):
                 count += 1
                 click.echo(f"{file}:{task.line}  TODO {task.number}: {task.text}")
     click.echo(f"{count} open" if count else "none open")

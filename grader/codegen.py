@@ -32,6 +32,7 @@ SHARED_LIMIT = {
     121: 99,
 }
 TENSOR_CORE = re.compile(r"\b(wgmma\.mma_async|mma\.sync|tcgen05\.mma)\b")
+IN_SASS = {"HGMMA": "wgmma.mma_async", "UTCHMMA": "tcgen05.mma", "HMMA": "mma.sync"}
 ASYNC_COPY = re.compile(r"\b(cp\.async\.bulk\.tensor|cp\.async\.c[ag])")
 LOAD = re.compile(r"\b(?:LDG|LDGSTS)\.E((?:\.[A-Z0-9_]+)*)")
 STORE = re.compile(r"\bSTG\.E((?:\.[A-Z0-9_]+)*)")
@@ -65,7 +66,9 @@ class KernelFacts:
 
     @property
     def config(self) -> str:
-        """`128x256x64, 8 warps, 3 stages` where the names allow it, else the constants."""
+        """`128x256x64, 8 warps, 3 stages` where the names allow it, else the constants; "" of CUDA C++."""
+        if not self.num_warps:
+            return ""
         tile = [self.constants[key] for key in ("BLOCK_M", "BLOCK_N", "BLOCK_K") if key in self.constants]
         shown = (
             "x".join(map(str, tile))
@@ -86,6 +89,39 @@ def read_kernels(folder: Path, arch: int) -> list[KernelFacts]:
             kernels.append(_read(path, arch))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise WorkerFileError(f"{path.name}: {type(error).__name__}") from None
+    return kernels
+
+
+def read_native(library: Path, arch: int) -> list[KernelFacts]:
+    """The same of the kernels of CUDA C++ in a shared library that a worker built."""
+    with tempfile.NamedTemporaryFile(suffix=".so") as copy:
+        copy.write(_bytes_of(library))
+        copy.flush()
+        usage = _tool("cuobjdump", "--dump-resource-usage", Path(copy.name))
+        sass = _tool("cuobjdump", "--dump-sass", Path(copy.name))
+    listings = dict(
+        re.findall(r"^\s*Function : (\S+)\n(.*?)(?=^\s*Function : |\Z)", sass, re.MULTILINE | re.DOTALL)
+    )
+    kernels = []
+    for name, facts in re.findall(r"^\s*Function (\S+):\s*\n(.*)$", usage, re.MULTILINE):
+        used = {key: int(value) for key, value in re.findall(r"\b([A-Z]+):(\d+)", facts)}
+        listing = listings.get(name, "")
+        kernels.append(
+            KernelFacts(
+                name=one_line(name),
+                constants={},
+                num_warps=0,
+                num_stages=0,
+                shared_bytes=used.get("SHARED", 0),
+                shared_limit=SHARED_LIMIT.get(arch, 99) * 1024,
+                registers=used.get("REG", 0),
+                spill_bytes=used.get("STACK", 0) if LOCAL.search(listing) else 0,
+                tensor_core=next((words for part, words in IN_SASS.items() if part in listing), ""),
+                async_copies=len(re.findall(r"\b(?:LDGSTS|UTMALDG)\b", listing)),
+                load_widths=load_widths(listing),
+                sass=listing,
+            )
+        )
     return kernels
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from grader.outcome import Outcome, one_line
 from grader.spec import Exercise, Verdict
-from grader.todos import open_todos, open_todos_of
+from grader.todos import open_errors, open_todos, open_todos_of
 
 MOST_BYTES = 1 << 20  # of a student's file
 
@@ -36,14 +36,17 @@ def read_file(file: Path, exercise: Exercise) -> Outcome | None:
         return Outcome(Verdict.COMPILE_ERROR, where=f"{file.name} is not UTF-8 text (byte {error.start})")
     except OSError as error:
         return Outcome(Verdict.COMPILE_ERROR, where=f"{file.name} cannot be read: {error.strerror}")
+    if not source.strip():
+        return Outcome(Verdict.NOT_STARTED, where=f"{file.name} is empty")
+    if exercise.native:
+        todos = open_errors(source)
+        return Outcome(Verdict.NOT_STARTED, figures={"todos": listed(todos)}) if todos else None
     with contextlib.suppress(SyntaxError):  # an unknown encoding: the compiler says so below
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
         if encoding not in ("utf-8", "utf-8-sig"):  # Python would read other code than the screen does
             return Outcome(
                 Verdict.POLICY, "INTAKE", where=f"{file.name} declares the encoding {encoding}, not UTF-8"
             )
-    if not source.strip():
-        return Outcome(Verdict.NOT_STARTED, where=f"{file.name} is empty")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter(

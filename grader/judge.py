@@ -109,18 +109,24 @@ def _foreign_work(seat, lab, exercise, case, inputs, outputs, rng, count_kernels
     before = [poison_output(arena, loan, rng) for loan in outputs]
     finish(seat.session)
     plan = seat.prepare(exercise, [(inputs, outputs)], case.limit_s, named=numbers(values))
-    seen = plan if isinstance(plan, Outcome) else seat.watch(plan, case.limit_s)
+    if exercise.native and not isinstance(plan, Outcome):  # native code calls no torch and no Triton
+        seen = {"operators": [], "foreign": []}
+    else:
+        seen = plan if isinstance(plan, Outcome) else seat.watch(plan, case.limit_s)
     ends = (Verdict.TIMEOUT, Verdict.OUT_OF_MEMORY, Verdict.RESOURCE_LIMIT)
     if isinstance(seen, Outcome):
         # Without its kernels a function may trip over its own intermediate results; only what ends the
         # worker counts.
         return seen if seen.verdict in ends else None
+    blank = exercise.native or all(
+        _blank(arena, loan, was, exercise) for loan, was in zip(outputs, before, strict=True)
+    )
     computed = [name for name in seen["operators"] if name not in exercise.may_call]
     if computed:
         where = f"torch computes here: {', '.join(computed)}"
     elif seen["foreign"]:
         where = f"a kernel of another file was launched: {', '.join(seen['foreign'])}"
-    elif not all(_blank(arena, loan, was, exercise) for loan, was in zip(outputs, before, strict=True)):
+    elif not blank:
         where = "the result came about while every Triton kernel of the file did nothing"
     elif count_kernels:
         counted = seat.watch(plan, case.limit_s, census=True, may_call=exercise.may_call)

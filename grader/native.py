@@ -6,21 +6,23 @@ code does when it runs is for the worker's confinement; the list of headers keep
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import itertools
+import json
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 FLAGS = ("-std=c++17", "-O3", "-lineinfo", "-shared", "-Xcompiler", "-fPIC", "-Xptxas", "-v", "-DNO_PROGRAM")
 HEADERS = frozenset(
     {
         "cooperative_groups.h", "cuda.h", "cuda_bf16.h", "cuda_fp16.h", "cuda_pipeline.h", "cuda_runtime.h",
-        "mma.h", "climits", "cstddef", "cstdint", "limits.h", "stddef.h", "stdint.h",
+        "mma.h", "algorithm", "climits", "cstddef", "cstdint", "limits.h", "stddef.h", "stdint.h",
     }
 )  # fmt: skip
 LIMIT_S = 120.0
@@ -31,7 +33,6 @@ _TOKENS = re.compile(
 )
 _DIRECTIVE = re.compile(r"^[ \t\v\f]*(?:#|%:|\?\?=)[ \t\v\f]*(\w+)(.*)$", re.MULTILINE)
 _INCLUDED = re.compile(r'\s*(?:<([^>\n]+)>|"([^"\n]+)")\s*')
-_PLACEHOLDER = re.compile(r'#error "?TODO (\d+): ([^"\n]*)')
 # As the CUDA compiler says it, or as the host's preprocessor does.
 _ERROR = re.compile(r"(?:\((\d+)\): |:(\d+):\d+: )(?:catastrophic |fatal )?error(?: #[\w-]+)?: (.+)")
 _ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(\w+)'")
@@ -98,11 +99,6 @@ def _blank(token: re.Match) -> str:
     return re.sub(r"[^\n]", " ", token[0])
 
 
-def placeholders(source: str) -> list[tuple[int, str]]:
-    """Number and text of each TODO that still stands as an #error."""
-    return [(int(number), text.strip()) for number, text in _PLACEHOLDER.findall(source)]
-
-
 def build(file: Path, target: Path, archs: Sequence[str], nvcc: Path) -> list[Kernel]:
     """Compile `file` to a shared library for these architectures, such as "sm_90a"; what each kernel uses.
 
@@ -137,3 +133,66 @@ def _kernels(said: str) -> Iterator[Kernel]:
             shared = re.search(r"(\d+) bytes smem", line)
             yield Kernel(name, arch, int(used[1]), int(shared[1]) if shared else 0, spilled)
             name = ""
+
+
+def arch_name(major: int, minor: int) -> str:
+    """sm_80, or sm_90a: from Hopper on the features of one architecture are part of its name."""
+    return f"sm_{major}{minor}{'a' if major >= 9 else ''}"
+
+
+class Library:
+    """A compiled file as a module: each of its C functions takes tensors, as a student's in Python does."""
+
+    def __init__(self, path: Path | None, kernels: list[dict]):
+        self.kernels = kernels
+        self._library = ctypes.CDLL(str(path)) if path else None
+
+    def __getattr__(self, name: str) -> Callable:
+        if self._library is None:  # compiled for a GPU that is not here
+            return lambda *_, **__: None
+        function = getattr(self._library, name)
+        function.restype = ctypes.c_int
+
+        def call(*inputs, sizes, **outputs):
+            import torch
+
+            pointers = [ctypes.c_void_p(one.data_ptr()) for one in (*inputs, *outputs.values())]
+            stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+            code = function(*pointers, *map(ctypes.c_longlong, sizes), stream)
+            if code:
+                raise RuntimeError(f"{name} returned {code}{_error_words(code)}")
+
+        return call
+
+
+def _error_words(code: int) -> str:
+    """What CUDA says of an error code, where CUDA is."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return ""
+    runtime = torch.cuda.cudart()
+    return f": {runtime.cudaGetErrorString(runtime.cudaError(code))}"
+
+
+def library(file: Path, folder: Path, arch: str) -> Path:
+    """Where a file is compiled to, in a folder for what is kept of it."""
+    return folder / f"{file.stem}-{arch}.so"
+
+
+def load(file: Path, folder: Path, arch: str, runs: bool) -> Library:
+    """The file, compiled into `folder` unless it lies there already; functions do nothing where not `runs`.
+
+    BuildError where it does not compile, or where there is no compiler.
+    """
+    nvcc = compiler()
+    if nvcc is None:
+        raise BuildError(0, "there is no nvcc: install a CUDA toolkit, or the wheel nvidia-cuda-nvcc")
+    target = library(file, folder, arch)
+    facts = target.with_suffix(".json")
+    if not facts.is_file():
+        part = target.with_suffix(f".{os.getpid()}")
+        kernels = build(file, part, (arch,), nvcc)
+        part.replace(target)
+        facts.write_text(json.dumps([asdict(kernel) for kernel in kernels]))
+    return Library(target if runs else None, json.loads(facts.read_text()))

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grader import policy
+from grader import native, policy
 from grader.gpu import Gpu
 from grader.intake import listed, read_file
 from grader.outcome import Outcome, one_line
@@ -159,6 +159,8 @@ class Run:
             return Outcome(Verdict.NOT_GRADED, where="this tier only compiles")
         if self.tier == "cpu" and question.kind == SPEED:
             return Outcome(Verdict.NOT_GRADED, where="needs a GPU")
+        if self.tier == "cpu" and question.exercise.native:
+            return Outcome(Verdict.NOT_GRADED, where="needs a GPU: CUDA C++ runs on nothing else")
         if self.tier == "cpu" and question.case.needs_gpu:
             why = (
                 "bf16 is wrong in the interpreter"
@@ -172,6 +174,8 @@ class Run:
         if not self.screened:
             return None
         source = self.file(question).read_text("utf-8-sig")
+        if question.exercise.native:
+            return _screened(source, question)
         return policy.screen(source, question.entry.lab, question.exercise)
 
     def _correctness(self, question: Question) -> Outcome:
@@ -236,14 +240,18 @@ class Run:
             else:
                 old.unlink()
         exercise = question.exercise
-        shapes = shapes_of(exercise, question.case)
-        calls = [lay_out(exercise, question.case, Placer(), shapes)]
-        named = {name: shapes[name] for name in exercise.numbers if name in shapes}
-        plan = seat.prepare(exercise, calls, CODEGEN_LIMIT_S, named=named)
-        failed = plan if isinstance(plan, Outcome) else seat.go(plan, CODEGEN_LIMIT_S)
-        if failed:
-            return failed
+        if not exercise.native:
+            shapes = shapes_of(exercise, question.case)
+            calls = [lay_out(exercise, question.case, Placer(), shapes)]
+            named = {name: shapes[name] for name in exercise.numbers if name in shapes}
+            plan = seat.prepare(exercise, calls, CODEGEN_LIMIT_S, named=named)
+            failed = plan if isinstance(plan, Outcome) else seat.go(plan, CODEGEN_LIMIT_S)
+            if failed:
+                return failed
         try:
+            if exercise.native:
+                arch = native.arch_name(*divmod(self.arch, 10))
+                return codegen.read_native(native.library(file, self.session.cache(file), arch), self.arch)
             return codegen.read_kernels(seat.folder, self.arch)
         except codegen.WorkerFileError as error:
             return Outcome(Verdict.CRASHED, "PROTOCOL", where=one_line(str(error)))
@@ -314,6 +322,14 @@ class Run:
 
 
 ARENA_BYTES = {"cpu": 8 << 30, "cuda": 1 << 30}  # memory of a CPU arena is taken only where it is touched
+
+
+def _screened(source: str, question: Question) -> Outcome | None:
+    """POLICY with the line of a CUDA C++ file that brings in what is not on the list; None without one."""
+    given = [*question.entry.lab.headers, *(f"../{name}" for name in question.entry.lab.headers)]
+    for line, words in native.unwanted(source, given):
+        return Outcome(Verdict.POLICY, where=f"line {line}: {one_line(words)}")
+    return None
 
 
 def _largest(exercise: Exercise) -> Case:

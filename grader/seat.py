@@ -101,11 +101,16 @@ class Seat:
         name; returns the plan's number.
         """
         self._plans += 1
+        named = dict(named or {})
+        if exercise.native and not function and calls:
+            shapes = {loan.name: loan.tensor.shape for loans in calls[0] for loan in loans}
+            named["sizes"] = [int(size) for size in exercise.native.sizes(shapes)]
+        symbol = exercise.native.symbol if exercise.native else exercise.name
         payload = {
             "plan": self._plans,
-            "function": function or exercise.name,
+            "function": function or symbol,
             "differentiable": exercise.differentiable,
-            "named": dict(named or {}),
+            "named": named,
             "calls": [
                 ([_place(loan) for loan in inputs], {loan.name: _place(loan) for loan in outputs})
                 for inputs, outputs in calls

@@ -15,6 +15,11 @@ _BEGIN = re.compile(r"(\s*)# BEGIN TODO (\d+): (.+) \(about \d+ lines?\)\s*")
 # Code beyond the task: a skeleton has one comment in its place, and nothing to fill in.
 _BONUS = re.compile(r"^(( *)# BONUS (\d+): .+\n)(?:.*\n)*?\2# END BONUS \3\n", re.MULTILINE)
 _GIVEN = re.compile(r"^# GIVEN: ", re.MULTILINE)  # a file of which students get every line
+# The two marks of a task with its leading comments and the code between, in CUDA C++.
+_NATIVE_TASK = re.compile(
+    r"^(( *)// BEGIN TODO (\d+: .+) \(about \d+ lines?\)\n)((?: *//.*\n)*)(?:.*\n)+?(\2// END TODO \d+\n)",
+    re.MULTILINE,
+)
 _END = re.compile(r"(\s*)# END TODO (\d+)\s*")
 
 
@@ -98,15 +103,35 @@ def only_adds_lines(skeleton: str, solution: str) -> list[str]:
     return strange
 
 
+def render_native(source: str) -> str | None:
+    """The same of a CUDA C++ file, with `//` for `#` in the marks and an #error for each task; None for one
+    that is not handed out: it has neither a TODO nor the mark GIVEN. ValueError where marks do not pair.
+    """
+    if re.search(r"^// GIVEN: ", source, re.MULTILINE):
+        return source
+    rendered, tasks = _NATIVE_TASK.subn(r'\1\4\2#error "TODO \3"\n\5', source)
+    if len(re.findall(r"//\s*(?:BEGIN|END)\s*TODO\b", source)) != 2 * tasks:
+        raise ValueError("a BEGIN TODO without its END, or an END without its BEGIN")
+    numbers = [int(number) for number in re.findall(r'#error "TODO (\d+):', rendered)]
+    if numbers != list(range(1, tasks + 1)):
+        raise ValueError(f"TODOs are numbered {numbers}, not from 1 on")
+    return rendered if tasks else None
+
+
 def write_skeletons(root: Path) -> list[Path]:
-    """Write labs/lab*/*.py from the solutions below `root` and return them; on UncommittedWork write none."""
+    """Write the student files of labs/ and of the capstone from the solutions below `root`, and return them;
+    on UncommittedWork write none.
+    """
     texts = {}
-    for path in sorted(root.glob("solutions/lab*/[!_]*.py")):
-        target = root / "labs" / path.relative_to(root / "solutions")
+    for path in [*root.glob("solutions/lab*/[!_]*.py"), *root.glob("solutions/gpu-programming/*/**/*.cu*")]:
+        native = path.suffix != ".py"
+        target = (root if native else root / "labs") / path.relative_to(root / "solutions")
         try:
-            texts[target] = render(path.read_text("utf-8")).encode()
+            text = (render_native if native else render)(path.read_text("utf-8"))
         except (ValueError, SyntaxError) as error:
             raise ValueError(f"{path.relative_to(root)}: {error}") from error
+        if text is not None:
+            texts[target] = text.encode()
     if not texts:
         raise FileNotFoundError(f"no solutions/lab*/*.py below {root}, so no skeleton to write")
     lost = [str(path.relative_to(root)) for path, text in texts.items() if _would_lose(path, text)]
@@ -115,7 +140,7 @@ def write_skeletons(root: Path) -> list[Path]:
     for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text)
-    return list(texts)
+    return sorted(texts)
 
 
 def _would_lose(path: Path, text: bytes) -> bool:

@@ -157,6 +157,18 @@ class Codegen:
 
 
 @dataclass(frozen=True, eq=False)
+class Native:
+    """A function of a CUDA C++ file with the C interface `int symbol(inputs, outputs, sizes, cudaStream_t)`.
+
+    Inputs and outputs are pointers in the order of the call; `sizes(shapes)` gives the sizes, as integers,
+    from the shapes of both by name. What it returns is a cudaError_t.
+    """
+
+    symbol: str
+    sizes: Callable
+
+
+@dataclass(frozen=True, eq=False)
 class Exercise:
     """One graded function of one student file.
 
@@ -171,6 +183,7 @@ class Exercise:
     a random choice of their own: from the outputs it gives the results that this choice asks for, in place of
     the reference, and the sign of a property that the choice lacks, or None; `earlier` are the outputs of
     a call with other inputs. `may_call` names torch operators, such as "mm", that may do a part of the work.
+    `native` says how to call an exercise whose file is CUDA C++.
     """
 
     name: str
@@ -189,10 +202,13 @@ class Exercise:
     numbers: tuple[str, ...] = ()
     follow: Callable | None = None
     may_call: tuple[str, ...] = ()
+    native: Native | None = None
 
     def __post_init__(self):
         if not self.name.isidentifier():
             raise ValueError(f"{self.name!r} is not a function name")
+        if self.file.endswith(".cu") != (self.native is not None):
+            raise ValueError(f"{self.name}: a file {self.file} and how to call it do not belong together")
         if not self.cases:
             raise ValueError(f"{self.name}: no cases; a check that finds nothing to check must fail")
         names = [case.name for case in self.cases]
@@ -206,7 +222,8 @@ class Lab:
     """Everything a lab folder asks for. `causes` maps a sign (see diagnose) to a README hint and the likely
     cause. `also_allowed` names modules that its files may import beyond the common ones, and single names
     such as `torch.library.triton_op` (see policy_names). `given` names modules of the lab's own folder that
-    its files may import, with what they may take from each; they are no student's work.
+    its files may import, with what they may take from each; they are no student's work. `headers` are given
+    files that CUDA C++ files may include.
     """
 
     title: str
@@ -214,6 +231,7 @@ class Lab:
     causes: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     also_allowed: tuple[str, ...] = ()
     given: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    headers: tuple[str, ...] = ()
 
     def __post_init__(self):
         if not self.exercises:
@@ -237,4 +255,5 @@ class Lab:
         return total
 
 
-FOLDER = re.compile(r"lab(\d+)_[a-z0-9_]+")
+# A lab's folder; the capstone's own has no number in its name.
+FOLDER = re.compile(r"lab(\d+)_[a-z0-9_]+|cuda-kernels")

@@ -8,6 +8,7 @@ import warnings
 from dataclasses import dataclass, field
 
 _TASK = re.compile(r"TODO (\d+): (.+)")
+_ERROR = re.compile(r'\s*#\s*error\s+"?TODO (\d+): ([^"]+)"?\s*$')
 _EMPTY = {ast.Pass, ast.Expr, ast.Constant}  # what `pass`, `...` and a docstring consist of
 
 
@@ -28,6 +29,13 @@ class Todo:
 def open_todos(source: str) -> tuple[Todo, ...]:
     """Placeholders still in a student's file, in order; none where the file does not parse."""
     return _distinct(placeholders_in(source, parse(source)))
+
+
+def open_errors(source: str) -> tuple[Todo, ...]:
+    """The same of a CUDA C++ file, where an #error stands for each task."""
+    lines = enumerate(source.split("\n"), start=1)
+    found = ((line, _ERROR.match(text)) for line, text in lines)
+    return _distinct([Todo(int(task[1]), task[2], line) for line, task in found if task])
 
 
 def open_todos_of(source: str, function: str) -> tuple[Todo, ...]:

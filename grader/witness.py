@@ -7,6 +7,7 @@ that is done by the static screen and the confinement.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 
@@ -101,10 +102,17 @@ def ghosts(files: Collection[str]) -> Iterator[dict]:
         found["operators"] = sorted(mode.seen)[:MAX_NAMES]
 
 
+def _is_one_of(kernel: str, mangled: Collection[str]) -> bool:
+    """Whether a kernel's name, as CUPTI gives it, is that of a function with one of these mangled names."""
+    # A mangled name has each identifier behind its length; templates and arguments stand behind the last one.
+    last = re.split(r"[<(]", kernel.removeprefix("void "), maxsplit=1)[0].split("::")[-1].strip()
+    return any(last == name or f"{len(last)}{last}" in name for name in mangled if last)
+
+
 @contextlib.contextmanager
-def census(files: Collection[str], may_call: Collection[str] = ()) -> Iterator[dict]:
+def census(files: Collection[str], may_call: Collection[str] = (), own=()) -> Iterator[dict]:
     """Counts what the GPU runs meanwhile, by CUPTI, against the launches of kernels from `files`.
-    Kernels of the operators in `may_call` are left out.
+    Kernels of the operators in `may_call` are left out, and those of which `own` has the mangled name.
 
     Yields a dict; at the end its `strangers` names the kernels that ran more often than they were launched
     from there, and `uncounted` says why nothing is known where CUPTI is not to be had.
@@ -141,5 +149,9 @@ def census(files: Collection[str], may_call: Collection[str] = ()) -> Iterator[d
     if launched and not kernels:
         found["uncounted"].append("CUPTI recorded no kernel")
     expected = [*HARMLESS_KERNELS, *(part for name in may_call for part in KERNELS_OF[name])]
-    strangers = [name for name in kernels - launched if not any(part in name for part in expected)]
+    strangers = [
+        name
+        for name in kernels - launched
+        if not any(part in name for part in expected) and not _is_one_of(name, own)
+    ]
     found["strangers"] = strangers[:MAX_NAMES]

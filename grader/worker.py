@@ -18,11 +18,12 @@ import socket
 import sys
 import time
 import traceback
+from pathlib import Path
 
 import torch
 import triton
 
-from grader import confine, witness
+from grader import confine, native, witness
 from grader.lending import Arena, Tensor
 from grader.protocol import HEADER, Kind, pack, unpack_header, unpack_payload
 
@@ -35,6 +36,7 @@ COMPILE_ERRORS = {
     "OutOfResources",
     "PTXASError",
     "UnsupportedLanguageConstruct",
+    "BuildError",
 }
 
 
@@ -63,9 +65,14 @@ def main(control: int, stdout: int, stderr: int, memory: int) -> None:
         try:
             if kind is Kind.LOAD:
                 for path in setup["given"]:
-                    _load(path, os.path.splitext(os.path.basename(path))[0])
-                module = _load(setup["file"], "submission")
-                reply = {}
+                    if path.endswith(".py"):
+                        _load(path, os.path.splitext(os.path.basename(path))[0])
+                if setup["file"].endswith(".cu"):
+                    module = _build(setup)
+                    reply = {"kernels": module.kernels}
+                else:
+                    module = _load(setup["file"], "submission")
+                    reply = {}
             elif kind is Kind.PREPARE:
                 plans[payload["plan"]] = _plan(module, arena, payload)
                 reply = {}
@@ -74,7 +81,8 @@ def main(control: int, stdout: int, stderr: int, memory: int) -> None:
             elif kind is Kind.PICKED:
                 reply = {"picked": picked(module)}
             elif kind is Kind.WITNESS:
-                reply = _watch(plans[payload["plan"]], on_gpu, [setup["file"], *setup["given"]], payload)
+                asked = payload | {"own_kernels": [one["name"] for one in getattr(module, "kernels", ())]}
+                reply = _watch(plans[payload["plan"]], on_gpu, [setup["file"], *setup["given"]], asked)
             else:
                 timed = setup["tuning"] == "full"
                 reply = (
@@ -191,6 +199,14 @@ def _load(path: str, name: str):
     return module
 
 
+def _build(setup: dict):
+    """A CUDA C++ file as a module: compiled for this GPU, or for one that need not be here."""
+    on_gpu = setup["device"] != "cpu"
+    major_minor = torch.cuda.get_device_capability() if on_gpu else divmod(setup["arch"], 10)
+    folder = Path(setup["environment"]["TRITON_CACHE_DIR"])
+    return native.load(Path(setup["file"]), folder, native.arch_name(*major_minor), runs=on_gpu)
+
+
 def picked(module) -> dict[str, str]:
     """The config that each autotuned kernel of the file ran with last; shown, never scored."""
     tuned = {name: getattr(value, "best_config", None) for name, value in vars(module).items()}
@@ -266,7 +282,8 @@ def _seen(calls, on_gpu: bool) -> dict:
 def _watch(calls, on_gpu: bool, files: list[str], asked: dict) -> dict:
     """The calls once more, untimed: with kernels that do nothing, or under CUPTI."""
     census = asked["census"]
-    with witness.census(files, asked["may_call"]) if census else witness.ghosts(files) as found:
+    own = asked["own_kernels"]
+    with witness.census(files, asked["may_call"], own) if census else witness.ghosts(files) as found:
         for function, inputs, outputs in calls:
             function(*inputs, **outputs)
     if on_gpu:
@@ -304,6 +321,9 @@ def describe(error: BaseException, path: str) -> dict:
             if frame.filename == path and len(frames) < MAX_FRAMES:
                 line = linecache.getline(path, frame.lineno).strip()[:200]
                 frames.append({"line": frame.lineno, "function": frame.name, "code": line})
+    if type(error).__name__ == "BuildError" and error.line:
+        code = linecache.getline(path, error.line).strip()[:200]
+        frames.insert(0, {"line": error.line, "function": "", "code": code})
     if isinstance(error, SyntaxError) and error.filename == path:
         frames.insert(
             0, {"line": error.lineno or 1, "function": "", "code": (error.text or "").strip()[:200]}

@@ -83,8 +83,8 @@ def grade(*arguments: object, **more) -> subprocess.CompletedProcess:
 
 
 def copy_course(target: Path) -> Path:
-    """The repository's grader, labs and solutions in another folder."""
-    for name in ("grader", "labs", "solutions"):
+    """The repository's grader, labs, capstone and solutions in another folder."""
+    for name in ("grader", "labs", "gpu-programming", "solutions"):
         shutil.copytree(ROOT / name, target / name, ignore=shutil.ignore_patterns("__pycache__", "tests"))
     shutil.copyfile(ROOT / "pyproject.toml", target / "pyproject.toml")
     return target

@@ -2,11 +2,16 @@
 
 import ctypes
 import re
+import types
 
 import pytest
-from conftest import ROOT
+import torch
+from conftest import ROOT, grade, python
+from test_labs import items_of, read_results
 
-from grader import native
+from grader import catalog, native, skeleton
+from grader.todos import open_errors
+from grader.witness import _is_one_of
 
 # The oldest with bf16 in its tensor cores, the one of the worked example, and the newest that nvcc knows.
 ARCHS = ("sm_80", "sm_90a", "sm_121")
@@ -90,6 +95,169 @@ class TestCompiler:
         assert words in failed.value.text
 
 
+HOST = """#include <cuda_runtime.h>
+
+extern "C" int scale(const float* x, float* out, long long n, int times, cudaStream_t stream) {
+    if (stream != (cudaStream_t)77 || n < 0) return cudaErrorInvalidValue;
+    for (long long i = 0; i < n; ++i) out[i] = times * x[i];
+    return cudaSuccess;
+}
+"""
+
+
+@pytest.mark.skipif(NVCC is None, reason="no nvcc")
+def test_a_function_gets_pointers_then_sizes_then_the_stream(tmp_path, monkeypatch):
+    file = tmp_path / "scale.cu"
+    file.write_text(HOST)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: types.SimpleNamespace(cuda_stream=77))
+    library = native.load(file, tmp_path, "sm_90a", runs=True)
+    x, out = torch.arange(5.0), torch.zeros(5)
+    library.scale(x, sizes=(5, 3), out=out)
+    assert out.tolist() == [0.0, 3.0, 6.0, 9.0, 12.0]
+    with pytest.raises(RuntimeError, match="scale returned 1"):
+        library.scale(x, sizes=(-1, 3), out=out)
+    with pytest.raises(AttributeError):
+        library.another(x)
+    file.write_text("what lies there already is not compiled again")
+    native.load(file, tmp_path, "sm_90a", runs=True).scale(x, sizes=(5, 1), out=out)
+    assert out.tolist() == x.tolist()
+
+
+@pytest.mark.parametrize(
+    ("name", "mine"),
+    [
+        ("add_kernel(float const*, float*, int)", True),
+        ("void ns::tile_kernel<128, 64>(CUtensorMap)", True),
+        ("plain_kernel", True),
+        ("void cutlass::Kernel2<cutlass_80_tensorop>(Params)", False),
+        ("nvjet_sm90_tst_128x256", False),
+        ("kernel(float*)", False),
+        ("", False),
+    ],
+)
+def test_a_kernel_is_known_by_its_mangled_name(name, mine):
+    own = ["_Z10add_kernelPKfPfi", "_ZN2ns11tile_kernelILi128ELi64EEEv14CUtensorMap_st", "plain_kernel"]
+    assert _is_one_of(name, own) is mine
+
+
+# -- the capstone's own files
+
+ENTRY = catalog.capstone()
+EXERCISES = {one.name: one for one in ENTRY.lab.exercises}
+SOLVED = ROOT / "solutions" / "gpu-programming" / "cuda-kernels"
+
+
+def test_there_are_files_to_compile():
+    assert len(FILES) >= 20
+
+
+@pytest.mark.skipif(NVCC is None, reason="no nvcc")
+@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
+def test_every_file_compiles_for_old_and_new_gpus_and_spills_nothing(file, tmp_path):
+    kernels = native.build(file, tmp_path / "built.so", ARCHS, NVCC)
+    assert {one.arch for one in kernels} == set(ARCHS)
+    assert [one for one in kernels if one.spill_bytes] == []
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
+def test_every_file_includes_what_is_permitted(file):
+    given = [path.name for path in SOLVED.rglob("*.cuh")]
+    assert list(native.unwanted(file.read_text("utf-8"), [*given, *(f"../{name}" for name in given)])) == []
+
+
+def test_what_students_get_is_rendered_from_the_solutions():
+    kept = {path.relative_to(SOLVED): path for path in SOLVED.rglob("*.cu*")}
+    texts = {name: skeleton.render_native(path.read_text("utf-8")) for name, path in kept.items()}
+    handed_out = {
+        ROOT / "gpu-programming" / "cuda-kernels" / name: text for name, text in texts.items() if text
+    }
+    asked = {ENTRY.folder / one.file for one in EXERCISES.values()}
+    assert set(handed_out) == asked | set(ENTRY.given)
+    assert all(path.read_text("utf-8") == text for path, text in handed_out.items())
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_an_untouched_file_has_its_tasks_and_does_not_compile(name, tmp_path):
+    file = ENTRY.submission(ROOT / "labs", EXERCISES[name])
+    todos = open_errors(file.read_text("utf-8"))
+    assert [todo.number for todo in todos] == list(range(1, len(todos) + 1))
+    assert todos
+    if NVCC:
+        with pytest.raises(native.BuildError, match="TODO 1: "):
+            native.build(file, tmp_path / "built.so", ("sm_90a",), NVCC)
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("// BEGIN TODO 1: a (about 1 line)\nint x;\n", "without its END"),
+        ("// END TODO 1\n", "without its BEGIN"),
+        ("// BEGIN TODO 2: a (about 1 line)\nint x;\n// END TODO 2\n", "not from 1 on"),
+        ("// BEGIN TODO 1: a\nint x;\n// END TODO 1\n", "without"),
+    ],
+)
+def test_marks_that_do_not_pair_are_refused(source, words):
+    with pytest.raises(ValueError, match=words):
+        skeleton.render_native(source)
+
+
+def capstone(*arguments, folder):
+    done = grade("--lab", "capstone", *arguments, "--results", folder / "results")
+    (lab,) = read_results(folder / "results")["labs"]
+    return done, {item["id"]: item for item in items_of(lab)}
+
+
+@pytest.mark.skipif(NVCC is None, reason="no nvcc")
+def test_without_a_gpu_the_solution_is_compiled_and_nothing_counts_as_failed(tmp_path):
+    done, items = capstone("--from", "solutions", folder=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    compiled = {name: item for name, item in items.items() if "/codegen/" in name}
+    assert {item["verdict"] for item in compiled.values()} == {"PASS"}
+    assert len(compiled) == len(EXERCISES)
+    assert {item["verdict"] for name, item in items.items() if name not in compiled} == {"NOT_GRADED"}
+    (kernels, *_) = (item["figures"]["kernels"] for item in compiled.values())
+    assert max(width for kernel in kernels for width in kernel["load_widths"]) == 16
+
+
+def test_untouched_files_are_not_started(tmp_path):
+    done, items = capstone(folder=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {item["verdict"] for item in items.values()} == {"NOT_STARTED"}
+    assert "TODO 1" in done.stdout
+    told = python("-m", "grader", "todo", "--lab", "capstone")
+    assert "02_vectorised.cu" in told.stdout
+
+
+MISTAKES = {
+    "error": (
+        "    return cudaErrorInvalidValue",
+        "    return cudaErrorInvalidValu",
+        "COMPILE_ERROR",
+        "undefined",
+    ),
+    "header": ("#include <cstdint>", "#include <iostream>", "POLICY", "iostream is not on the list"),
+    "cuBLAS": ("#include <cstdint>", "#include <cublas_v2.h>", "POLICY", "cublas_v2.h is not on the list"),
+}
+
+
+@pytest.mark.skipif(NVCC is None, reason="no nvcc")
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_file_that_is_refused_or_does_not_compile_says_where(mistake, tmp_path):
+    old, new, verdict, words = MISTAKES[mistake]
+    exercise = EXERCISES["vector_add"]
+    text = (ROOT / ENTRY.submission(ROOT / "solutions", exercise)).read_text("utf-8")
+    file = ENTRY.submission(tmp_path / "tree", exercise)
+    file.parent.mkdir(parents=True)
+    line = next(number for number, code in enumerate(text.split("\n"), start=1) if old.strip() in code)
+    file.write_text(text.replace(old.strip(), new.strip(), 1))
+    _, items = capstone("--from", tmp_path / "tree", "-k", "vector_add and codegen", folder=tmp_path)
+    (item,) = items.values()
+    assert item["verdict"] == verdict
+    assert words in item["where"]
+    assert f"line {line}" in item["where"] or item["frames"][0]["line"] == line
+
+
 def test_placeholders_are_read_from_their_error_lines():
     text = '#error "TODO 1: the tail"\nint x;\n  #error "TODO 12: one partial for each block"\n// TODO 3\n'
-    assert native.placeholders(text) == [(1, "the tail"), (12, "one partial for each block")]
+    found = [(todo.number, todo.text, todo.line) for todo in open_errors(text)]
+    assert found == [(1, "the tail", 1), (12, "one partial for each block", 3)]
