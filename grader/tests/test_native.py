@@ -1,7 +1,9 @@
 """CUDA C++ files: headers from a list, one fixed command, and every file of the capstone compiles."""
 
 import ctypes
+import json
 import re
+import subprocess
 import types
 
 import pytest
@@ -9,7 +11,7 @@ import torch
 from conftest import ROOT, grade, python
 from test_labs import items_of, read_results
 
-from grader import catalog, native, skeleton
+from grader import catalog, gpu, native, skeleton
 from grader.todos import open_errors
 from grader.witness import _is_one_of
 
@@ -255,6 +257,46 @@ def test_a_file_that_is_refused_or_does_not_compile_says_where(mistake, tmp_path
     assert item["verdict"] == verdict
     assert words in item["where"]
     assert f"line {line}" in item["where"] or item["frames"][0]["line"] == line
+
+
+SIZES = {
+    "vector_add": ("4099", "1048581"),
+    "reduction": ("4099", "1048581"),
+    "matmul": ("256x384x520", "1000x264x1000"),
+}
+
+
+def test_without_a_gpu_a_program_says_so_and_has_measured_nothing(tmp_path):
+    if gpu.find()[0] or not NVCC:
+        pytest.skip("there is a GPU, or no nvcc")
+    program = tmp_path / "program"
+    subprocess.run([NVCC, "-std=c++17", FILES[0].name, "-o", program], cwd=FILES[0].parent, check=True)
+    done = subprocess.run([program], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "No GPU" in done.stderr
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
+def test_every_step_is_right_as_a_program_on_a_gpu(file, tmp_path):
+    arch = native.arch_name(*torch.cuda.get_device_capability())
+    program = tmp_path / "program"
+    command = [NVCC, "-std=c++17", "-O3", f"-arch={arch}", file.name, "-o", program]
+    subprocess.run(command, cwd=file.parent, check=True)
+    sizes = SIZES[file.parent.name]
+    done = subprocess.run([program, *sizes], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(lines) == len(sizes)
+    assert all(line["right"] for line in lines)
+
+
+@pytest.mark.gpu
+def test_the_capstone_is_right_on_a_gpu(tmp_path):
+    done, items = capstone("--from", "solutions", "--tier", "gpu", "-k", "correctness", folder=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {item["verdict"] for item in items.values()} == {"PASS"}
 
 
 def test_placeholders_are_read_from_their_error_lines():
