@@ -145,7 +145,7 @@ LAB = Lab(
             codegen=Codegen(VECTORS[-1]), native=by_length("reduce_sum"),
         ),
         matmul("matmul_naive", "01_naive.cu", 10),
-        matmul("matmul_tiled", "02_coalesced_shared_tile.cu", 20, of_cublas(20, 4096, 0.2, 1, 3)),
+        matmul("matmul_tiled", "02_coalesced_shared_tile.cu", 20, of_cublas(20, 4096, 0.05, 0.3, 0.5)),
     ),
     causes={
         "nothing written": (1, "the result never reaches `out`"),

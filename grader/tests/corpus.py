@@ -9,6 +9,7 @@ The verdict is that of the first item of the named function that does not pass; 
 named, it holds for each. `unscreened` is the verdict with the static screen switched off. A folder in the
 place of
 a file is laid out beside the submission as it is; its one `.py` file with such a line is the submission.
+A `.cu` file has the line in a comment.
 """
 
 from __future__ import annotations
@@ -59,11 +60,18 @@ class Specimen:
         return "/".join(self.path.with_suffix("").parts[-3:])
 
 
+def first_line(file: Path) -> str:
+    """Of the docstring, or the comment that CUDA C++ has in its place."""
+    if file.suffix == ".cu":
+        return file.read_text("utf-8").partition("\n")[0].removeprefix("// ")
+    return (ast.get_docstring(ast.parse(file.read_bytes())) or "").partition("\n")[0]
+
+
 def read(path: Path) -> Specimen:
     """The specimen at `path`; ValueError where line one is not as it must be."""
     files = [path] if path.is_file() else sorted(path.glob("*.py"))
     for file in files:
-        line = (ast.get_docstring(ast.parse(file.read_bytes())) or "").partition("\n")[0]
+        line = first_line(file)
         found = LINE.fullmatch(line)
         if found:
             break
@@ -104,7 +112,7 @@ class Examiner:
     def __init__(self, folder: Path, tier: str, gpu=None, limit_s: float = 60.0):
         self._folder, self._tier, self._gpu, self._limit_s, self._count = folder, tier, gpu, limit_s, 0
         self.session = Session("cuda" if tier == "gpu" else "cpu", SEED)
-        self._entries = catalog.find()
+        self._entries = [*catalog.find(), catalog.capstone()]
 
     def grade(self, specimen: Specimen, function: str, screened: bool = True) -> Outcome:
         """The first outcome of the function that is neither PASS nor NOT_GRADED, or the last PASS."""

@@ -6,7 +6,7 @@ from corpus import Examiner, check, find
 from grader import gpu
 from grader.questions import SPEED
 
-WRONG = find("solutions/lab*/wrong/*.py")
+WRONG = find("solutions/lab*/wrong/*.py", "solutions/gpu-programming/cuda-kernels/wrong/*.cu")
 VARIANTS = find("solutions/lab*/variants/*.py")
 CHEATS = find("grader/tests/cheats/*")
 FAULTS = find("grader/tests/faults/*")

@@ -17,7 +17,11 @@ from grader.witness import _is_one_of
 
 # The oldest with bf16 in its tensor cores, the one of the worked example, and the newest that nvcc knows.
 ARCHS = ("sm_80", "sm_90a", "sm_121")
-FILES = sorted((ROOT / "solutions" / "gpu-programming" / "cuda-kernels").glob("*/*.cu"))
+SOLVED = ROOT / "solutions" / "gpu-programming" / "cuda-kernels"
+FILES = sorted(path for path in SOLVED.glob("*/*.cu") if path.parent.name != "wrong")
+WRONG = [
+    path for path in sorted(SOLVED.glob("wrong/*.cu")) if not list(native.unwanted(path.read_text("utf-8")))
+]
 NVCC = native.compiler()
 ADD = """#include <cuda_runtime.h>
 
@@ -146,7 +150,6 @@ def test_a_kernel_is_known_by_its_mangled_name(name, mine):
 
 ENTRY = catalog.capstone()
 EXERCISES = {one.name: one for one in ENTRY.lab.exercises}
-SOLVED = ROOT / "solutions" / "gpu-programming" / "cuda-kernels"
 
 
 def test_there_are_files_to_compile():
@@ -159,6 +162,16 @@ def test_every_file_compiles_for_old_and_new_gpus_and_spills_nothing(file, tmp_p
     kernels = native.build(file, tmp_path / "built.so", ARCHS, NVCC)
     assert {one.arch for one in kernels} == set(ARCHS)
     assert [one for one in kernels if one.spill_bytes] == []
+
+
+def test_there_are_wrong_answers_to_compile():
+    assert len(WRONG) >= 10
+
+
+@pytest.mark.skipif(NVCC is None, reason="no nvcc")
+@pytest.mark.parametrize("file", WRONG, ids=lambda file: file.stem)
+def test_every_wrong_answer_that_is_let_in_compiles(file, tmp_path):
+    assert native.build(file, tmp_path / "built.so", ("sm_90a",), NVCC)
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
