@@ -113,8 +113,8 @@ class WarmParent:
 
     @property
     def told(self) -> dict | None:
-        """The findings where a worker has come from this parent, else None; waits for nothing."""
-        return self._findings
+        """The findings; None where the process was ended before anybody asked for them."""
+        return self._findings if self._socket.fileno() < 0 else self.findings
 
     def _trouble(self) -> RuntimeError:
         self._log.flush()

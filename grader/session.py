@@ -47,9 +47,8 @@ class Session:
         """What the workers of this run were seen to be kept from; None where none was needed."""
         if not self.confined:
             return assurance.Assurance(1, ("confinement was switched off",)) if self._parents else None
-        # A parent that no worker came from may have ended before it could say anything.
-        used = [parent.told for parent in self._parents.values() if parent.told is not None]
-        levels = [assurance.assess(findings) for findings in used]
+        told = [parent.told for parent in self._parents.values()]
+        levels = [assurance.assess(findings) for findings in told if findings is not None]
         return min(levels, key=lambda found: found.level) if levels else None
 
     def confinement(self, file: Path, interpreted: bool, trusted: bool) -> dict:
