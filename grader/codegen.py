@@ -12,6 +12,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from grader import native
 from grader.diagnose import cause_of
 from grader.outcome import Outcome, one_line
 from grader.spec import Lab, Verdict
@@ -108,7 +109,7 @@ def read_native(library: Path, arch: int) -> list[KernelFacts]:
         listing = listings.get(name, "")
         kernels.append(
             KernelFacts(
-                name=one_line(name),
+                name=one_line(native.plain_name(name)),
                 constants={},
                 num_warps=0,
                 num_stages=0,

@@ -135,6 +135,17 @@ def _kernels(said: str) -> Iterator[Kernel]:
             name = ""
 
 
+def plain_name(mangled: str) -> str:
+    """`ns::tile_kernel` of `_ZN2ns11tile_kernelILi128EEEvPf`; a name that is not mangled as it is."""
+    start = re.match(r"_ZN?", mangled)
+    at, parts = start.end() if start else len(mangled), []
+    while length := re.match(r"\d+", mangled[at:]):
+        at += length.end()
+        parts.append(mangled[at : at + int(length[0])])
+        at += int(length[0])
+    return "::".join(parts) or mangled
+
+
 def arch_name(major: int, minor: int) -> str:
     """sm_80, or sm_90a: from Hopper on the features of one architecture are part of its name."""
     return f"sm_{major}{minor}{'a' if major >= 9 else ''}"

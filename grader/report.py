@@ -196,7 +196,8 @@ def _codegen_lines(items: Sequence[ItemResult]):
         registers = f"{kernel['registers']} registers"
         spills = f"{kernel['spill_bytes']} bytes spilled" if kernel["spill_bytes"] else "no spills"
         copies = f"{kernel['async_copies']} async copies"
-        yield f"    {kernel['name']}: {kernel['config']}", "dim"
+        config = f": {kernel['config']}" if kernel["config"] else ""
+        yield f"    {kernel['name']}{config}", "dim"
         yield (
             f"      {tensor}, {widest}, {copies}, {registers}, {spills}, {shared}",
             "dim",

@@ -69,10 +69,9 @@ def main(control: int, stdout: int, stderr: int, memory: int) -> None:
                         _load(path, os.path.splitext(os.path.basename(path))[0])
                 if setup["file"].endswith(".cu"):
                     module = _build(setup)
-                    reply = {"kernels": module.kernels}
                 else:
                     module = _load(setup["file"], "submission")
-                    reply = {}
+                reply = {}
             elif kind is Kind.PREPARE:
                 plans[payload["plan"]] = _plan(module, arena, payload)
                 reply = {}

@@ -146,6 +146,20 @@ def test_a_kernel_is_known_by_its_mangled_name(name, mine):
     assert _is_one_of(name, own) is mine
 
 
+@pytest.mark.parametrize(
+    ("mangled", "plain"),
+    [
+        ("_Z10add_kernelPKfPfi", "add_kernel"),
+        ("_ZN2ns11tile_kernelILi128ELi64EEEv14CUtensorMap_st", "ns::tile_kernel"),
+        ("_Z9add_tilesI6float4Lb1EEvPKT_", "add_tiles"),
+        ("plain_kernel", "plain_kernel"),
+        ("_Z", "_Z"),
+    ],
+)
+def test_a_kernel_is_shown_by_its_plain_name(mangled, plain):
+    assert native.plain_name(mangled) == plain
+
+
 # -- the capstone's own files
 
 ENTRY = catalog.capstone()
