@@ -121,7 +121,7 @@ def _foreign_work(seat, lab, exercise, case, inputs, outputs, rng, count_kernels
     blank = exercise.native or all(
         _blank(arena, loan, was, exercise) for loan, was in zip(outputs, before, strict=True)
     )
-    computed = [name for name in seen["operators"] if name not in exercise.may_call]
+    computed = _forbidden(exercise, seen["operators"])
     if computed:
         where = f"torch computes here: {', '.join(computed)}"
     elif seen["foreign"]:
@@ -139,6 +139,11 @@ def _foreign_work(seat, lab, exercise, case, inputs, outputs, rng, count_kernels
     else:
         return None
     return _said(lab, Verdict.POLICY, "FOREIGN_KERNEL", "foreign kernel", where)
+
+
+def _forbidden(exercise: Exercise, operators: list[str]) -> list[str]:
+    """Of torch operators that computed, those that the exercise leaves to the student's kernels."""
+    return [name for name in operators if name not in exercise.may_call]
 
 
 def _blank(arena: Arena, loan: Loan, before: torch.Tensor, exercise: Exercise) -> bool:
@@ -162,7 +167,7 @@ def _call(seat: Seat, lab: Lab, exercise: Exercise, case: Case, inputs, outputs,
     failed = plan if isinstance(plan, Outcome) else seat.go(plan, case.limit_s)
     if failed:
         return failed, None, None
-    computed = [name for name in seat.computed if name not in exercise.may_call]
+    computed = _forbidden(exercise, seat.computed)
     for loan, before in zip(inputs, inputs_before, strict=True):
         if not same_bits(arena.bytes(loan.start, loan.stop), before):
             where = f"{loan.name} differs from what was passed in"

@@ -15,7 +15,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 FLAGS = ("-std=c++17", "-O3", "-lineinfo", "-shared", "-Xcompiler", "-fPIC", "-Xptxas", "-v", "-DNO_PROGRAM")
@@ -49,12 +49,10 @@ class BuildError(RuntimeError):
 
 @dataclass(frozen=True)
 class Kernel:
-    """One kernel for one architecture, from the assembler's own report."""
+    """One kernel for one architecture, from the assembler's report; codegen reads more from the library."""
 
-    name: str  # mangled
+    name: str  # with its namespaces, without its arguments
     arch: str
-    registers: int  # of a thread
-    shared_bytes: int  # static, of a block
     spill_bytes: int  # stores and loads, of a thread
 
 
@@ -122,16 +120,13 @@ def build(file: Path, target: Path, archs: Sequence[str], nvcc: Path) -> list[Ke
 
 
 def _kernels(said: str) -> Iterator[Kernel]:
-    """What `ptxas -v` reports, kernel by kernel: name, then spills, then registers and shared memory."""
-    name, arch, spilled = "", "", 0
+    """What `ptxas -v` reports: for each kernel its name, and behind it what it spills."""
+    name, arch = "", ""
     for line in said.splitlines():
         if entry := _ENTRY.search(line):
-            name, arch, spilled = entry[1], entry[2], 0
-        elif spill := _SPILL.search(line):
-            spilled = int(spill[1]) + int(spill[2])
-        elif name and (used := re.search(r"Used (\d+) registers", line)):
-            shared = re.search(r"(\d+) bytes smem", line)
-            yield Kernel(name, arch, int(used[1]), int(shared[1]) if shared else 0, spilled)
+            name, arch = plain_name(entry[1]), entry[2]
+        elif name and (spill := _SPILL.search(line)):
+            yield Kernel(name, arch, int(spill[1]) + int(spill[2]))
             name = ""
 
 
@@ -154,13 +149,11 @@ def arch_name(major: int, minor: int) -> str:
 class Library:
     """A compiled file as a module: each of its C functions takes tensors, as a student's in Python does."""
 
-    def __init__(self, path: Path | None, kernels: list[dict]):
-        self.kernels = kernels
+    def __init__(self, path: Path | None, kernels: list[str]):
+        self.kernels = kernels  # their names
         self._library = ctypes.CDLL(str(path)) if path else None
 
     def __getattr__(self, name: str) -> Callable:
-        if self._library is None:  # compiled for a GPU that is not here
-            return lambda *_, **__: None
         function = getattr(self._library, name)
         function.restype = ctypes.c_int
 
@@ -192,7 +185,7 @@ def library(file: Path, folder: Path, arch: str) -> Path:
 
 
 def load(file: Path, folder: Path, arch: str, runs: bool) -> Library:
-    """The file, compiled into `folder` unless it lies there already; functions do nothing where not `runs`.
+    """The file, compiled into `folder` unless it lies there already; without functions where it cannot run.
 
     BuildError where it does not compile, or where there is no compiler.
     """
@@ -200,10 +193,10 @@ def load(file: Path, folder: Path, arch: str, runs: bool) -> Library:
     if nvcc is None:
         raise BuildError(0, "there is no nvcc: install a CUDA toolkit, or the wheel nvidia-cuda-nvcc")
     target = library(file, folder, arch)
-    facts = target.with_suffix(".json")
-    if not facts.is_file():
+    names = target.with_suffix(".json")
+    if not names.is_file():
         part = target.with_suffix(f".{os.getpid()}")
         kernels = build(file, part, (arch,), nvcc)
         part.replace(target)
-        facts.write_text(json.dumps([asdict(kernel) for kernel in kernels]))
-    return Library(target if runs else None, json.loads(facts.read_text()))
+        names.write_text(json.dumps([kernel.name for kernel in kernels]))
+    return Library(target if runs else None, json.loads(names.read_text()))

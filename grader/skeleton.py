@@ -17,7 +17,8 @@ _BONUS = re.compile(r"^(( *)# BONUS (\d+): .+\n)(?:.*\n)*?\2# END BONUS \3\n", r
 _GIVEN = re.compile(r"^# GIVEN: ", re.MULTILINE)  # a file of which students get every line
 # The two marks of a task with its leading comments and the code between, in CUDA C++.
 _NATIVE_TASK = re.compile(
-    r"^(( *)// BEGIN TODO (\d+: .+) \(about \d+ lines?\)\n)((?: *//.*\n)*)(?:.*\n)+?(\2// END TODO \d+\n)",
+    r"^(?P<begin>(?P<indent> *)// BEGIN TODO (?P<number>\d+): (?P<text>.+) \(about \d+ lines?\)\n)"
+    r"(?P<kept>(?: *//.*\n)*)(?! *//)(?:.*\n)+?(?P<end>(?P=indent)// END TODO (?P=number)\n)",
     re.MULTILINE,
 )
 _END = re.compile(r"(\s*)# END TODO (\d+)\s*")
@@ -109,7 +110,8 @@ def render_native(source: str) -> str | None:
     """
     if re.search(r"^// GIVEN: ", source, re.MULTILINE):
         return source
-    rendered, tasks = _NATIVE_TASK.subn(r'\1\4\2#error "TODO \3"\n\5', source)
+    placeholder = r'\g<begin>\g<kept>\g<indent>#error "TODO \g<number>: \g<text>"\n\g<end>'
+    rendered, tasks = _NATIVE_TASK.subn(placeholder, source)
     if len(re.findall(r"//\s*(?:BEGIN|END)\s*TODO\b", source)) != 2 * tasks:
         raise ValueError("a BEGIN TODO without its END, or an END without its BEGIN")
     numbers = [int(number) for number in re.findall(r'#error "TODO (\d+):', rendered)]

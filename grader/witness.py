@@ -16,6 +16,8 @@ import triton
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from triton.runtime.interpreter import InterpretedFunction
 
+from grader.native import plain_name
+
 MAX_NAMES = 50
 # Allocation, constants, views and plain copies: what host code around a kernel needs. Nothing of it computes.
 HARMLESS = {
@@ -102,17 +104,20 @@ def ghosts(files: Collection[str]) -> Iterator[dict]:
         found["operators"] = sorted(mode.seen)[:MAX_NAMES]
 
 
-def _is_one_of(kernel: str, mangled: Collection[str]) -> bool:
-    """Whether a kernel's name, as CUPTI gives it, is that of a function with one of these mangled names."""
-    # A mangled name has each identifier behind its length; templates and arguments stand behind the last one.
-    last = re.split(r"[<(]", kernel.removeprefix("void "), maxsplit=1)[0].split("::")[-1].strip()
-    return any(last == name or f"{len(last)}{last}" in name for name in mangled if last)
+def _is_one_of(kernel: str, own: Collection[str]) -> bool:
+    """Whether a kernel's name, as CUPTI gives it, is one of these names of native.plain_name."""
+    # Namespaces are left out: one without a name is called otherwise by each of the two.
+    named = plain_name(kernel).removeprefix("void ").replace("(anonymous namespace)", "")
+    last = re.split(r"[<(]", named, maxsplit=1)[0].split("::")[-1]
+    return last in {name.split("::")[-1] for name in own}
 
 
 @contextlib.contextmanager
-def census(files: Collection[str], may_call: Collection[str] = (), own=()) -> Iterator[dict]:
+def census(
+    files: Collection[str], may_call: Collection[str] = (), own: Collection[str] = ()
+) -> Iterator[dict]:
     """Counts what the GPU runs meanwhile, by CUPTI, against the launches of kernels from `files`.
-    Kernels of the operators in `may_call` are left out, and those of which `own` has the mangled name.
+    Kernels of the operators in `may_call` are left out, and those that `own` names.
 
     Yields a dict; at the end its `strangers` names the kernels that ran more often than they were launched
     from there, and `uncounted` says why nothing is known where CUPTI is not to be had.

@@ -80,7 +80,7 @@ def main(control: int, stdout: int, stderr: int, memory: int) -> None:
             elif kind is Kind.PICKED:
                 reply = {"picked": picked(module)}
             elif kind is Kind.WITNESS:
-                asked = payload | {"own_kernels": [one["name"] for one in getattr(module, "kernels", ())]}
+                asked = payload | {"own_kernels": getattr(module, "kernels", [])}
                 reply = _watch(plans[payload["plan"]], on_gpu, [setup["file"], *setup["given"]], asked)
             else:
                 timed = setup["tuning"] == "full"

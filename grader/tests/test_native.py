@@ -2,7 +2,6 @@
 
 import ctypes
 import json
-import re
 import subprocess
 import types
 
@@ -11,7 +10,7 @@ import torch
 from conftest import ROOT, grade, python
 from test_labs import items_of, read_results
 
-from grader import catalog, gpu, native, skeleton
+from grader import catalog, codegen, gpu, native, skeleton
 from grader.todos import open_errors
 from grader.witness import _is_one_of
 
@@ -66,10 +65,12 @@ class TestCompiler:
         file, library = tmp_path / "add.cu", tmp_path / "add.so"
         file.write_text(ADD)
         kernels = native.build(file, library, ("sm_80", "sm_90a"), NVCC)
-        assert [(re.sub(r"\W", "", one.name), one.arch) for one in kernels] == [
-            ("_Z10add_kernelPf", "sm_80"), ("_Z10add_kernelPf", "sm_90a"),
-        ]  # fmt: skip
-        assert all(one.registers > 4 and one.shared_bytes == 256 and one.spill_bytes == 0 for one in kernels)
+        assert [(one.name, one.spill_bytes) for one in kernels] == [("add_kernel", 0)] * 2
+        assert [one.arch for one in kernels] == ["sm_80", "sm_90a"]
+        read = codegen.read_native(library, 90)
+        assert [one.name for one in read] == ["add_kernel"] * 2
+        assert all(one.registers > 4 and one.spill_bytes == 0 for one in read)
+        assert sorted(one.shared_bytes for one in read) == [256, 1280]  # from sm_90 on 1 KB is the system's
         assert ctypes.CDLL(str(library)).seven() == 7
 
     def test_what_spills_is_seen(self, tmp_path):
@@ -80,9 +81,25 @@ class TestCompiler:
             "__global__ void __launch_bounds__(1024, 2) k(volatile float* x, int n) { int t = threadIdx.x;\n"
         )
         file.write_text(head + loads + sums + "}\n")
-        (kernel,) = native.build(file, tmp_path / "spill.so", ("sm_90a",), NVCC)
-        assert kernel.registers <= 32
+        library = tmp_path / "spill.so"
+        (kernel,) = native.build(file, library, ("sm_90a",), NVCC)
         assert kernel.spill_bytes > 0
+        (read,) = codegen.read_native(library, 90)
+        assert read.registers <= 32
+        assert read.spill_bytes > 0
+
+    def test_kernels_without_a_namespace_of_a_name_are_told_apart(self, tmp_path):
+        file = tmp_path / "hidden.cu"
+        file.write_text(
+            "namespace { __global__ void hidden_kernel(float* x) { *x = 1; } }\n"
+            "static __global__ void own_kernel(float* x) { *x = 2; }\n"
+            'extern "C" int f(float* x) { hidden_kernel<<<1, 1>>>(x); own_kernel<<<1, 1>>>(x); return 0; }\n'
+        )
+        kernels = native.build(file, tmp_path / "hidden.so", ("sm_90a",), NVCC)
+        own = [one.name for one in kernels]
+        assert _is_one_of("(anonymous namespace)::hidden_kernel(float*)", own)
+        assert _is_one_of("own_kernel(float*)", own)
+        assert not _is_one_of("(anonymous namespace)::another_kernel(float*)", own)
 
     @pytest.mark.parametrize(
         ("text", "line", "words"),
@@ -135,14 +152,16 @@ def test_a_function_gets_pointers_then_sizes_then_the_stream(tmp_path, monkeypat
         ("add_kernel(float const*, float*, int)", True),
         ("void ns::tile_kernel<128, 64>(CUtensorMap)", True),
         ("plain_kernel", True),
+        ("_Z10add_kernelPKfPfi", True),
+        ("(anonymous namespace)::hidden_kernel(float*)", True),
         ("void cutlass::Kernel2<cutlass_80_tensorop>(Params)", False),
         ("nvjet_sm90_tst_128x256", False),
         ("kernel(float*)", False),
         ("", False),
     ],
 )
-def test_a_kernel_is_known_by_its_mangled_name(name, mine):
-    own = ["_Z10add_kernelPKfPfi", "_ZN2ns11tile_kernelILi128ELi64EEEv14CUtensorMap_st", "plain_kernel"]
+def test_a_kernel_is_known_by_its_name_whoever_tells_it(name, mine):
+    own = ["add_kernel", "ns::tile_kernel", "plain_kernel", "_GLOBAL__N__28af_4_a_cu_37::hidden_kernel"]
     assert _is_one_of(name, own) is mine
 
 
@@ -223,6 +242,8 @@ def test_an_untouched_file_has_its_tasks_and_does_not_compile(name, tmp_path):
         ("// END TODO 1\n", "without its BEGIN"),
         ("// BEGIN TODO 2: a (about 1 line)\nint x;\n// END TODO 2\n", "not from 1 on"),
         ("// BEGIN TODO 1: a\nint x;\n// END TODO 1\n", "without"),
+        ("// BEGIN TODO 1: a (about 1 line)\nint x;\n// END TODO 2\n", "without"),
+        ("// BEGIN TODO 1: a (about 1 line)\n// why\n// END TODO 1\n", "without"),
     ],
 )
 def test_marks_that_do_not_pair_are_refused(source, words):

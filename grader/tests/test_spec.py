@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from grader.spec import Arm, Case, Codegen, Exercise, Lab, Layout, Speed, Tolerance
+from grader.spec import Arm, Case, Codegen, Exercise, Lab, Layout, Native, Speed, Tolerance
 
 ROOT = Path(__file__).resolve().parents[2]
 LIGHT = (
@@ -53,6 +53,12 @@ def exercise(**changes):
         "cases": (Case({"n": 7}), Case({"n": 8})),
     }
     return Exercise(**{**values, **changes})
+
+
+@pytest.mark.parametrize(("file", "native"), [("sum.cu", None), ("sum.py", Native("sum", nothing))])
+def test_a_cuda_file_and_how_to_call_it_come_together(file, native):
+    with pytest.raises(ValueError, match="do not belong together"):
+        exercise(file=file, native=native)
 
 
 def test_negative_pad_is_refused():

@@ -482,8 +482,8 @@ def linear_signs(case, inputs, expected, got):
     mean, cols = x.mean(dim=1, keepdim=True), x.shape[1]
     n, rstd, _ = parts(x, 1, LN_EPS)
     variance = (x - mean).square().mean(dim=1, keepdim=True)
-    product, total, shift = x @ (gamma * weight).T, (gamma * weight).sum(dim=1), weight @ beta + bias
     s = gamma * weight
+    product, total, shift = x @ s.T, s.sum(dim=1), weight @ beta + bias
     others = [
         ("mean left in", rstd * product + shift),
         ("mean not scaled", rstd * product - mean * total + shift),
@@ -493,12 +493,12 @@ def linear_signs(case, inputs, expected, got):
         ("no gamma", n @ weight.T + shift),
         ("weight transposed", rstd * (x @ s.reshape(s.shape[::-1]) - mean * total) + shift),
         ("mean of other columns", rstd * product - rstd * mean * weight.sum(dim=1) + shift),
-        ("eps outside", (x - mean) / (variance.sqrt() + LN_EPS) @ (gamma * weight).T + shift),
-        ("no eps", (x - mean) / variance.sqrt() @ (gamma * weight).T + shift),
+        ("eps outside", (x - mean) / (variance.sqrt() + LN_EPS) @ s.T + shift),
+        ("no eps", (x - mean) / variance.sqrt() @ s.T + shift),
     ]
     if cols > 1:
         wrong = (variance * cols / (cols - 1) + LN_EPS).rsqrt()
-        others.append(("variance over n - 1", (x - mean) * wrong @ (gamma * weight).T + shift))
+        others.append(("variance over n - 1", (x - mean) * wrong @ s.T + shift))
     for tile in (16, 32, 64, 128):
         rows, outs = (torch.arange(side, device=x.device) % tile for side in got.shape)
         if len(rows) > tile:
