@@ -83,6 +83,7 @@ class WarmParent:
         )
         theirs.close()
         self._socket = ours
+        self._broken = False
         self._findings: dict | None = None
         self._turn = threading.Lock()  # the compiling thread forks workers, too
 
@@ -117,6 +118,9 @@ class WarmParent:
         return self._findings if self._socket.fileno() < 0 else self.findings
 
     def _trouble(self) -> RuntimeError:
+        # A killed process closes its channel some time before it can be waited for.
+        self._process.kill()
+        self._broken = True
         self._log.flush()
         lines = Path(self._log.name).read_text(errors="replace").strip().splitlines()
         said = " | ".join(lines[-3:]) or "no output"
@@ -124,8 +128,8 @@ class WarmParent:
 
     @property
     def ended(self) -> bool:
-        """Whether the process is gone; another one has to be started then."""
-        return self._process.poll() is not None
+        """Whether the process or the channel to it is gone; another one has to be started then."""
+        return self._broken or self._process.poll() is not None
 
     def close(self) -> None:
         """End the process; running workers are not touched."""

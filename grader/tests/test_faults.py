@@ -825,6 +825,23 @@ def test_f23_a_warm_parent_that_died_is_started_again(tmp_path):
         run.close()
 
 
+def test_f23_a_warm_parent_with_a_broken_channel_is_not_asked_again(tmp_path, monkeypatch):
+    # A killed process closes its files some time before it can be waited for.
+    lay_out(tmp_path, solution(1))
+    entry = with_one_case(lab(1), "n=7,")
+    run = Run(tmp_path, "cpu", SEED, None)
+    try:
+        dying = run.session.parent(interpreted=True)
+        _ = dying.findings
+        os.kill(dying._process.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, dying._process.pid, os.WEXITED | os.WNOWAIT)
+        monkeypatch.setattr(dying._process, "poll", lambda: None)
+        verdicts = [o.verdict for _ in range(2) for _, o, _ in ask(run, entry)]
+        assert verdicts == [Verdict.GRADER_FAULT, Verdict.PASS]
+    finally:
+        run.close()
+
+
 # -- F24: two graders on one GPU
 
 
