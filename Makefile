@@ -7,7 +7,7 @@ RUN := .venv/bin/python -m
 SETUP := $(PYTHON) grader/setup_env.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup grade bench test test-gpu skeletons tables todo doctor inspect lint clean
+.PHONY: help setup grade bench test test-gpu skeletons tables todo doctor inspect sanitize lint clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -55,6 +55,10 @@ doctor:  ## say what this machine can grade, and what is in the way
 inspect:  ## compile your kernels for a GPU that need not be here: LAB=3 ARCH=sm_90
 	@$(SETUP)
 	@$(RUN) grader inspect $(if $(LAB),--lab "$(LAB)") $(if $(FROM),--from "$(FROM)") $(if $(ARCH),--arch "$(ARCH)")
+
+sanitize:  ## the capstone's CUDA files under compute-sanitizer, on a GPU: K=reduction FROM=solutions
+	@$(SETUP)
+	@$(RUN) grader sanitize $(if $(K),-k "$(K)") $(if $(FROM),--from "$(FROM)")
 
 lint:  ## check the style of the Python files
 	@$(SETUP) --extra dev

@@ -37,8 +37,13 @@ class Entry:
         beside labs/, and in any other tree below it.
         """
         if self.folder.parent.name == CAPSTONE.name:
-            source = (source.parent if source.name == "labs" else source) / CAPSTONE
+            source = capstone_in(source)
         return source / self.folder.name / exercise.file
+
+
+def capstone_in(source: Path) -> Path:
+    """The capstone's folder of a tree laid out like labs/: beside labs/, and in any other tree below it."""
+    return (source.parent if source.name == "labs" else source) / CAPSTONE
 
 
 def load(lab_file: Path) -> Entry:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-import shlex
 import sys
 import time
 from pathlib import Path
@@ -12,10 +10,10 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from grader import __version__, catalog
+from grader import __version__, catalog, cli_measure
+from grader.cli_shared import BELOW, FAULT, USAGE, command_of, writable
 from grader.todos import open_errors, open_todos
 
-USAGE, FAULT, BELOW = 2, 3, 1
 TIERS = click.Choice(["auto", "cpu", "codegen", "gpu"])
 
 
@@ -23,6 +21,10 @@ TIERS = click.Choice(["auto", "cpu", "codegen", "gpu"])
 @click.version_option(__version__)
 def main():
     """Grade Triton kernels on a CPU or a GPU."""
+
+
+for command in (cli_measure.bench, cli_measure.sanitize):
+    main.add_command(command)
 
 
 def _entries(labs: str | None):
@@ -87,7 +89,7 @@ def grade(labs, source, tier, seed, keyword, screen, confine, least, arch, folde
     from grader import exports, plugin, report, results
     from grader.progress import ProgressPlugin
 
-    folder = _writable(folder)
+    folder = writable(folder)
     arguments = [
         *(str(entry.folder) for entry in entries),
         "-c",
@@ -129,7 +131,7 @@ def grade(labs, source, tier, seed, keyword, screen, confine, least, arch, folde
         answered,
         run,
         run.file,
-        command=_command(sys.argv[1:]),
+        command=command_of(sys.argv[1:]),
         seconds=time.monotonic() - began,
         gpu_missing=keeper.config.stash[plugin.GPU_MISSING],
     )
@@ -155,13 +157,6 @@ def grade(labs, source, tier, seed, keyword, screen, confine, least, arch, folde
         sys.exit(BELOW)
 
 
-def _command(arguments: list[str]) -> str:
-    """What was asked for, to be typed again, without the folder for the reports: a path of one machine."""
-    pairs = zip(arguments, ["", *arguments], strict=False)
-    kept = [argument for argument, before in pairs if "--results" not in (argument, before)]
-    return shlex.join(["python", "-m", "grader", *kept])
-
-
 class _Keeper:
     """Holds on to pytest's configuration, where the plugin keeps the answers."""
 
@@ -170,20 +165,6 @@ class _Keeper:
     def pytest_configure(self, config):
         """Remember it."""
         self.config = config
-
-
-def _writable(folder: Path) -> Path:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / ".probe"
-        probe.write_text("x")
-        probe.unlink()
-    except OSError as error:
-        click.echo(
-            f"{folder}: cannot be written to ({error.strerror}); --results names another folder", err=True
-        )
-        sys.exit(FAULT)
-    return folder
 
 
 def _arch(text: str) -> int:
@@ -251,10 +232,10 @@ def regrade(labs, source, keyword, times, folder):
     from grader import regrades
     from grader.tables import RENDERERS
 
-    record = _writable(folder) / "regrades.json"
+    record = writable(folder) / "regrades.json"
     asked = ["grade", "--lab", labs, "--from", source, *(["-k", keyword] if keyword else [])]
     try:
-        for number in regrades.grade_again(asked, _command(asked), Path(source), record, times):
+        for number in regrades.grade_again(asked, command_of(asked), Path(source), record, times):
             click.echo(f"{number} of {times}")
     except regrades.RegradeError as error:
         raise click.ClickException(str(error)) from None
@@ -306,74 +287,6 @@ def inspect(labs, source, arch, folder):
 
     for entry in _entries(labs):
         inspect_lab(entry, Path(source), _arch(arch), folder, Console(soft_wrap=True))
-
-
-@main.command()
-@click.option("--op", "names", multiple=True, help="an operation; all of them by default")
-@click.option("--quick", is_flag=True, help="two sizes an operation, one process, fewer rounds")
-@click.option(
-    "--from",
-    "source",
-    default="labs",
-    show_default=True,
-    type=click.Path(path_type=Path),
-    help="tree with the kernels: labs, solutions, or any folder like them",
-)
-@click.option(
-    "--variants",
-    multiple=True,
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="another file with the same functions, as one more arm",
-)
-@click.option("--processes", type=click.IntRange(1), help="how many of each operation; 3, or 1 with --quick")
-@click.option("--results", "folder", default="results", show_default=True, type=click.Path(path_type=Path))
-@click.option("--child", type=int, hidden=True, help="measure here, as process of this number")
-def bench(names, quick, source, variants, processes, folder, child):
-    """Time kernels beside PyTorch, torch.compile and Liger-Kernel; write bench.json and figures."""
-    from grader.gpu import find
-
-    found, missing = find()
-    if not found:
-        click.echo(f"bench needs an NVIDIA GPU with its driver: {missing}", err=True)
-        sys.exit(FAULT)
-    from grader import bench as runs
-
-    processes = processes or (1 if quick else 3)
-    words = [re.sub(r"(?<![^=])/.*/", "", word) for word in sys.argv[1:]]  # no folder of this machine
-    request = runs.Request(source, names, quick, variants, processes, _command(words))
-    try:
-        request.ops()
-    except KeyError as unknown:
-        known = ", ".join(op.name for op in runs.OPS)
-        raise click.UsageError(f"--op {unknown.args[0]}: the operations are {known}") from None
-    if child is not None:
-        runs.child(request, child)
-        return
-    from rich.progress import TimeRemainingColumn
-
-    from grader import bench_plots
-    from grader.gpu_lock import GpuLock
-    from grader.progress import Follower
-    from grader.tables import RENDERERS
-
-    console = Console(soft_wrap=True)
-    path = _writable(folder) / "bench.json"
-    follower = Follower(console, TimeRemainingColumn())
-    try:
-        with GpuLock(found.uuid_hash):
-            record = runs.run(request, found, path, follower)
-    except KeyboardInterrupt:
-        sys.exit(130)
-    finally:
-        follower.end()
-    if not record.ops:
-        click.echo("nothing was measured", err=True)
-        sys.exit(FAULT)
-    bench_plots.write([record], folder / "bench")
-    click.echo(RENDERERS["bench"](path))
-    click.echo(f"written: {path}, figures in {folder / 'bench'}")
-    if not any(one.sizes for one in record.ops):
-        sys.exit(FAULT)
 
 
 @main.command()

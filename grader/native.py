@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-FLAGS = ("-std=c++17", "-O3", "-lineinfo", "-shared", "-Xcompiler", "-fPIC", "-Xptxas", "-v", "-DNO_PROGRAM")
+PROGRAM_FLAGS = ("-std=c++17", "-O3", "-lineinfo")
+FLAGS = (*PROGRAM_FLAGS, "-shared", "-Xcompiler", "-fPIC", "-Xptxas", "-v", "-DNO_PROGRAM")
 HEADERS = frozenset(
     {
         "cooperative_groups.h", "cuda.h", "cuda_bf16.h", "cuda_fp16.h", "cuda_pipeline.h", "cuda_runtime.h",
@@ -103,10 +104,19 @@ def build(file: Path, target: Path, archs: Sequence[str], nvcc: Path) -> list[Ke
     BuildError where it does not compile, or not within LIMIT_S.
     """
     code = [f"-gencode=arch={arch.replace('sm', 'compute')},code={arch}" for arch in archs]
-    command = [str(nvcc), *FLAGS, *code, file.name, "-o", str(target)]
+    return list(_kernels(_compile([str(nvcc), *FLAGS, *code, file.name, "-o", str(target)], file.parent)))
+
+
+def build_program(file: Path, target: Path, arch: str, nvcc: Path) -> None:
+    """Compile `file` to a program of its own, as its reader does by hand. BuildError as for `build`."""
+    _compile([str(nvcc), *PROGRAM_FLAGS, f"-arch={arch}", file.name, "-o", str(target)], file.parent)
+
+
+def _compile(command: Sequence[str], folder: Path) -> str:
+    """Run the compiler in a folder; what it says."""
     try:
         done = subprocess.run(
-            command, cwd=file.parent, capture_output=True, text=True, timeout=LIMIT_S, check=False
+            command, cwd=folder, capture_output=True, text=True, timeout=LIMIT_S, check=False
         )
     except subprocess.TimeoutExpired:
         raise BuildError(0, f"the compiler did not end within {LIMIT_S:.0f} s") from None
@@ -116,7 +126,7 @@ def build(file: Path, target: Path, archs: Sequence[str], nvcc: Path) -> list[Ke
         if found:
             raise BuildError(int(found[1] or found[2]), found[3])
         raise BuildError(0, next((line for line in said.splitlines() if line.strip()), "no word"))
-    return list(_kernels(said))
+    return said
 
 
 def _kernels(said: str) -> Iterator[Kernel]:

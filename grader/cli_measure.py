@@ -1,0 +1,112 @@
+"""The commands that measure on a GPU."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from grader import catalog, native
+from grader import sanitize as sanitizing
+from grader.cli_shared import BELOW, FAULT, command_of, writable
+from grader.gpu import find
+from grader.gpu_lock import GpuLock
+
+
+@click.command()
+@click.option("--op", "names", multiple=True, help="an operation; all of them by default")
+@click.option("--quick", is_flag=True, help="two sizes an operation, one process, fewer rounds")
+@click.option(
+    "--from",
+    "source",
+    default="labs",
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="tree with the kernels: labs, solutions, or any folder like them",
+)
+@click.option(
+    "--variants",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="another file with the same functions, as one more arm",
+)
+@click.option("--processes", type=click.IntRange(1), help="how many of each operation; 3, or 1 with --quick")
+@click.option("--results", "folder", default="results", show_default=True, type=click.Path(path_type=Path))
+@click.option("--child", type=int, hidden=True, help="measure here, as process of this number")
+def bench(names, quick, source, variants, processes, folder, child):
+    """Time kernels beside PyTorch, torch.compile and Liger-Kernel; write bench.json and figures."""
+    found, missing = find()
+    if not found:
+        click.echo(f"bench needs an NVIDIA GPU with its driver: {missing}", err=True)
+        sys.exit(FAULT)
+    from grader import bench as runs
+
+    processes = processes or (1 if quick else 3)
+    words = [re.sub(r"(?<![^=])/.*/", "", word) for word in sys.argv[1:]]  # no folder of this machine
+    request = runs.Request(source, names, quick, variants, processes, command_of(words))
+    try:
+        request.ops()
+    except KeyError as unknown:
+        known = ", ".join(op.name for op in runs.OPS)
+        raise click.UsageError(f"--op {unknown.args[0]}: the operations are {known}") from None
+    if child is not None:
+        runs.child(request, child)
+        return
+    from rich.progress import TimeRemainingColumn
+
+    from grader import bench_plots
+    from grader.progress import Follower
+    from grader.tables import RENDERERS
+
+    console = Console(soft_wrap=True)
+    path = writable(folder) / "bench.json"
+    follower = Follower(console, TimeRemainingColumn())
+    try:
+        with GpuLock(found.uuid_hash):
+            record = runs.run(request, found, path, follower)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    finally:
+        follower.end()
+    if not record.ops:
+        click.echo("nothing was measured", err=True)
+        sys.exit(FAULT)
+    bench_plots.write([record], folder / "bench")
+    click.echo(RENDERERS["bench"](path))
+    click.echo(f"written: {path}, figures in {folder / 'bench'}")
+    if not any(one.sizes for one in record.ops):
+        sys.exit(FAULT)
+
+
+@click.command()
+@click.option("-k", "keyword", default="", help="only files whose path contains this, as in reduction/05")
+@click.option("--from", "source", default="labs", show_default=True, help="tree with the files")
+@click.option(
+    "--tool", "tools", multiple=True, type=click.Choice(list(sanitizing.TOOLS)), help="all by default"
+)
+def sanitize(keyword, source, tools):
+    """Run the capstone's CUDA files under compute-sanitizer: memory, races, initialisation, barriers."""
+    found, missing = find()
+    nvcc, tool_path = native.compiler(), sanitizing.sanitizer()
+    for name, there in (("an NVIDIA GPU", found), ("nvcc", nvcc), ("compute-sanitizer", tool_path)):
+        if not there:
+            click.echo(
+                f"sanitize needs {name}{f': {missing}' if not found else ', of a CUDA toolkit'}", err=True
+            )
+            sys.exit(FAULT)
+    files = [path for path in sanitizing.files(catalog.capstone_in(Path(source))) if keyword in str(path)]
+    if not files:
+        raise click.UsageError(f"no finished .cu file below {source} whose path contains {keyword!r}")
+    arch = native.arch_name(*divmod(found.capability, 10))
+    console, states = Console(soft_wrap=True), set()
+    with GpuLock(found.uuid_hash):
+        for one in sanitizing.examine(files, arch, nvcc, tool_path, tools or tuple(sanitizing.TOOLS)):
+            style = {"clean": "green", "found": "red"}.get(one.state, "yellow")
+            name = f"{one.file.parent.name}/{one.file.name}"
+            console.print(Text(f"{name:<44}{one.tool:<11}{one.state:<9}{one.words}", style=style))
+            states.add(one.state)
+    sys.exit(BELOW if "found" in states else FAULT if "not run" in states else 0)

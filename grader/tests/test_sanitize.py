@@ -1,0 +1,71 @@
+"""`make sanitize`: what the tool says of a file becomes a finding, and nothing passes unseen."""
+
+import stat
+
+import pytest
+from conftest import ROOT
+from test_native import NVCC
+
+from grader import sanitize
+
+SOLVED = ROOT / "solutions" / "gpu-programming"
+BAD_WRITE = """========= COMPUTE-SANITIZER
+{"kernel": "vector_add/02_vectorised", "right": true}
+========= Invalid __global__ write of size 4 bytes
+=========     at add_kernel(const float *, float *, int)+0x70 in 02_vectorised.cu:31
+=========     by thread (3,0,0) in block (0,0,0)
+========= ERROR SUMMARY: 1 error
+"""
+RACE = """========= COMPUTE-SANITIZER
+========= Error: Race reported between Write access at sum_kernel(float *)+0x80 in 02_tree.cu:12
+=========     and Read access at sum_kernel(float *)+0xa0 in 02_tree.cu:15 [4 hazards]
+=========
+========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)
+"""
+CLEAN = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
+NO_DEVICE = (
+    "========= COMPUTE-SANITIZER\n"
+    "========= Error: Target application terminated before first instrumented API call\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "state", "words"),
+    [
+        (0, CLEAN, "clean", ""),
+        (9, BAD_WRITE, "found", "Invalid __global__ write of size 4 bytes (02_vectorised.cu:31)"),
+        (9, RACE, "found", "Race reported between Write access"),
+        (1, CLEAN, "found", "ended with 1"),
+        (255, NO_DEVICE, "not run", "terminated before"),
+        (9, CLEAN.replace("ERROR SUMMARY", "no such line"), "not run", "no such line"),
+        (0, "", "not run", "it said nothing"),
+    ],
+)
+def test_an_exit_code_and_an_output_make_a_finding(tmp_path, code, said, state, words):
+    found = sanitize.read(tmp_path / "a.cu", "memcheck", code, said)
+    assert found.state == state
+    assert words in found.words
+
+
+def test_every_finished_file_is_looked_at_and_no_other():
+    found = sanitize.files(SOLVED)
+    assert len(found) == 23
+    assert {path.parent.name for path in found} == set(sanitize.SIZES)
+    assert sanitize.files(ROOT / "gpu-programming") == []  # skeletons do not compile
+
+
+@pytest.mark.skipif(NVCC is None, reason="no nvcc")
+def test_each_file_is_run_under_each_tool_and_one_that_does_not_compile_once(tmp_path):
+    tool = tmp_path / "compute-sanitizer"
+    tool.write_text(f'#!/bin/sh\nprintf \'{CLEAN.replace(chr(10), chr(92) + "n")}\'\n"$5" "$6" || exit 0\n')
+    tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
+    for name, text in (("good", "int main() { return 0; }\n"), ("bad", "int main() { return x; }\n")):
+        (tmp_path / "reduction").mkdir(exist_ok=True)
+        (tmp_path / "reduction" / f"{name}.cu").write_text(text)
+    files = [tmp_path / "reduction" / "bad.cu", tmp_path / "reduction" / "good.cu"]
+    found = list(sanitize.examine(files, "sm_80", NVCC, tool))
+    assert [(one.file.stem, one.tool, one.state) for one in found] == [
+        ("bad", "memcheck", "not run"),
+        *(("good", name, "clean") for name in sanitize.TOOLS),
+    ]
+    assert "line 1" in found[0].words
