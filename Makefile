@@ -5,6 +5,9 @@
 PYTHON ?= python3
 RUN := .venv/bin/python -m
 SETUP := $(PYTHON) grader/setup_env.py
+# The capstone's CUDA files need a compiler: NVIDIA's wheels of it where no toolkit is installed.
+NVCC := $(or $(shell command -v nvcc),$(wildcard $(CUDA_HOME)/bin/nvcc /usr/local/cuda/bin/nvcc))
+WITH_NVCC := $(if $(NVCC),,--extra nvcc)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup grade bench test test-gpu skeletons tables todo doctor inspect sanitize lint clean
@@ -17,7 +20,7 @@ setup:  ## make .venv ready; every other target does this by itself (EXTRA=dev)
 	@echo "setup: .venv is ready"
 
 grade:  ## grade your kernels: LAB=2, K=backward, TIER=cpu, FROM=solutions, SEED=1, MIN=60
-	@$(SETUP)
+	@$(SETUP) $(if $(filter capstone,$(LAB)),$(WITH_NVCC))
 	@$(RUN) grader grade $(if $(LAB),--lab "$(LAB)") $(if $(FROM),--from "$(FROM)") \
 		$(if $(TIER),--tier "$(TIER)") $(if $(K),-k "$(K)") $(if $(SEED),--seed "$(SEED)") \
 		$(if $(MIN),--min "$(MIN)")
@@ -27,11 +30,11 @@ bench:  ## time kernels beside their peers on a GPU: OP=matmul, QUICK=1, FROM=so
 	@$(RUN) grader bench $(foreach op,$(OP),--op "$(op)") $(if $(QUICK),--quick) $(if $(FROM),--from "$(FROM)")
 
 test:  ## test the grader itself; needs no GPU (K=setup)
-	@$(SETUP) --extra dev
+	@$(SETUP) --extra dev $(WITH_NVCC)
 	@$(RUN) pytest -q -n 2 -m "not gpu" $(if $(K),-k "$(K)")
 
 test-gpu:  ## test what needs a GPU (SHARD=1/4: the first of four parts; JOBS=6: six at a time)
-	@$(SETUP) --extra dev
+	@$(SETUP) --extra dev $(WITH_NVCC)
 	@$(RUN) pytest -q -m gpu -n $(or $(JOBS),0) --resume results/gpu-tests-passed $(if $(K),-k "$(K)") \
 		$(if $(SHARD),--shard "$(SHARD)"); code=$$?; \
 		test $$code -eq 5 && echo "all of them have passed on this code; make clean forgets that" || exit $$code
@@ -57,7 +60,7 @@ inspect:  ## compile your kernels for a GPU that need not be here: LAB=3 ARCH=sm
 	@$(RUN) grader inspect $(if $(LAB),--lab "$(LAB)") $(if $(FROM),--from "$(FROM)") $(if $(ARCH),--arch "$(ARCH)")
 
 sanitize:  ## the capstone's CUDA files under compute-sanitizer, on a GPU: K=reduction FROM=solutions
-	@$(SETUP)
+	@$(SETUP) $(WITH_NVCC)
 	@$(RUN) grader sanitize $(if $(K),-k "$(K)") $(if $(FROM),--from "$(FROM)")
 
 lint:  ## check the style of the Python files

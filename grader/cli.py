@@ -12,6 +12,7 @@ from rich.console import Console
 
 from grader import __version__, catalog, cli_measure
 from grader.cli_shared import BELOW, FAULT, USAGE, command_of, writable
+from grader.spec import lab_word
 from grader.todos import open_errors, open_todos
 
 TIERS = click.Choice(["auto", "cpu", "codegen", "gpu"])
@@ -81,7 +82,7 @@ def grade(labs, source, tier, seed, keyword, screen, confine, least, arch, folde
     console = Console(soft_wrap=True)
     began = time.monotonic()
     entries = _entries(labs)
-    words = ", ".join(f"lab {entry.number}" for entry in entries)
+    words = ", ".join(dict.fromkeys(lab_word(entry.folder.name, entry.number) for entry in entries))
     console.print(f"grader {__version__}: {words} from {source}", highlight=False, markup=False)
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # no plugin of somebody else's takes part in a grade
     import pytest

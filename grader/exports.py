@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from xml.etree import ElementTree
 
-from grader.questions import CODEGEN, CORRECTNESS, SPEED
-from grader.report import details_of, word
+from grader.report import KINDS, details_of, word
 from grader.results import Results
-from grader.spec import Verdict
+from grader.spec import Verdict, lab_word
 
 
 def markdown(results: Results) -> str:
@@ -29,15 +28,16 @@ def markdown(results: Results) -> str:
     failures = []
     for lab in results.labs:
         for exercise in lab.exercises:
-            for kind in (CORRECTNESS, CODEGEN, SPEED):
+            for kind in KINDS:
                 items = [item for item in exercise.items if item.kind == kind]
                 if not items:
                     continue
                 words = [word(item) for item in items]
                 verdicts = ", ".join(f"{words.count(one)} {one}" for one in dict.fromkeys(words))
                 points, most = sum(i.points for i in items), sum(i.max_points for i in items)
+                called = lab_word(lab.folder, lab.number).removeprefix("lab ")
                 lines.append(
-                    f"| {lab.number} | {exercise.name} | {kind} | {verdicts} | {points:.1f} / {most:.1f} |"
+                    f"| {called} | {exercise.name} | {kind} | {verdicts} | {points:.1f} / {most:.1f} |"
                 )
                 bad = [
                     i

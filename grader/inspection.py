@@ -18,7 +18,7 @@ from grader.questions import CODEGEN, questions
 from grader.report import STYLES, explain
 from grader.run import Run
 from grader.sandbox import printable
-from grader.spec import Verdict
+from grader.spec import Verdict, lab_word
 
 # Warps that one multiprocessor holds, from the CUDA programming guide's table of compute capabilities.
 MAX_WARPS = {75: 32, 80: 64, 86: 48, 89: 48, 90: 64, 100: 64, 120: 48}
@@ -62,7 +62,8 @@ def inspect_lab(entry: Entry, source: Path, arch: int, folder: Path, console: Co
     has_dot = any(each.codegen and "tensor cores" in each.codegen.checks for each in entry.lab.exercises)
     for question in {q.exercise: q for q in questions(entry) if q.kind == CODEGEN}.values():
         name = question.exercise.name
-        say(f"\nlab {entry.number}  {name}, compiled for sm_{arch}, {question.case.name}", "bold")
+        lab = lab_word(entry.folder.name, entry.number)
+        say(f"\n{lab}  {name}, compiled for sm_{arch}, {question.case.name}", "bold")
         # A run of its own: in the worker of another exercise the autotuner would have chosen already.
         with closing(Run(source, "codegen", seed=0, gpu=None, arch=arch)) as run:
             run.warm([question])

@@ -14,6 +14,7 @@ from rich.progress import (
 )
 
 from grader.questions import Question
+from grader.spec import lab_word
 
 
 class Follower:
@@ -83,7 +84,8 @@ class ProgressPlugin:
     def pytest_runtest_protocol(self, item):
         """Say what runs now."""
         question: Question = item.question
-        words = f"lab {question.entry.number}  {question.exercise.name}  {question.kind}"
+        lab = lab_word(question.entry.folder.name, question.entry.number)
+        words = f"{lab}  {question.exercise.name}  {question.kind}"
         self._follower.running(words, question.name)
 
     def pytest_runtest_logfinish(self):

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from grader.catalog import Entry
-from grader.spec import Case, Exercise
+from grader.spec import Case, Document, Exercise
 
-CORRECTNESS, CODEGEN, SPEED = "correctness", "codegen", "speed"
+CORRECTNESS, CODEGEN, SPEED, DOCUMENT = "correctness", "codegen", "speed", "document"
 COMPILES = "compiles"  # the codegen item of an exercise that has no check with points
 
 
@@ -17,10 +17,10 @@ class Question:
     """One item of a lab, with the points it is worth."""
 
     entry: Entry
-    exercise: Exercise
+    exercise: Exercise | Document
     kind: str
     name: str
-    case: Case
+    case: Case | None  # none of a document
     points: float
 
     @property
@@ -32,6 +32,10 @@ class Question:
 def questions(entry: Entry) -> Iterator[Question]:
     """Everything a lab asks, exercise by exercise: what is cheap to know comes before what it decides."""
     for exercise in entry.lab.exercises:
+        if isinstance(exercise, Document):
+            for name, (points, _) in exercise.checks.items():
+                yield Question(entry, exercise, DOCUMENT, name, None, points)
+            continue
         share = exercise.points / len(exercise.cases)
         for case in exercise.cases:
             yield Question(entry, exercise, CORRECTNESS, case.name, case, share)

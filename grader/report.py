@@ -8,11 +8,12 @@ from rich.console import Console
 from rich.text import Text
 
 from grader.outcome import Outcome
-from grader.questions import CODEGEN, CORRECTNESS, SPEED, Question
+from grader.questions import CODEGEN, CORRECTNESS, DOCUMENT, SPEED, Question
 from grader.results import ExerciseResult, ItemResult, LabResult, Results, item_of
-from grader.spec import Verdict
+from grader.spec import Verdict, lab_word
 
 WIDTH = 100
+KINDS = {CORRECTNESS: "correctness", CODEGEN: "generated code", SPEED: "speed", DOCUMENT: "document"}
 FAULT_ADVICE = (
     "This is a problem in the grader or the machine, not in your file. No points were taken off.",
     "Run it again; if it repeats, send results/results.json to the course staff.",
@@ -60,7 +61,7 @@ def details_of(item: ItemResult, folder: str, path: str) -> Iterator[str]:
     if item.cause:
         yield f"    {'likely cause':<13} {item.cause}"
     if item.hint:
-        yield f"    {'read':<13} labs/{folder}/README.md, hint {item.hint}"
+        yield f"    {'read':<13} {readme_of(folder)}, hint {item.hint}"
     if item.printed.strip():
         lines = item.printed.strip().splitlines()
         yield f"    {'printed':<13} {lines[0]}"
@@ -69,18 +70,23 @@ def details_of(item: ItemResult, folder: str, path: str) -> Iterator[str]:
         yield from (f"    {line}" for line in FAULT_ADVICE)
 
 
+def readme_of(folder: str) -> str:
+    """Where a lab's hints are."""
+    return f"{'labs' if folder.startswith('lab') else 'gpu-programming'}/{folder}/README.md"
+
+
 def lab_lines(lab: LabResult) -> Iterator[tuple[str, str]]:
     """A lab's report, line by line, each with the style a terminal may give it."""
     for exercise in lab.exercises:
         yield "", ""
-        yield f"lab {lab.number}  {exercise.name}", "bold"
-        for kind, title in ((CORRECTNESS, "correctness"), (CODEGEN, "generated code"), (SPEED, "speed")):
+        yield f"{lab_word(lab.folder, lab.number)}  {exercise.name}", "bold"
+        for kind, title in KINDS.items():
             items = [item for item in exercise.items if item.kind == kind]
             if items:
                 yield from _group(lab, exercise, title, items)
     yield "", ""
     total = f"{lab.points:.1f} / {lab.graded_points:.1f}"
-    yield f"{f'lab {lab.number}  {lab.title}, total':<{WIDTH - 16}}{total:>14}", "bold"
+    yield f"{f'{lab_word(lab.folder, lab.number)}  {lab.title}, total':<{WIDTH - 16}}{total:>14}", "bold"
     if lab.not_graded_points:
         yield f"{'not graded':<{WIDTH - 16}}{f'{lab.not_graded_points:.1f}':>14}", "dim"
 
@@ -158,7 +164,7 @@ def _said_above(lab, exercise, items) -> bool:
 
 def _slow(item: ItemResult, folder: str):
     yield f"    {'likely cause':<13} {item.cause}"
-    yield f"    {'read':<13} labs/{folder}/README.md, hint {item.hint}"
+    yield f"    {'read':<13} {readme_of(folder)}, hint {item.hint}"
 
 
 def _speed_table(items: Sequence[ItemResult]):

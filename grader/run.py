@@ -11,11 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grader import native, policy
+from grader import catalog, native, policy
 from grader.gpu import Gpu
 from grader.intake import listed, read_file
 from grader.outcome import Outcome, one_line
-from grader.questions import CODEGEN, COMPILES, CORRECTNESS, SPEED, Question
+from grader.questions import CODEGEN, COMPILES, CORRECTNESS, DOCUMENT, SPEED, Question
 from grader.session import Session
 from grader.spec import Case, Exercise, Verdict
 from grader.todos import open_todos
@@ -29,6 +29,7 @@ TIERS = ("auto", "cpu", "codegen", "gpu")
 ARCHS = (75, 80, 86, 87, 89, 90, 100, 103, 110, 120, 121)  # what Triton's compiler knows
 REFERENCE = "reference"  # as a source: the baselines of lab.py take the student's seat, and should read 100 %
 CODEGEN_LIMIT_S = 180.0
+SHOWN_WRONG = 8  # of what is wrong with a document
 SET_SHARE = 6  # a buffer set takes at most this part of the free memory
 
 
@@ -70,7 +71,7 @@ class Run:
         """Start the warm parents that these questions will need, so that their imports overlap with the
         judge's.
         """
-        kinds = {q.kind for q in asked if self.ungradable(q) is None}
+        kinds = {q.kind for q in asked if q.kind != DOCUMENT and self.ungradable(q) is None}
         if CORRECTNESS in kinds and self.tier == "cpu":
             self.session.parent(interpreted=True)
         if CODEGEN in kinds or (self.tier == "gpu" and kinds):
@@ -113,7 +114,8 @@ class Run:
             place = traceback.extract_tb(error.__traceback__)[-1]
             words = f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
             outcome = Outcome(Verdict.GRADER_FAULT, where=words)
-        if outcome.verdict is Verdict.NOT_STARTED and outcome.where and self.file(question).is_file():
+        stopped = outcome.verdict is Verdict.NOT_STARTED and outcome.where and question.kind != DOCUMENT
+        if stopped and self.file(question).is_file():
             todos = open_todos(self.file(question).read_text("utf-8", errors="replace"))
             if todos:  # a placeholder in a kernel, met only when it ran
                 outcome = replace(outcome, where="", frames=(), figures={"todos": listed(todos)})
@@ -127,7 +129,19 @@ class Run:
 
     def _ask(self, question: Question) -> Outcome:
         ask = {CORRECTNESS: self._correctness, CODEGEN: self._codegen, SPEED: self._speed}
-        return ask[question.kind](question)
+        return ask.get(question.kind, self._document)(question)
+
+    def _document(self, question: Question) -> Outcome:
+        """What a check finds wrong with a document; it is read here, as nothing of it is run."""
+        _, check = question.exercise.checks[question.name]
+        try:
+            wrong = [one_line(words) for words in check(catalog.capstone_in(Path(self.source)))]
+        except FileNotFoundError as missing:
+            return Outcome(Verdict.NOT_STARTED, where=one_line(str(missing)))
+        if wrong:
+            more = f"{len(wrong) - SHOWN_WRONG} more" if len(wrong) > SHOWN_WRONG else ""
+            return Outcome(Verdict.WRONG, where="\n".join(filter(None, [*wrong[:SHOWN_WRONG], more])))
+        return Outcome(Verdict.PASS, share=1.0)
 
     def _blocked(self, question: Question) -> Outcome | None:
         """Code and speed of a function are looked at once its cases are right."""
@@ -142,6 +156,9 @@ class Run:
         on.
         """
         key = (question.entry.folder, question.exercise.name)
+        if question.kind == DOCUMENT:
+            reference = Outcome(Verdict.NOT_GRADED, where="the reference is only timed")
+            return reference if self.source == REFERENCE else None
         if self.source != REFERENCE:
             if key not in self._checked:
                 self._checked[key] = read_file(self.file(question), question.exercise) or self._screen(

@@ -218,6 +218,30 @@ class Exercise:
 
 
 @dataclass(frozen=True, eq=False)
+class Document:
+    """A document that is handed in beside kernels; nothing of it is run.
+
+    `checks` maps the name of a check to its points and to a function that takes the folder of the capstone
+    and gives what is wrong, a line each; FileNotFoundError, with words, where there is nothing to check yet.
+    """
+
+    name: str
+    file: str
+    checks: Mapping[str, tuple[float, Callable]]
+    native = speed = codegen = None
+
+    def __post_init__(self):
+        if not self.checks:
+            raise ValueError(f"{self.name}: no checks; a check that finds nothing to check must fail")
+        object.__setattr__(self, "checks", MappingProxyType(dict(self.checks)))
+
+    @property
+    def points(self) -> float:
+        """Of all checks together."""
+        return sum(points for points, _ in self.checks.values())
+
+
+@dataclass(frozen=True, eq=False)
 class Lab:
     """Everything a lab folder asks for. `causes` maps a sign (see diagnose) to a README hint and the likely
     cause. `also_allowed` names modules that its files may import beyond the common ones, and single names
@@ -227,7 +251,7 @@ class Lab:
     """
 
     title: str
-    exercises: tuple[Exercise, ...]
+    exercises: tuple[Exercise | Document, ...]
     causes: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     also_allowed: tuple[str, ...] = ()
     given: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -255,5 +279,10 @@ class Lab:
         return total
 
 
-# A lab's folder; the capstone's own has no number in its name.
-FOLDER = re.compile(r"lab(\d+)_[a-z0-9_]+|cuda-kernels")
+# A lab's folder; those of the capstone have no number in their names.
+FOLDER = re.compile(r"lab(\d+)_[a-z0-9_]+|cuda-kernels|triton-kernels")
+
+
+def lab_word(folder: str, number: int) -> str:
+    """How a lab is called, `lab 2`; all that lies in gpu-programming/ is the capstone."""
+    return f"lab {number}" if folder.startswith("lab") else "capstone"

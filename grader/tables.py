@@ -20,6 +20,7 @@ from grader.policy_names import as_markdown
 from grader.questions import SPEED
 from grader.report import show
 from grader.results import Results
+from grader.spec import lab_word
 from grader.timing import median
 
 REGION = re.compile(r"(<!-- BEGIN (\w+)(?: (\S+))? -->\n).*?(<!-- END -->)", re.DOTALL)
@@ -85,7 +86,8 @@ def _points(path: Path) -> str:
     lines = ["| lab | points | graded | not graded here |", "|---|---:|---:|---:|"]
     for lab in run.labs:
         cells = f"{lab.points:.1f} | {lab.graded_points:.1f} | {lab.not_graded_points:.1f}"
-        lines.append(f"| {lab.number}, {lab.title} | {cells} |")
+        called = lab_word(lab.folder, lab.number).removeprefix("lab ")
+        lines.append(f"| {called}, {lab.title} | {cells} |")
     lines += ["", f"{_machine(run)}; {run.seconds:.0f} s.", ""]
     return "\n".join(lines)
 
