@@ -14,11 +14,11 @@ FLOP_PER_CLOCK = {
     80: 2048,
     86: 1024,
     87: 1024,
-    89: 2048,
+    89: 1024,
     90: 4096,
     100: 8192,
     103: 8192,
-    120: 2048,
+    120: 1024,
 }
 # Clock reasons that slow a block for causes outside the code; a software power cap is normal for a matrix
 # product.
