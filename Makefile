@@ -39,7 +39,7 @@ test-gpu:  ## test what needs a GPU (SHARD=1/4: the first of four parts; JOBS=6:
 		$(if $(SHARD),--shard "$(SHARD)"); code=$$?; \
 		test $$code -eq 5 && echo "all of them have passed on this code; make clean forgets that" || exit $$code
 
-skeletons:  ## write the student files of labs/ from solutions/ (course staff)
+skeletons:  ## write the student files of labs/ and the capstone from solutions/ (course staff)
 	@$(SETUP)
 	@$(RUN) grader skeletons
 

@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from grader.spec import FOLDER, Exercise, Lab
+from grader.spec import FOLDER, Document, Exercise, Lab
 
 ROOT = Path(__file__).resolve().parents[1]
 CAPSTONE, CAPSTONE_NUMBER = Path("gpu-programming"), 5
@@ -32,10 +32,12 @@ class Entry:
         modules = [f"{name}.py" for name in self.lab.given]
         return tuple(self.folder / name for name in (*modules, *self.lab.headers))
 
-    def submission(self, source: Path, exercise: Exercise) -> Path:
+    def submission(self, source: Path, exercise: Exercise | Document) -> Path:
         """The file with the exercise's function below `source`, a tree laid out like labs/; the capstone lies
         beside labs/, and in any other tree below it.
         """
+        if self.folder.name == CAPSTONE.name:
+            return capstone_in(source) / exercise.file
         if self.folder.parent.name == CAPSTONE.name:
             source = capstone_in(source)
         return source / self.folder.name / exercise.file
@@ -65,14 +67,17 @@ def load(lab_file: Path) -> Entry:
     return Entry(folder, int(match[1] or CAPSTONE_NUMBER), module.LAB)
 
 
-def capstone(root: Path = ROOT) -> Entry:
-    """What is graded of the capstone."""
-    return load(root / CAPSTONE / "cuda-kernels" / "lab.py")
+def capstone(root: Path = ROOT) -> list[Entry]:
+    """What is graded of the capstone, folder by folder; FileNotFoundError where there is nothing."""
+    found = [load(path) for path in sorted((root / CAPSTONE).rglob("lab.py"))]
+    if not found:
+        raise FileNotFoundError(f"no lab.py below {root / CAPSTONE}")
+    return found
 
 
 def find(root: Path = ROOT / "labs") -> list[Entry]:
     """Every lab below `root`, by number; FileNotFoundError where there is none."""
     found = sorted((load(path) for path in root.glob("*/lab.py")), key=lambda entry: entry.number)
     if not found:
-        raise FileNotFoundError(f"no */lab.py below {root}")
+        raise FileNotFoundError(f"no lab.py below {root}")
     return found

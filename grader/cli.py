@@ -24,7 +24,13 @@ def main():
     """Grade Triton kernels on a CPU or a GPU."""
 
 
-for command in (cli_measure.bench, cli_measure.sanitize):
+for command in (
+    cli_measure.bench,
+    cli_measure.survey,
+    cli_measure.log,
+    cli_measure.check_log,
+    cli_measure.sanitize,
+):
     main.add_command(command)
 
 
@@ -40,7 +46,7 @@ def _entries(labs: str | None):
     if not labs:
         return entries
     if labs == "capstone":
-        return [catalog.capstone()]
+        return catalog.capstone()
     numbers = {int(word) for word in labs.replace(",", " ").split() if word.isdigit()}
     chosen = [entry for entry in entries if entry.number in numbers]
     if not chosen or len(chosen) != len(labs.replace(",", " ").split()):
@@ -92,7 +98,8 @@ def grade(labs, source, tier, seed, keyword, screen, confine, least, arch, folde
 
     folder = writable(folder)
     arguments = [
-        *(str(entry.folder) for entry in entries),
+        # The capstone's folders lie in one of them.
+        *(str(entry.folder) for entry in entries if entry.folder.parent not in {e.folder for e in entries}),
         "-c",
         str(Path(__file__).with_name("grading.ini")),
         "--rootdir",
@@ -198,6 +205,7 @@ def todo(labs, source):
         ):
             if not file.is_file():
                 click.echo(f"{file}: missing")
+            if not file.is_file() or file.suffix not in (".py", ".cu"):
                 continue
             find = open_errors if file.suffix == ".cu" else open_todos
             for task in find(file.read_text("utf-8", errors="replace")):
@@ -246,7 +254,7 @@ def regrade(labs, source, keyword, times, folder):
 @main.command()
 def tables():
     """Write figures in READMEs, and plots, again from the records, and the names that a lab permits."""
-    from grader.bench_plots import write
+    from grader.bench.plots import write
     from grader.tables import bench_records, rewrite
 
     for name in ("README.md", "solutions/README.md", "labs/README.md", ".github/SECURITY.md"):

@@ -18,7 +18,8 @@ from grader.gpu_lock import GpuLock
 
 
 @click.command()
-@click.option("--op", "names", multiple=True, help="an operation; all of them by default")
+@click.option("--op", "names", multiple=True, help="an operation; those of all labs by default")
+@click.option("--lab", "labs", help="the operations of labs, as in 1,3, or of the capstone")
 @click.option("--quick", is_flag=True, help="two sizes an operation, one process, fewer rounds")
 @click.option(
     "--from",
@@ -34,31 +35,42 @@ from grader.gpu_lock import GpuLock
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="another file with the same functions, as one more arm",
 )
+@click.option(
+    "--file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="measure this file as ours; needs one --op",
+)
+@click.option("--size", help="this size alone, as in m=4096,n=4096,k=4096")
 @click.option("--processes", type=click.IntRange(1), help="how many of each operation; 3, or 1 with --quick")
 @click.option("--results", "folder", default="results", show_default=True, type=click.Path(path_type=Path))
 @click.option("--child", type=int, hidden=True, help="measure here, as process of this number")
-def bench(names, quick, source, variants, processes, folder, child):
+def bench(names, labs, quick, source, variants, file, size, processes, folder, child):
     """Time kernels beside PyTorch, torch.compile and Liger-Kernel; write bench.json and figures."""
     found, missing = find()
     if not found:
         click.echo(f"bench needs an NVIDIA GPU with its driver: {missing}", err=True)
         sys.exit(FAULT)
-    from grader import bench as runs
+    from grader.bench import run as runs
 
     processes = processes or (1 if quick else 3)
     words = [re.sub(r"(?<![^=])/.*/", "", word) for word in sys.argv[1:]]  # no folder of this machine
-    request = runs.Request(source, names, quick, variants, processes, command_of(words))
     try:
+        only = runs.size_of(size) if size else None
+        request = runs.Request(
+            source, names, quick, variants, processes, command_of(words), lab=labs, file=file, size=only
+        )
         request.ops()
     except KeyError as unknown:
         known = ", ".join(op.name for op in runs.OPS)
         raise click.UsageError(f"--op {unknown.args[0]}: the operations are {known}") from None
+    except ValueError as wrong:
+        raise click.UsageError(str(wrong)) from None
     if child is not None:
         runs.child(request, child)
         return
     from rich.progress import TimeRemainingColumn
 
-    from grader import bench_plots
+    from grader.bench import plots as bench_plots
     from grader.progress import Follower
     from grader.tables import RENDERERS
 
@@ -78,8 +90,98 @@ def bench(names, quick, source, variants, processes, folder, child):
     bench_plots.write([record], folder / "bench")
     click.echo(RENDERERS["bench"](path))
     click.echo(f"written: {path}, figures in {folder / 'bench'}")
+    if labs == "capstone":
+        from grader.bench import hand_in
+
+        for handed in hand_in.write(record, catalog.capstone_in(source)):
+            click.echo(f"written: {handed}, figures beside it")
     if not any(one.sizes for one in record.ops):
         sys.exit(FAULT)
+
+
+@click.command()
+@click.option(
+    "--from",
+    "source",
+    default="labs",
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="tree to write to",
+)
+@click.option("--quick", is_flag=True, help="fewer sizes and rounds")
+@click.option("--redraw", is_flag=True, help="tables and plots again from the records, without a GPU")
+def survey(source, quick, redraw):
+    """Ask and measure the GPU: bandwidth, matmul rates, latencies, a roofline with the capstone's kernels."""
+    from grader.survey.command import survey as run
+
+    sys.exit(run(source, quick, redraw, command_of(sys.argv[1:]), Console(soft_wrap=True)))
+
+
+@click.command()
+@click.option("--step", "prediction", required=True, help="what you expect of this step, and why")
+@click.option(
+    "--from",
+    "source",
+    default="labs",
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="tree of the capstone",
+)
+@click.option(
+    "--file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="the kernel; by default the one that was changed last",
+)
+@click.option("--size", help="another size than usual, as in m=4096,n=4096,k=4096")
+def log(prediction, source, file, size):
+    """Measure a step of a kernel and add it to KERNEL_LOG.md: prediction, change, figures, verdict."""
+    found, missing = find()
+    if not found:
+        click.echo(f"log measures, so it needs an NVIDIA GPU with its driver: {missing}", err=True)
+        sys.exit(FAULT)
+    from grader.bench.run import size_of
+    from grader.kernel_log import step
+    from grader.kernel_log.store import LogError
+    from grader.kernel_log.tools import tools
+    from grader.progress import Follower
+
+    follower = Follower(Console(soft_wrap=True))
+    try:
+        asked = size_of(size) if size else None
+        with GpuLock(found.uuid_hash):
+            real = tools(source, found, follower, command_of(sys.argv[1:]))
+            step.log(catalog.capstone_in(source), prediction, real, file, asked, click.echo)
+    except ValueError as wrong:
+        raise click.UsageError(str(wrong)) from None
+    except LogError as error:
+        raise click.ClickException(str(error)) from None
+    except KeyboardInterrupt:
+        sys.exit(130)
+    finally:
+        follower.end()
+
+
+@click.command("check-log")
+@click.option(
+    "--from",
+    "source",
+    default="labs",
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="tree to check",
+)
+def check_log(source):
+    """Say what in KERNEL_LOG.md is not as it was recorded: numbers, steps, files."""
+    from grader.kernel_log.check import check, summary
+
+    capstone = catalog.capstone_in(source)
+    found = check(capstone)
+    for words in found:
+        click.echo(words)
+    if found:
+        sys.exit(BELOW)
+    steps = ", ".join(f"{op} {one.steps}" for op, one in summary(capstone).items())
+    click.echo(f"every number is a recorded one; steps: {steps}")
 
 
 @click.command()

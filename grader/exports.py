@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from xml.etree import ElementTree
 
+from grader.files import replace
 from grader.report import KINDS, details_of, word
 from grader.results import Results
 from grader.spec import Verdict, lab_word
@@ -104,6 +105,4 @@ def write(results: Results, folder: Path) -> None:
         ("results.json", results.model_dump_json(indent=1)),
         ("summary.md", markdown(results)),
     ):
-        part = folder / f".{name}.part"
-        part.write_text(text, encoding="utf-8")
-        part.replace(folder / name)
+        replace(folder / name, text)

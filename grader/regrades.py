@@ -10,6 +10,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from grader.files import replace
+
 
 class RegradeError(Exception):
     """A grading failed, or the record is of something else."""
@@ -32,9 +34,7 @@ def grade_again(arguments: list[str], command: str, source: Path, record: Path, 
             if done.returncode:
                 raise RegradeError(f"grading {number} of {times} failed: {done.stderr.strip()[-500:]}")
             runs.append(json.loads((Path(scratch) / "results.json").read_text("utf-8")))
-        part = record.with_name(f".{record.name}.part")
-        part.write_text(json.dumps(runs), "utf-8")
-        part.replace(record)  # after each: what is measured is not lost
+        replace(record, json.dumps(runs))  # after each: what is measured is not lost
 
 
 def _same_files(run: dict, source: Path) -> bool:

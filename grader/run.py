@@ -137,7 +137,11 @@ class Run:
         try:
             wrong = [one_line(words) for words in check(catalog.capstone_in(Path(self.source)))]
         except FileNotFoundError as missing:
-            return Outcome(Verdict.NOT_STARTED, where=one_line(str(missing)))
+            # Whoever has no GPU could not have made it.
+            verdict = Verdict.NOT_STARTED if self.tier == "gpu" else Verdict.NOT_GRADED
+            return Outcome(verdict, where=one_line(str(missing)))
+        except ValueError as unreadable:
+            wrong = [one_line(str(unreadable))]
         if wrong:
             more = f"{len(wrong) - SHOWN_WRONG} more" if len(wrong) > SHOWN_WRONG else ""
             return Outcome(Verdict.WRONG, where="\n".join(filter(None, [*wrong[:SHOWN_WRONG], more])))

@@ -125,9 +125,11 @@ def write_skeletons(root: Path) -> list[Path]:
     on UncommittedWork write none.
     """
     texts = {}
-    for path in [*root.glob("solutions/lab*/[!_]*.py"), *root.glob("solutions/gpu-programming/*/**/*.cu*")]:
+    capstone = root / "solutions" / "gpu-programming"
+    kept = [*capstone.glob("*/[!_]*.py"), *capstone.glob("*/**/*.cu*")]
+    for path in [*root.glob("solutions/lab*/[!_]*.py"), *kept]:
         native = path.suffix != ".py"
-        target = (root if native else root / "labs") / path.relative_to(root / "solutions")
+        target = (root if path in kept else root / "labs") / path.relative_to(root / "solutions")
         try:
             text = (render_native if native else render)(path.read_text("utf-8"))
         except (ValueError, SyntaxError) as error:

@@ -222,7 +222,8 @@ class Document:
     """A document that is handed in beside kernels; nothing of it is run.
 
     `checks` maps the name of a check to its points and to a function that takes the folder of the capstone
-    and gives what is wrong, a line each; FileNotFoundError, with words, where there is nothing to check yet.
+    and gives what is wrong, a line each. It raises, with words, FileNotFoundError where there is nothing to
+    check yet and ValueError for a document that cannot be read.
     """
 
     name: str
@@ -280,7 +281,7 @@ class Lab:
 
 
 # A lab's folder; those of the capstone have no number in their names.
-FOLDER = re.compile(r"lab(\d+)_[a-z0-9_]+|cuda-kernels|triton-kernels")
+FOLDER = re.compile(r"lab(\d+)_[a-z0-9_]+|gpu-programming|cuda-kernels|triton-kernels")
 
 
 def lab_word(folder: str, number: int) -> str:

@@ -15,12 +15,13 @@ from pathlib import Path
 from rich.console import Console
 
 from grader import catalog
-from grader.bench_record import BenchRecord
+from grader.bench.record import BenchRecord
 from grader.policy_names import as_markdown
 from grader.questions import SPEED
 from grader.report import show
 from grader.results import Results
 from grader.spec import lab_word
+from grader.survey.table import survey_table
 from grader.timing import median
 
 REGION = re.compile(r"(<!-- BEGIN (\w+)(?: (\S+))? -->\n).*?(<!-- END -->)", re.DOTALL)
@@ -225,6 +226,7 @@ def _bench_cell(arm, is_baseline: bool) -> str:
 
 RENDERERS = {
     "bench": _bench,
+    "survey": survey_table,
     "cost": _cost,
     "recovery": _recovery,
     "corpora": _corpora,

@@ -112,7 +112,7 @@ class Examiner:
     def __init__(self, folder: Path, tier: str, gpu=None, limit_s: float = 60.0):
         self._folder, self._tier, self._gpu, self._limit_s, self._count = folder, tier, gpu, limit_s, 0
         self.session = Session("cuda" if tier == "gpu" else "cpu", SEED)
-        self._entries = [*catalog.find(), catalog.capstone()]
+        self._entries = [*catalog.find(), *catalog.capstone()]
 
     def grade(self, specimen: Specimen, function: str, screened: bool = True) -> Outcome:
         """The first outcome of the function that is neither PASS nor NOT_GRADED, or the last PASS."""

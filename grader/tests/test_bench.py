@@ -1,28 +1,36 @@
 """`make bench`: order of rounds, figures from raw rounds, the operations, processes, record, table, plots."""
 
+import hashlib
 import inspect
 import io
 import json
 import random
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 from conftest import ROOT, python
 from rich.console import Console
 
-from grader import bench, bench_plots, bench_rounds
-from grader.bench import Request
-from grader.bench_ops import OPS, bytes_needed, fit, label, slots_of
-from grader.bench_record import AGAIN, BenchRecord, OpRecord, summarise
-from grader.bench_rounds import HostClock, Lane, Plan, differs, in_order, measure, take_rounds
+from grader.bench import capstone as bench_capstone
+from grader.bench import ops as bench_ops
+from grader.bench import plots as bench_plots
+from grader.bench import rounds as bench_rounds
+from grader.bench import run as bench
+from grader.bench.ops import bytes_needed, fit, label, slots_of
+from grader.bench.record import AGAIN, BenchRecord, OpRecord, summarise
+from grader.bench.rounds import HostClock, Lane, Plan, differs, in_order, measure, take_rounds
+from grader.bench.run import OPS, Request, size_of
 from grader.gpu import Gpu
 from grader.progress import Follower
 from grader.results import machine
 from grader.tables import rewrite
 from grader.worker import picked
 
-BY_NAME = {op.name: op for op in OPS}
+ALL = (*bench_ops.OPS, *bench_capstone.ALL)  # also those whose lab is not there
+BY_NAME = {op.name: op for op in ALL}
 ADD, SOFTMAX, MATMUL = BY_NAME["elementwise_add"], BY_NAME["fused_softmax_forward"], BY_NAME["matmul"]
 CARD = Gpu("Test GPU", "1.0", "0" * 16, 90, 140 * 2**30, 4.8e12, 1.07e15, 1980)
 PEAKS = (CARD.bandwidth, CARD.peak_flops)
@@ -204,10 +212,16 @@ OF_ONE = {  # bytes and FLOPs counted by hand
     "layer_norm_linear_forward": ({"m": 2, "n": 3, "k": 5}, 88, 60),
     "matmul": ({"m": 2, "n": 3, "k": 5}, 62, 60),
     "matmul_bias_relu": ({"m": 2, "n": 3, "k": 5}, 62, 60),
+    "vector_add": ({"n": 10}, 120, 10),
+    "reduce_sum": ({"n": 10}, 44, 10),
+    "cuda_matmul": ({"m": 2, "n": 3, "k": 5}, 62, 60),
+    "swiglu": ({"rows": 3, "cols": 5}, 90, 75),
+    "add_rms_norm": ({"rows": 3, "cols": 5}, 130, 75),
+    "attention": ({"batch": 2, "heads": 3, "dim": 5, "length": 7}, 1680, 2940),
 }
 
 
-@pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
+@pytest.mark.parametrize("op", ALL, ids=lambda op: op.name)
 def test_bytes_and_flops_are_what_a_hand_counts(op):
     size, bytes_moved, operations = OF_ONE[op.name]
     assert (op.bytes_moved(size), op.operations(size)) == (bytes_moved, operations)
@@ -216,9 +230,14 @@ def test_bytes_and_flops_are_what_a_hand_counts(op):
 
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
 def test_an_operation_fits_the_signature_of_our_function(op):
-    path = ROOT / "solutions" / op.file
+    path = op.path(ROOT / "solutions")
     if not path.is_file():
         pytest.skip(f"there is no {op.file} yet")
+    if op.native:
+        found = re.search(rf'extern "C" int {op.symbol}\(([^)]*)\)', path.read_text("utf-8"))
+        pointers, size = found[1].count("*"), dict.fromkeys(op.sizes[0], 8)
+        assert pointers == len(op.takes) + len(op.gives(size))
+        return
     parameters = inspect.signature(getattr(bench.load(path), op.name)).parameters
     by_place = [name for name, one in parameters.items() if one.kind is not one.KEYWORD_ONLY]
     assert tuple(by_place) == op.takes
@@ -226,13 +245,22 @@ def test_an_operation_fits_the_signature_of_our_function(op):
 
 
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
+def test_an_operation_is_what_its_lab_asks_for(op):
+    _, exercise = op.asked
+    assert tuple(op.gives(op.sizes[0])) == exercise.outputs
+    for tree in ("labs", "solutions"):
+        home = ROOT if tree == "labs" and op.lab == "capstone" else ROOT / tree
+        assert op.path(ROOT / tree) == home / op.file
+
+
+@pytest.mark.parametrize("op", ALL, ids=lambda op: op.name)
 def test_baselines_are_peers_and_quick_sizes_are_sizes(op):
     assert {*op.baselines} <= {peer.name for peer in op.peers}
     assert len(op.quick) == 2
     assert all(size in op.sizes for size in op.quick)
 
 
-@pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
+@pytest.mark.parametrize("op", ALL, ids=lambda op: op.name)
 def test_sizes_shrink_with_the_memory_and_a_large_one_takes_them_as_they_are(op):
     assert fit(op, op.sizes, 130 * 10**9, 2**28) == list(op.sizes)
     free = 6 * 10**9
@@ -245,7 +273,7 @@ def test_sizes_shrink_with_the_memory_and_a_large_one_takes_them_as_they_are(op)
 
 
 def test_rotating_buffers_pass_the_working_set():
-    for op in OPS:
+    for op in ALL:
         assert all(slots_of(op, size, 2**28) * op.bytes_moved(size) > 2**28 for size in op.sizes)
 
 
@@ -371,6 +399,68 @@ def test_a_process_is_started_for_one_operation(tmp_path):
     assert words[:3] == ["bench", "--op", "matmul"]
     assert "--quick" in words
     assert words[words.index("--child") + 1] == "2"
+
+
+def test_a_file_and_a_size_travel_to_the_process(tmp_path):
+    file, size = tmp_path / "mine.cu", {"k": 7, "m": 5, "n": 3}
+    request = Request(tmp_path, ("cuda_matmul",), False, (), 1, "", file=file, size=size)
+    (op,) = request.ops()
+    words = request.arguments(op, 0)
+    assert words[words.index("--file") + 1] == str(file)
+    assert size_of(words[words.index("--size") + 1]) == size
+    assert [list(one.items()) for one in request.sizes(op)] == [[("m", 5), ("n", 3), ("k", 7)]]
+    assert request.ours(op) == file
+
+
+WRONG = {
+    "an unknown name": ({"names": ("mat",)}, KeyError, "mat"),
+    "an unknown lab": ({"lab": "capstone,9"}, ValueError, "--lab capstone,9: operations are there for 1, "),
+    "a lab and a name": ({"names": ("matmul",), "lab": "3"}, ValueError, "--op and --lab"),
+    "a side too few": ({"names": ("matmul",), "size": {"m": 1, "n": 1}}, ValueError, "matmul takes m, n, k"),
+    "a side too many": ({"names": ("vector_add",), "size": {"n": 1, "m": 1}}, ValueError, "takes n"),
+    "an empty side": ({"names": ("vector_add",), "size": {"n": 0}}, ValueError, "n=0"),
+    "a file without a name": ({"file": Path("a.py")}, ValueError, "--file a.py"),
+    "a file of another kind": ({"names": ("vector_add",), "file": Path("a.py")}, ValueError, "--file a.py"),
+}
+
+
+@pytest.mark.parametrize(("more", "error", "words"), WRONG.values(), ids=WRONG)
+def test_what_does_not_go_together_is_refused(tmp_path, more, error, words):
+    given = {"names": ()} | more
+    with pytest.raises(error) as raised:
+        Request(tmp_path, quick=False, variants=(), processes=1, command="", **given).ops()
+    assert words in str(raised.value.args[0])
+
+
+@pytest.mark.parametrize("text", ["", "4096", "n=", "n=-1", "n=1.5", "n=1,", "=3"])
+def test_a_size_that_is_none_is_refused(text):
+    with pytest.raises(ValueError, match="a size is written like m=4096"):
+        size_of(text)
+
+
+def test_the_capstone_runs_where_it_is_asked_for_and_not_by_default(tmp_path):
+    def names(lab):
+        return [op.name for op in Request(tmp_path, (), False, (), 1, "", lab=lab).ops()]
+
+    assert names(None) == [op.name for op in bench_ops.OPS]
+    assert names("capstone") == [op.name for op in bench_capstone.OPS]
+    assert names("capstone")[:3] == ["vector_add", "reduce_sum", "cuda_matmul"]
+    assert names("1,3") == ["elementwise_add", "matmul", "matmul_bias_relu"]
+
+
+def test_the_record_names_the_file_that_was_measured_and_no_folder_of_the_machine(tmp_path, monkeypatch):
+    monkeypatch.setattr(bench, "_child", lambda _: iter([told(SMALL, **ARMS)]))
+    source = tmp_path / "work" / "labs"
+    below, beside = source / "mine" / "below.cu", tmp_path / "beside.cu"
+    below.parent.mkdir(parents=True)
+    follower = Follower(Console(file=io.StringIO()))
+    for file, name in ((below, "mine/below.cu"), (beside, "beside.cu")):
+        file.write_text(f"// {file.name}")
+        request = Request(source, ("vector_add",), False, (), 1, "", file=file, size=SMALL)
+        (one,) = bench.run(request, CARD, tmp_path / "bench.json", follower).ops
+        assert one.file == name
+        assert one.file_sha256 == hashlib.sha256(file.read_bytes()).hexdigest()
+    assert str(tmp_path) not in (tmp_path / "bench.json").read_text("utf-8")
 
 
 def test_a_process_that_dies_loses_what_it_had_not_told_and_the_record_keeps_the_rest(tmp_path, monkeypatch):

@@ -6,8 +6,10 @@ from corpus import Examiner, check, find
 from grader import gpu
 from grader.questions import SPEED
 
-WRONG = find("solutions/lab*/wrong/*.py", "solutions/gpu-programming/cuda-kernels/wrong/*.cu")
-VARIANTS = find("solutions/lab*/variants/*.py")
+WRONG = find(
+    "solutions/lab*/wrong/*.py", *(f"solutions/gpu-programming/*/wrong/*.{end}" for end in ("cu", "py"))
+)
+VARIANTS = find("solutions/lab*/variants/*.py", "solutions/gpu-programming/*/variants/*.py")
 CHEATS = find("grader/tests/cheats/*")
 FAULTS = find("grader/tests/faults/*")
 

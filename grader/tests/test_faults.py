@@ -437,7 +437,7 @@ for tree in sys.argv[1:]:
     answered = [(q, run.answer(q), 0.0) for q in t.questions(entry) if q.kind == t.CODEGEN]
     text = t.scored(run, answered).model_dump_json()
     assert "\\x1b" not in text and "u001b" not in text
-    print("VERDICT", Path(tree).name, answered[0][1].verdict.value, answered[0][1].where.splitlines()[:1], flush=True)
+    print("VERDICT", answered[0][1].verdict.value, answered[0][1].where.splitlines()[:1], flush=True)
     run.close()
 session.close()
 """
@@ -450,7 +450,8 @@ def test_f16_what_a_worker_says_of_its_kernels_is_read_with_care(tmp_path):
         text = swap(
             solution(1),
             "BLOCK=BLOCK)\n",
-            f"BLOCK=BLOCK)\n        for file in pathlib.Path('.').glob('kernel-*.json'):\n            {plant}\n",
+            "BLOCK=BLOCK)\n        for file in pathlib.Path('.').glob('kernel-*.json'):\n"
+            f"            {plant}\n",
             "import torch\n", "import json\nimport os\nimport pathlib\n\nimport torch\n",
         )  # fmt: skip
         trees.append(tmp_path / f"tree{number}")

@@ -6,8 +6,9 @@ import re
 import matplotlib
 import pytest
 
-from grader import bench_plots, catalog
-from grader.bench_record import BenchRecord
+from grader import catalog
+from grader.bench import plots as bench_plots
+from grader.bench.record import BenchRecord
 from grader.results import Results
 from grader.tables import REGION, bench_records, load, rewrite
 

@@ -8,29 +8,42 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
-from grader import bench_peers as by
 from grader import catalog
-from grader.bench_peers import Peer, Tensors, compiled, liger, plain
+from grader.bench import peers as by
+from grader.bench.peers import Peer, Tensors, compiled, liger, plain
+from grader.spec import FOLDER, Exercise, Native
 
 Size = Mapping[str, int]
 Normal = Callable[..., torch.Tensor]  # draws from N(0, 1): normal(rows, cols)
 
 ELEMENTS = 2**27  # of a row kernel: 268 MB in bf16, far more than any L2 holds
 DROPOUT_SEED = 7
-EXERCISES = {one.name: one for entry in catalog.find() for one in entry.lab.exercises}
+CAPSTONE = "capstone"
+
+
+def _entries() -> Iterator[catalog.Entry]:
+    """Every lab, and the parts of the capstone that are there."""
+    yield from catalog.find()
+    for path in sorted((catalog.ROOT / catalog.CAPSTONE).glob("*/lab.py")):
+        if FOLDER.fullmatch(path.parent.name):
+            yield catalog.load(path)
+
+
+ASKED = {one.name: (entry, one) for entry in _entries() for one in entry.lab.exercises}
 
 
 @dataclass(frozen=True)
 class Op:
     """One operation; the first of `baselines` is timed twice, the fastest is what ratios are taken to."""
 
-    name: str  # also of our function
-    file: str  # below labs/ or solutions/
+    name: str  # also of our function in Python
+    file: str  # below labs/ or solutions/; the capstone's below what holds labs/, or solutions/
     sizes: tuple[Size, ...]
     quick: tuple[Size, ...]
     shrinks: tuple[str, ...]  # sides that are halved until a size fits the memory
@@ -46,6 +59,35 @@ class Op:
     options: tuple[tuple[str, float], ...] = ()
     by_arithmetic: bool = False  # rated in FLOP/s, not in bytes/s
     transposed: str = ""  # an argument whose NAME_nt, stored transposed, makes a second layout
+    exercise: str = ""  # what its lab calls it, where that is no name for an operation
+    allowed: Callable[[Tensors, tuple], tuple] | None = None  # error of each result, if not by roundings
+    scratch: Callable[[Size], int] | None = None  # bytes that its reference takes, where results do not say
+
+    @property
+    def asked(self) -> tuple[catalog.Entry, Exercise]:
+        """The lab that asks for it, and the exercise there."""
+        return ASKED[self.exercise or self.name]
+
+    @property
+    def lab(self) -> str:
+        """Its lab as --lab has it: "3", or "capstone"."""
+        entry, _ = self.asked
+        return CAPSTONE if self.file.startswith(f"{catalog.CAPSTONE}/") else str(entry.number)
+
+    @property
+    def native(self) -> Native | None:
+        """How to call our function where it is CUDA C++."""
+        return self.asked[1].native
+
+    @property
+    def symbol(self) -> str:
+        """What the file calls our function."""
+        return self.native.symbol if self.native else self.name
+
+    def path(self, source: Path) -> Path:
+        """Our file in `source`, a tree laid out like labs/."""
+        entry, exercise = self.asked
+        return entry.submission(source, exercise)
 
     @property
     def unit(self) -> str:
@@ -57,7 +99,7 @@ class Op:
         if self.mistake:
             return ()
         wide = {key: tensors[key].double() for key in self.takes}
-        return EXERCISES[self.name].reference(**wide)
+        return self.asked[1].reference(**wide)
 
     def flops(self, size: Size) -> int:
         """FLOPs that decide how fast a call may be; 0 where memory decides."""
@@ -69,6 +111,9 @@ class Op:
         def make(takes, s):
             results = {key: s[key] for key in self.gives(size)}
             arguments, keywords = [s[key] for key in takes], results | dict(self.options)
+            if self.native:
+                shapes = {key: tuple(s[key].shape) for key in (*takes, *results)}
+                keywords["sizes"] = tuple(self.native.sizes(shapes))
 
             def call():
                 function(*arguments, **keywords)
@@ -92,7 +137,8 @@ def bytes_needed(op: Op, size: Size, slots: int) -> int:
     """Bytes of device memory that measuring takes: all buffers, what arms allocate, fp64 references."""
     results = sum(math.prod(shape) for shape in op.gives(size).values())
     kept = len(op.peers) * results * op.dtype.itemsize + 8 * results
-    return slots * (2 * op.bytes_moved(size) + kept) + 64 * results  # twice: the copy; eight fp64 temporaries
+    reference = op.scratch(size) if op.scratch else 64 * results  # eight temporaries in fp64
+    return slots * (2 * op.bytes_moved(size) + kept) + reference  # twice: the copy
 
 
 def slots_of(op: Op, size: Size, working_set: int) -> int:

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from grader import timing
-from grader.bench_ops import Op, Size, slots_of
-from grader.bench_peers import COPY, Call, Peer, Tensors
-from grader.bench_record import AGAIN
+from grader.bench.ops import Op, Size, slots_of
+from grader.bench.peers import COPY, Call, Peer, Tensors
+from grader.bench.record import AGAIN
 from grader.gpu import ClockReader
 
 GRAPH_BELOW_US = 100.0  # shorter calls would measure launches
@@ -58,9 +58,18 @@ class CudaClock:
     def graph(self, work: Callable[[], None]) -> Callable[[], None]:
         """`work` as one CUDA graph."""
         torch.cuda.synchronize()
-        captured = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(captured):
-            work()
+        captured, stream, broken_by = torch.cuda.CUDAGraph(), torch.cuda.current_stream(), None
+        try:
+            with torch.cuda.graph(captured):
+                try:
+                    work()
+                except Exception as error:
+                    broken_by = error
+                    raise
+        except Exception as error:
+            # A capture that cannot end stays on its stream, and says nothing of the error that broke it.
+            torch.cuda.set_stream(stream)
+            raise (broken_by or error) from None
         return captured.replay
 
 
@@ -108,17 +117,23 @@ def in_order(lanes: Sequence, number: int) -> list:
     return list(lanes if number % 2 == 0 else reversed(lanes))
 
 
-def differs(got: Sequence, expected: Sequence, dtype: torch.dtype) -> str:
-    """What differs from the fp64 results by more than roundings, NaN included; empty where nothing does."""
+def differs(got: Sequence, expected: Sequence, dtype: torch.dtype, allowed: Sequence | None = None) -> str:
+    """What differs from the fp64 results by more than roundings, or than what is `allowed` for each result,
+    NaN included; empty where nothing does.
+    """
     for number, (mine, right) in enumerate(zip(got, expected, strict=True)):
         if mine.shape != right.shape:
             return f"result {number} has the shape {tuple(mine.shape)}"
-        rms = right.square().mean(-1, keepdim=True).sqrt_()
-        allowed = (right.abs() + rms).mul_(ROUNDINGS * torch.finfo(dtype).eps)
-        bad = right.numel() - int(((mine.double() - right).abs_() <= allowed).sum())
+        most = allowed[number] if allowed else _roundings(right, dtype)
+        bad = right.numel() - int(((mine.double() - right).abs_() <= most).sum())
         if bad:
             return f"{bad} of {right.numel()} elements of result {number} are wrong"
     return ""
+
+
+def _roundings(right: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    rms = right.square().mean(-1, keepdim=True).sqrt_()
+    return (right.abs() + rms).mul_(ROUNDINGS * torch.finfo(dtype).eps)
 
 
 def measure(
@@ -265,7 +280,8 @@ def _mistake(op, slot, lane, number) -> str:
         return "" if torch.equal(slot["copy_from"], slot["copy_to"]) else "no copy of its source"
     if op.mistake:
         return op.mistake(slot, lane.kept[number][0])
-    return differs(lane.kept[number], lane.expected[number], op.dtype)
+    right = lane.expected[number]
+    return differs(lane.kept[number], right, op.dtype, op.allowed(slot, right) if op.allowed else None)
 
 
 def _told(lane) -> dict:

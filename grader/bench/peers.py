@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as nnf
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 Tensors = dict[str, torch.Tensor]
 Call = Callable[[], tuple[torch.Tensor, ...]]
 
-LN_EPS, RMS_EPS = 1e-5, 1e-6  # the defaults of ours
+LN_EPS, RMS_EPS, ADD_RMS_EPS = 1e-5, 1e-6, 1e-5  # the defaults of ours
 DROPOUT_P = 0.5
 LAYER_NORM_LINEAR = ("x", "gamma", "beta", "weight", "bias")
 aten = torch.ops.aten
@@ -25,6 +27,7 @@ class Peer:
 
     name: str
     make: Callable[[Tensors], Call]
+    chosen: Callable[[Mapping[str, int]], dict[str, str]] | None = None  # what it chose for a size, by itself
 
 
 @functools.cache
@@ -186,3 +189,24 @@ def addmm_activation(a, b, s):
 def addmm_relu(a, b, bias):
     """What torch.compile gets to fuse."""
     return torch.relu(torch.addmm(bias, a, b))
+
+
+def swiglu(gate, up):
+    """silu(gate) * up."""
+    return nnf.silu(gate) * up
+
+
+def add_rms_norm(x, residual, weight):
+    """The norm of a sum, and the sum."""
+    total = x + residual
+    return nnf.rms_norm(total, x.shape[1:], weight, ADD_RMS_EPS), total
+
+
+def attention(*backends: SDPBackend):
+    """PyTorch's causal attention, by one of these kernels, or by the one that it chooses."""
+
+    def of(q, k, v):
+        with sdpa_kernel(list(backends)) if backends else contextlib.nullcontext():
+            return nnf.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    return of

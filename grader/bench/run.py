@@ -12,15 +12,19 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from grader import bench_rounds
-from grader.bench_ops import OPS, Op, fit, label
-from grader.bench_record import BenchRecord, OpRecord, summarise
+from grader import catalog
+from grader.bench import capstone as bench_capstone
+from grader.bench import native as bench_native
+from grader.bench import ops as bench_ops
+from grader.bench import rounds as bench_rounds
+from grader.bench.ops import CAPSTONE, Op, fit, label
+from grader.bench.record import BenchRecord, OpRecord, summarise
 from grader.gpu import Gpu
 from grader.progress import Follower
 from grader.results import machine
@@ -28,6 +32,7 @@ from grader.worker import picked
 
 MEMORY_SHARE = 0.9  # of what is free: the allocator rounds up, libraries keep workspaces
 CHILD_LIMIT_S = 1800.0  # a process that hangs loses its operation, not the run
+OPS = (*bench_ops.OPS, *bench_capstone.OPS)
 
 
 @dataclass(frozen=True)
@@ -40,21 +45,65 @@ class Request:
     variants: tuple[Path, ...]
     processes: int
     command: str
+    lab: str | None = None  # numbers of labs, or capstone
+    file: Path | None = None  # measured as ours, in place of the one below `source`
+    size: Mapping[str, int] | None = None  # the only one
 
     def ops(self) -> list[Op]:
-        """The operations asked for, in their order; all where none is named. KeyError for an unknown name."""
+        """The operations asked for, in their order; all of the labs where none is named.
+
+        KeyError for an unknown name, ValueError for what does not go together.
+        """
         known = {op.name: op for op in OPS}
-        return [known[name] for name in self.names] if self.names else list(OPS)
+        asked = [known[name] for name in self.names] if self.names else _of_labs(self.lab)
+        if self.names and self.lab:
+            raise ValueError("--op and --lab do not go together")
+        if self.file and (len(asked) != 1 or _is_native(self.file) != bool(asked[0].native)):
+            raise ValueError(f"--file {self.file.name}: needs one --op, whose own file ends alike")
+        for op in asked:
+            sides = list(op.sizes[0])
+            if self.size and (set(self.size) != set(sides) or min(self.size.values()) < 1):
+                raise ValueError(f"--size {label(self.size)}: {op.name} takes {', '.join(sides)}")
+        return asked
 
     def sizes(self, op: Op):
         """What is asked of one operation, before it is fitted to the memory."""
+        if self.size:
+            return ({side: self.size[side] for side in op.sizes[0]},)
         return op.quick if self.quick else op.sizes
+
+    def ours(self, op: Op) -> Path:
+        """The file that is measured."""
+        return self.file or op.path(self.source)
 
     def arguments(self, op: Op, number: int) -> list[str]:
         """The command line of one process."""
         words = ["bench", "--op", op.name, "--from", str(self.source), "--child", str(number)]
         words += ["--quick"] if self.quick else []
+        words += ["--file", str(self.file)] if self.file else []
+        words += ["--size", label(self.size)] if self.size else []
         return [*words, *(word for path in self.variants for word in ("--variants", str(path)))]
+
+
+def size_of(text: str) -> dict[str, int]:
+    """The size that `text` names, as `label` writes it; ValueError where it names none."""
+    words = [word.partition("=") for word in text.split(",")]
+    if not all(side.isidentifier() and value.isdecimal() for side, _, value in words):
+        raise ValueError(f"--size {text}: a size is written like m=4096,n=4096,k=4096")
+    return {side: int(value) for side, _, value in words}
+
+
+def _of_labs(labs: str | None) -> list[Op]:
+    """The operations of these labs; without the capstone's for None. ValueError where one has none."""
+    there = dict.fromkeys(op.lab for op in OPS)
+    wanted = labs.replace(",", " ").split() if labs else [lab for lab in there if lab != CAPSTONE]
+    if not wanted or not set(wanted) <= set(there):
+        raise ValueError(f"--lab {labs}: operations are there for {', '.join(there)}")
+    return [op for op in OPS if op.lab in wanted]
+
+
+def _is_native(file: Path) -> bool:
+    return file.suffix == ".cu"
 
 
 def run(request: Request, gpu: Gpu, path: Path, follower: Follower) -> BenchRecord:
@@ -67,17 +116,16 @@ def run(request: Request, gpu: Gpu, path: Path, follower: Follower) -> BenchReco
         cuda=torch.version.cuda,
         liger=_version("liger_kernel"),
     )
-    missing = [op for op in request.ops() if not (request.source / op.file).is_file()]
-    record.skipped = [f"{op.name}: there is no {op.file}" for op in missing]
+    missing = [op for op in request.ops() if not request.ours(op).is_file()]
+    record.skipped = [f"{op.name}: there is no {_named(request, op)}" for op in missing]
     for words in record.skipped:
         follower.note(f"skipped  {words}")
     there = [op for op in request.ops() if op not in missing]
     follower.begin(request.processes * sum(len(request.sizes(op)) for op in there))
     for left, op in zip(reversed(range(len(there))), there, strict=True):
-        file = request.source / op.file
-        digest = hashlib.sha256(file.read_bytes()).hexdigest()
-        dtype = str(op.dtype).removeprefix("torch.")
-        one = OpRecord(name=op.name, dtype=dtype, unit=op.unit, file=op.file, file_sha256=digest)
+        file, dtype = _named(request, op), str(op.dtype).removeprefix("torch.")
+        digest = hashlib.sha256(request.ours(op).read_bytes()).hexdigest()
+        one = OpRecord(name=op.name, dtype=dtype, unit=op.unit, file=file, file_sha256=digest)
         told: dict[str, list[dict]] = {}
         for number in range(request.processes):
             words = f"{op.name}  process {number + 1} of {request.processes}  {left} more operations"
@@ -94,6 +142,15 @@ def run(request: Request, gpu: Gpu, path: Path, follower: Follower) -> BenchReco
         record.ops.append(one)
         record.save(path)
     return record
+
+
+def _named(request: Request, op: Op) -> str:
+    """How a record calls the file that is measured: no folder of this machine is part of it."""
+    if not request.file:
+        return op.file
+    file = request.file.resolve()
+    trees = (folder for folder in (request.source.resolve(), catalog.ROOT) if file.is_relative_to(folder))
+    return next((file.relative_to(folder).as_posix() for folder in trees), file.name)
 
 
 def _version(package: str) -> str | None:
@@ -133,23 +190,36 @@ def child(request: Request, number: int) -> None:
     def say(message: dict) -> None:
         print(json.dumps(message), flush=True)
 
-    modules = {"ours": load(request.source / op.file)}
-    modules |= {path.stem: load(path) for path in request.variants}
-    modules = {name: module for name, module in modules.items() if hasattr(module, op.name)}
+    files = {"ours": request.ours(op)} | {path.stem: path for path in request.variants}
+    modules = {
+        name: bench_native.load(path) if op.native else load(path)
+        for name, path in files.items()
+        if _is_native(path) == bool(op.native)
+    }
+    modules = {name: module for name, module in modules.items() if hasattr(module, op.symbol)}
     if "ours" not in modules:
-        raise SystemExit(f"{op.file} has no function {op.name}")
+        raise SystemExit(f"{_named(request, op)} has no function {op.symbol}")
+    functions = {name: getattr(module, op.symbol) for name, module in modules.items()}
     gc.disable()  # a collection inside a block would cost an arm milliseconds, by chance
     free = int(MEMORY_SHARE * torch.cuda.mem_get_info()[0])
-    for size in fit(op, request.sizes(op), free, plan.working_set):
+    sizes = fit(op, request.sizes(op), free, plan.working_set)
+    if request.size and sizes != list(request.sizes(op)):
+        raise SystemExit(f"{label(request.size)} needs more memory than is free")
+    for size in sizes:
         say({"running": label(size)})
         torch.compiler.reset()  # it would give up specialising after a handful of sizes
-        ours = [
-            arm for name, module in modules.items() for arm in op.arms(name, getattr(module, op.name), size)
-        ]
+        ours = [arm for name, function in functions.items() for arm in op.arms(name, function, size)]
         found = bench_rounds.measure(op, size, ours, bench_rounds.CudaClock(), plan, "cuda", number)
-        say(found | {"configs": {name: picked(module) for name, module in modules.items()}})
+        configs = {name: picked(module) for name, module in modules.items()}
+        say(found | {"configs": configs | _chosen(op, found)})
         gc.collect()  # an arm refers to itself, and would keep its buffers
         torch.cuda.empty_cache()
+
+
+def _chosen(op: Op, found: dict) -> dict[str, dict[str, str]]:
+    """What peers that choose by themselves chose, by arm."""
+    able = [peer for peer in op.peers if peer.chosen and found["arms"][peer.name]["status"] == "ok"]
+    return {peer.name: peer.chosen(found["size"]) for peer in able}
 
 
 def load(path: Path):

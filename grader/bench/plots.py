@@ -8,7 +8,7 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from grader.bench_record import AGAIN, BenchRecord, OpRecord, SizeRecord
+from grader.bench.record import AGAIN, BenchRecord, OpRecord, SizeRecord
 
 MARKS = "osD^vPX*"
 SETTINGS = {
@@ -19,21 +19,26 @@ SETTINGS = {
 
 
 def write(
-    records: Sequence[BenchRecord], folder: Path, kinds: Sequence[str] = (".png", ".svg")
+    records: Sequence[BenchRecord],
+    folder: Path,
+    kinds: Sequence[str] = (".png", ".svg"),
+    description: str | None = None,
 ) -> list[Path]:
     """A file of each kind for each operation with a figure, and a roofline for the operations of all records,
-    which are of one GPU; their paths.
+    which are of one GPU; their paths. `description` goes into the metadata of SVG files.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with mpl.rc_context(SETTINGS):
         figures = {op.name: _rates(op, record) for record in records for op in record.ops if _names(op)}
         if figures:
             figures["roofline"] = _roofline(records)
-        return [_save(figure, folder / f"{name}{kind}") for name, figure in figures.items() for kind in kinds]
+        paths = [(figure, folder / f"{name}{kind}") for name, figure in figures.items() for kind in kinds]
+        return [_save(figure, path, description) for figure, path in paths]
 
 
-def _save(figure: Figure, path: Path) -> Path:
-    figure.savefig(path, **({"metadata": {"Date": None}} if path.suffix == ".svg" else {"dpi": 150}))
+def _save(figure: Figure, path: Path, description: str | None) -> Path:
+    metadata = {"Date": None} | ({"Description": description} if description else {})
+    figure.savefig(path, **({"metadata": metadata} if path.suffix == ".svg" else {"dpi": 150}))
     return path
 
 

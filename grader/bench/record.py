@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from grader import timing
+from grader.files import replace
 from grader.results import Machine
 
 SCHEMA_VERSION = 1
@@ -85,9 +86,7 @@ class BenchRecord(_Model):
 
     def save(self, path: Path) -> None:
         """Write it whole or not at all."""
-        part = path.with_name(f".{path.name}.part")
-        part.write_text(self.model_dump_json(indent=1), "utf-8")
-        part.replace(path)
+        replace(path, self.model_dump_json(indent=1))
 
 
 def summarise(op, told: Sequence[dict], peaks: tuple[float, float]) -> SizeRecord:

@@ -1,0 +1,1 @@
+"""`make bench`: kernels beside their peers on a GPU."""

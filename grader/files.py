@@ -1,0 +1,40 @@
+"""Read files that a student may have written, and write files whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from grader.outcome import one_line
+
+MOST_BYTES = 1 << 20
+
+
+def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
+    """All of a regular file that is no link; ValueError where it is something else, or larger than `most`."""
+    if path.is_symlink():
+        raise ValueError(f"{one_line(path.name)} is a link, not a file")
+    # Not blocking: to open a pipe would wait for whoever writes into it.
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise ValueError(f"{one_line(path.name)} is no file")
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise ValueError(f"{one_line(path.name)} has more than {most:,} bytes")
+    return data
+
+
+def finding(error: ValidationError) -> str:
+    """Where the first finding of pydantic lies, and what it is."""
+    found = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    return one_line(f"{'.'.join(map(str, found['loc']))}: {found['msg']}".removeprefix(": "))
+
+
+def replace(path: Path, content: str | bytes) -> None:
+    """Write it whole or not at all."""
+    part = path.with_name(f".{path.name}.part")
+    part.write_bytes(content.encode() if isinstance(content, str) else content)
+    part.replace(path)

@@ -1,0 +1,66 @@
+"""One call of one kernel for Nsight Compute, between the start and the stop of the profiler, after others."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import torch
+
+from grader import native
+from grader.bench import run as bench
+from grader.bench.ops import Op
+from grader.bench.peers import Tensors
+
+WARM_CALLS = 3  # the first compiles and tunes
+SEED = 20240229
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Prepare, call, and profile one more call."""
+    parser = argparse.ArgumentParser(prog="python -m grader.kernel_log.profiled")
+    parser.add_argument("--op", required=True)
+    parser.add_argument("--file", type=Path, required=True)
+    parser.add_argument("--size", type=bench.size_of, required=True)
+    parser.add_argument("--folder", type=Path, required=True, help="where a compiled file lies or goes")
+    asked = parser.parse_args(arguments)
+    op = bench.Request(Path(), (asked.op,), True, (), 1, "").ops()[0]
+    arch = native.arch_name(*torch.cuda.get_device_capability())
+    call = prepare(op, function_of(op, asked.file, asked.folder, arch), asked.size, "cuda")
+    runtime = torch.cuda.cudart()
+    profile(call, torch.cuda.synchronize, runtime.cudaProfilerStart, runtime.cudaProfilerStop)
+
+
+def function_of(op: Op, file: Path, folder: Path, arch: str) -> Callable:
+    """The kernel's host function, as the bench loads it."""
+    module = native.load(file, folder, arch, runs=True) if op.native else bench.load(file)
+    return getattr(module, op.symbol)
+
+
+def prepare(op: Op, function: Callable, size: Mapping[str, int], device: str) -> Callable[[], object]:
+    """A call on inputs like those of the bench."""
+    generator = torch.Generator(device).manual_seed(SEED)
+
+    def normal(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, generator=generator, device=device).to(op.dtype)
+
+    tensors: Tensors = op.inputs(normal, size)
+    for name, shape in op.gives(size).items():
+        tensors[name] = torch.empty(shape, dtype=op.dtype, device=device)
+    return op.arms("profiled", function, size)[0].make(tensors)
+
+
+def profile(call: Callable, wait: Callable, start: Callable, stop: Callable) -> None:
+    """Call until nothing is compiled or tuned any more, then once with the profiler on."""
+    for _ in range(WARM_CALLS):
+        call()
+    wait()
+    start()
+    call()
+    wait()
+    stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""`make survey`: what a GPU says of itself, and what is measured on it."""

@@ -1,0 +1,219 @@
+"""What the capstone hands in beside kernels is graded by its records, which are synthetic here."""
+
+import hashlib
+import json
+import shutil
+
+import pytest
+from conftest import ROOT, SEED
+from survey_fakes import bench_of, survey_of
+from test_kernel_log import TILED, Bench, learn, step
+
+from grader import catalog
+from grader.bench import hand_in
+from grader.bench.record import OpRecord
+from grader.questions import DOCUMENT, questions
+from grader.run import Run
+from grader.spec import Document, Verdict
+from grader.survey.command import redraw
+
+(ENTRY,) = (entry for entry in catalog.capstone() if entry.folder.name == "gpu-programming")
+CUDA = ROOT / "gpu-programming" / "cuda-kernels"
+
+
+def outcomes(tree, tier="gpu"):
+    """Outcomes of all checks by name, in a tree laid out like solutions/."""
+    run = Run(tree, tier, SEED, None)
+    try:
+        return {question.name: run.answer(question) for question in questions(ENTRY)}
+    finally:
+        run.close()
+
+
+def verdicts(tree, tier="gpu"):
+    return {name: outcome.verdict for name, outcome in outcomes(tree, tier).items()}
+
+
+@pytest.fixture(scope="module")
+def complete(tmp_path_factory):
+    """A capstone with everything in it: survey, benchmarks of six kernels, five steps of one."""
+    tree = tmp_path_factory.mktemp("complete")
+    capstone = tree / "gpu-programming"
+    for file in ("vector_add/02_vectorised.cu", "reduction/05_deterministic.cu", TILED.partition("/")[2]):
+        (capstone / "cuda-kernels" / file).parent.mkdir(parents=True)
+        (capstone / "cuda-kernels" / file).write_text("tiled\n")
+    for name in ("swiglu", "add_rms_norm", "attention"):
+        (capstone / "triton-kernels").mkdir(exist_ok=True)
+        (capstone / "triton-kernels" / f"{name}.py").write_text(f"# {name}\n")
+    hand_in.write(benchmarks(capstone), capstone)
+
+    folder = capstone / "hardware-survey"
+    folder.mkdir()
+    survey_of().save(folder / "survey.json")
+    readme = (ROOT / "gpu-programming" / "hardware-survey" / "README.md").read_text("utf-8")
+    (folder / "README.md").write_text(readme.replace("_your words_", "Mine."), "utf-8")
+    redraw(folder)
+
+    bench = Bench(capstone)
+    for number in range(1, 6):
+        (capstone / TILED).write_text("tiled\n" + "again\n" * (5 - number))
+        step(capstone, bench, TILED, f"step {number}: one line less, no difference")
+        learn(capstone, number)
+    return tree
+
+
+@pytest.fixture
+def tree(complete, tmp_path):
+    return shutil.copytree(complete, tmp_path / "tree")
+
+
+def benchmarks(capstone):
+    """A record of each file that lies there, by the names of the bench."""
+    names = {"vector_add": "vector_add", "reduction": "reduce_sum", "matmul": "cuda_matmul"}
+    (synthetic,) = bench_of().ops
+    synthetic.sizes[0].arms["ours"].rate = 0.5
+    ops = []
+    for path in sorted([*capstone.glob("cuda-kernels/*/*.cu"), *capstone.glob("triton-kernels/*.py")]):
+        facts = {
+            "name": names.get(path.parent.name, path.stem),
+            "file": str(path.relative_to(capstone.parent)),
+            "file_sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        }
+        ops.append(OpRecord(**synthetic.model_dump() | facts))
+    return bench_of().model_copy(update={"ops": ops})
+
+
+def edit(path, old, new):
+    text = path.read_text("utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new, 1), "utf-8")
+
+
+def test_everything_handed_in_gets_every_point_with_or_without_a_gpu(tree):
+    for tier in ("gpu", "cpu"):
+        found = outcomes(tree, tier)
+        assert len(found) == 6
+        for name, outcome in found.items():
+            assert (outcome.verdict, outcome.share) == (Verdict.PASS, 1.0), (name, outcome.where)
+
+
+def test_what_is_not_there_yet_is_not_started_and_open_where_it_could_not_be_made(tmp_path):
+    assert set(verdicts(tmp_path).values()) == {Verdict.NOT_STARTED}
+    for outcome in outcomes(tmp_path, "cpu").values():
+        assert outcome.verdict is Verdict.NOT_GRADED
+        assert "on a machine with a GPU" in outcome.where
+
+
+def test_the_reference_hands_in_nothing():
+    assert set(verdicts("reference").values()) == {Verdict.NOT_GRADED}
+
+
+def test_a_survey_that_was_changed_is_wrong(tree):
+    folder = tree / "gpu-programming" / "hardware-survey"
+    edit(folder / "README.md", "| DRAM", "| dram")
+    found = outcomes(tree)
+    assert found["consistent"].verdict is Verdict.PASS
+    assert found["shown as recorded"].verdict is Verdict.WRONG
+    assert "README.md says something else" in found["shown as recorded"].where
+
+
+@pytest.mark.parametrize("text", ["{}", "[", "\x00", '{"schema_version": NaN}', "[" * 10**5])
+def test_a_survey_that_cannot_be_read_is_wrong_and_no_fault_of_the_grader(tree, text):
+    (tree / "gpu-programming" / "hardware-survey" / "survey.json").write_text(text)
+    found = outcomes(tree)
+    for name in ("consistent", "shown as recorded"):
+        assert found[name].verdict is Verdict.WRONG, found[name].where
+        assert "survey.json" in found[name].where
+
+
+def test_a_survey_whose_numbers_contradict_each_other_is_wrong(tree):
+    path = tree / "gpu-programming" / "hardware-survey" / "survey.json"
+    told = json.loads(path.read_text())
+    told["measured"]["dram_read"] *= 1.5
+    path.write_text(json.dumps(told))
+    assert outcomes(tree)["consistent"].verdict is Verdict.WRONG
+
+
+BROKEN_BENCHMARKS = {
+    "changed file": (
+        lambda folder: (folder / "reduction" / "05_deterministic.cu").write_text("another\n"),
+        "reduction/05_deterministic.cu was changed since it was measured",
+    ),
+    "missing plot": (
+        lambda folder: (folder / "plots" / "vector_add.svg").unlink(),
+        "vector_add.svg is missing",
+    ),
+    "plot of another record": (
+        lambda folder: edit(folder / "bench.json", "2026-01-02", "2026-01-03"),
+        "was drawn from another record",
+    ),
+    "wrong kernel": (lambda folder: edit(folder / "bench.json", '"ok"', '"wrong"'), "cuda_matmul was wrong"),
+    "kernel left out": (
+        lambda folder: edit(folder / "bench.json", "vector_add/02_vectorised.cu", "vector_add/01.cu"),
+        "vector_add/02_vectorised.cu was not measured",
+    ),
+    "no GPU": (lambda folder: no_gpu(folder / "bench.json"), "names no GPU"),
+    "no record": (lambda folder: (folder / "bench.json").write_text("{}"), "no record of make bench"),
+    "link": (lambda folder: linked(folder / "bench.json"), "is a link"),
+}  # fmt: skip
+
+
+def linked(path):
+    path.symlink_to(path.rename(path.with_name("other.json")))
+
+
+def no_gpu(path):
+    told = json.loads(path.read_text())
+    told["machine"]["gpu"] = None
+    path.write_text(json.dumps(told))
+
+
+@pytest.mark.parametrize(("spoil", "words"), BROKEN_BENCHMARKS.values(), ids=BROKEN_BENCHMARKS)
+def test_benchmarks_that_are_not_those_of_the_files_are_wrong(tree, spoil, words):
+    spoil(tree / "gpu-programming" / "cuda-kernels")
+    found = outcomes(tree)
+    assert found["cuda-kernels"].verdict is Verdict.WRONG
+    assert words in found["cuda-kernels"].where
+    assert found["triton-kernels"].verdict is Verdict.PASS
+
+
+def test_a_log_with_a_changed_number_loses_the_points_for_being_whole_alone(tree):
+    edit(tree / "gpu-programming" / "KERNEL_LOG.md", "90.2", "80.2")
+    found = verdicts(tree)
+    assert (found["unbroken"], found["five steps"]) == (Verdict.WRONG, Verdict.PASS)
+
+
+def test_a_log_of_four_steps_is_too_short(tmp_path):
+    capstone = tmp_path / "gpu-programming"
+    (capstone / TILED).parent.mkdir(parents=True)
+    bench = Bench(capstone)
+    for number in range(4):
+        (capstone / TILED).write_text("again\n" * number)
+        step(capstone, bench, TILED, "one line more, no difference")
+    found = outcomes(tmp_path)["five steps"]
+    assert found.verdict is Verdict.WRONG
+    assert "so far: cuda_matmul 4" in found.where
+
+
+def test_a_document_needs_a_check():
+    with pytest.raises(ValueError, match="nothing to check"):
+        Document("survey", "survey.json", {})
+
+
+def test_points_of_the_capstone_are_those_of_its_readme():
+    readme = (ROOT / "gpu-programming" / "README.md").read_text("utf-8").splitlines()
+    kernels = {e.folder.name: e.lab.points for e in catalog.capstone() if e.folder != ENTRY.folder}
+    points = kernels | {document.name: document.points for document in ENTRY.lab.exercises}
+    for name, most in points.items():
+        assert [
+            line for line in readme if line.startswith(f"| `{name}`") and line.endswith(f" {most:g} |")
+        ], name
+    assert f"| total | | {sum(points.values()):g} |" in readme
+
+
+def test_nothing_of_a_document_is_asked_of_a_worker(tree):
+    assert {question.kind for question in questions(ENTRY)} == {DOCUMENT}
+    run = Run(tree, "cpu", SEED, None)
+    run.warm(list(questions(ENTRY)))
+    assert run._session is None
+    run.close()
