@@ -1,6 +1,6 @@
 # The targets call `python -m grader`; for all of its options: .venv/bin/python -m grader --help
 # Variables: LAB=2 (or capstone)  FROM=solutions  TIER=cpu  K=backward  SEED=1  MIN=60  OP=matmul  QUICK=1
-# SHARD=1/4  JOBS=6  ARCH=sm_90  EXTRA=dev
+# SHARD=1/4  JOBS=6  ARCH=sm_90  EXTRA=dev  STEP="what you expect"  FILE=path  SIZE=n=1024  REDRAW=1
 
 PYTHON ?= python3
 RUN := .venv/bin/python -m
@@ -10,7 +10,7 @@ NVCC := $(or $(shell command -v nvcc),$(wildcard $(CUDA_HOME)/bin/nvcc /usr/loca
 WITH_NVCC := $(if $(NVCC),,--extra nvcc)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup grade bench test test-gpu skeletons tables todo doctor inspect sanitize lint clean
+.PHONY: help setup grade bench survey log check-log test test-gpu skeletons tables todo doctor inspect sanitize lint clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -25,9 +25,23 @@ grade:  ## grade your kernels: LAB=2, K=backward, TIER=cpu, FROM=solutions, SEED
 		$(if $(TIER),--tier "$(TIER)") $(if $(K),-k "$(K)") $(if $(SEED),--seed "$(SEED)") \
 		$(if $(MIN),--min "$(MIN)")
 
-bench:  ## time kernels beside their peers on a GPU: OP=matmul, QUICK=1, FROM=solutions
+bench:  ## time kernels beside their peers on a GPU: OP=matmul, LAB=capstone, QUICK=1, FROM=solutions
+	@$(SETUP) --extra bench $(if $(filter capstone,$(LAB)),$(WITH_NVCC))
+	@$(RUN) grader bench $(foreach op,$(OP),--op "$(op)") $(if $(LAB),--lab "$(LAB)") $(if $(QUICK),--quick) \
+		$(if $(FROM),--from "$(FROM)")
+
+survey:  ## measure the GPU for the capstone: QUICK=1, REDRAW=1, FROM=solutions
 	@$(SETUP) --extra bench
-	@$(RUN) grader bench $(foreach op,$(OP),--op "$(op)") $(if $(QUICK),--quick) $(if $(FROM),--from "$(FROM)")
+	@$(RUN) grader survey $(if $(QUICK),--quick) $(if $(REDRAW),--redraw) $(if $(FROM),--from "$(FROM)")
+
+log:  ## measure a step of a kernel and log it: STEP="what you expect, and why" FILE=path SIZE=n=1024
+	@$(SETUP) --extra bench $(WITH_NVCC)
+	@$(RUN) grader log --step "$$STEP" $(if $(FILE),--file "$(FILE)") $(if $(SIZE),--size "$(SIZE)") \
+		$(if $(FROM),--from "$(FROM)")
+
+check-log:  ## whether every number in KERNEL_LOG.md is a recorded one
+	@$(SETUP)
+	@$(RUN) grader check-log $(if $(FROM),--from "$(FROM)")
 
 test:  ## test the grader itself; needs no GPU (K=setup)
 	@$(SETUP) --extra dev $(WITH_NVCC)

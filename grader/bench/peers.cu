@@ -1,6 +1,6 @@
 // Peers of the bench that only C++ can call: a sum by CUB, and a product by each of cublasLt's heuristics.
 //
-// bench_native.py compiles one part at a time, PART_SUM or PART_PRODUCT: a machine may lack what one of them
+// native.py compiles one part at a time, PART_SUM or PART_PRODUCT: a machine may lack what one of them
 // includes. Each function returns 0, or the error of the library that it calls.
 
 #ifdef PART_SUM

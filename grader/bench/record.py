@@ -15,11 +15,11 @@ from grader.results import Machine
 SCHEMA_VERSION = 1
 AGAIN = ", again"
 PROTOCOL = (
-    "N(0, 1) inputs; buffers rotate past 256 MB; results poisoned with NaN before each block, those of the "
-    "last round checked against fp64; all arms of a size in one process, in turn, order reversed every other "
-    "round; below 100 us a call a CUDA graph over the buffers is timed; a ratio is baseline over arm within "
-    "one round, of which the median over all processes is given with a 95 % order-statistic interval; the "
-    "backward passes of PyTorch and Liger get saved statistics"
+    "N(0, 1) inputs, to which a sum adds 0.5; buffers rotate past 256 MB; results poisoned with NaN before "
+    "each block, those of the last round checked against fp64; all arms of a size in one process, in turn, "
+    "order reversed every other round; below 100 us a call a CUDA graph over the buffers is timed; a ratio "
+    "is baseline over arm within one round, of which the median over all processes is given with a 95 % "
+    "order-statistic interval; the backward passes of PyTorch and Liger get saved statistics"
 )
 
 
