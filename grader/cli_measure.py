@@ -129,7 +129,7 @@ def survey(source, quick, redraw):
 )
 @click.option(
     "--file",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=click.Path(path_type=Path),
     help="the kernel; by default the one that was changed last",
 )
 @click.option("--size", help="another size than usual, as in m=4096,n=4096,k=4096")

@@ -1,0 +1,63 @@
+"""The commands that measure: without a GPU each says what it needs, and writes nothing."""
+
+import shutil
+import subprocess
+
+import pytest
+from conftest import ROOT, python
+from test_documents import complete, tree  # noqa: F401 - fixtures
+
+from grader import gpu
+
+COMMANDS = {
+    "survey": [],
+    "log": ["--step", "half the bytes, so half the time"],
+    "bench": ["--lab", "capstone"],
+    "sanitize": [],
+}
+
+
+@pytest.mark.skipif(gpu.find()[0] is not None, reason="there is a GPU")
+@pytest.mark.parametrize("name", COMMANDS)
+def test_without_a_gpu_a_command_says_what_it_needs_and_writes_nothing(tmp_path, name):
+    for folder in ("gpu-programming", "labs"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    done = python("-m", "grader", name, *COMMANDS[name], root=tmp_path, PYTHONPATH=str(ROOT))
+    assert done.returncode == 3, done.stderr
+    assert "GPU" in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_check_log_names_what_is_wrong_and_is_content_with_what_is_right(tree):  # noqa: F811
+    def check():
+        return python("-m", "grader", "check-log", "--from", str(tree))
+
+    assert check().returncode == 0, check().stdout
+    assert "cuda_matmul 5" in check().stdout
+    page = tree / "gpu-programming" / "KERNEL_LOG.md"
+    page.write_text(page.read_text("utf-8").replace("90.2", "80.2", 1), "utf-8")
+    done = check()
+    assert done.returncode == 1
+    assert "80.2" in done.stdout
+
+
+def test_a_survey_is_drawn_again_without_a_gpu(tree):  # noqa: F811
+    folder = tree / "gpu-programming" / "hardware-survey"
+    for name in ("bandwidth.svg", "matmul.svg", "roofline.svg"):
+        (folder / name).unlink()
+    done = python("-m", "grader", "survey", "--redraw", "--from", str(tree))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert sorted(path.name for path in folder.glob("*.svg")) == [
+        "bandwidth.svg",
+        "matmul.svg",
+        "roofline.svg",
+    ]
+
+
+@pytest.mark.parametrize("words", ['half the "bytes", so half the time', "it's `slow`; rm -rf x"])
+def test_make_hands_a_prediction_on_as_it_was_typed(words):
+    command = ["make", "-s", "log", f"STEP={words}", "SETUP=true", "RUN=printf '%s|'"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split("|")[:4] == ["grader", "log", "--step", words]
