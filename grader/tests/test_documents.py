@@ -172,9 +172,9 @@ def no_gpu(path):
 def test_benchmarks_that_are_not_those_of_the_files_are_wrong(tree, spoil, words):
     spoil(tree / "gpu-programming" / "cuda-kernels")
     found = outcomes(tree)
-    assert found["cuda-kernels"].verdict is Verdict.WRONG
-    assert words in found["cuda-kernels"].where
-    assert found["triton-kernels"].verdict is Verdict.PASS
+    assert found["CUDA as recorded"].verdict is Verdict.WRONG
+    assert words in found["CUDA as recorded"].where
+    assert found["Triton as recorded"].verdict is Verdict.PASS
 
 
 def test_a_log_with_a_changed_number_loses_the_points_for_being_whole_alone(tree):

@@ -585,7 +585,7 @@ def test_a_snapshot_that_was_changed_removed_or_added_to_is_seen(logged):
     kernel.write_text("tiled\nbetter\n")
     assert "step 2: 02_coalesced_shared_tile.cu is not the file that was measured" in check(logged)
     kernel.unlink()
-    problem(logged, "step 2: 02_coalesced_shared_tile.cu is a link")
+    problem(logged, "step 2: 02_coalesced_shared_tile.cu cannot be read")
 
 
 def test_links_and_large_files_are_not_read(logged, tmp_path):

@@ -12,8 +12,9 @@ from grader.survey import command as survey
 from grader.survey import plots as survey_plots
 from grader.survey.check import problems, readme_problems, survey_problems
 from grader.survey.record import RECORD, SurveyRecord, read
-from grader.survey.sources import described, description, stale
+from grader.survey.sources import description, stale
 from grader.survey.table import BEGIN, END, render, rewrite, survey_table
+from grader.svg import described
 
 SVG = "{http://www.w3.org/2000/svg}"
 TEMPLATE = (survey.ROOT / survey.FOLDER / "README.md").read_text("utf-8")
