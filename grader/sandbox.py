@@ -21,6 +21,7 @@ from grader import processes
 from grader.outcome import printable
 from grader.protocol import HEADER, Kind, ProtocolError, pack, unpack_header, unpack_payload
 from grader.spec import Verdict
+from grader.warm import OPERATORS, PLAIN
 
 PR_SET_CHILD_SUBREAPER = 36
 MAX_OUTPUT = 64 * 1024  # bytes kept of what a worker prints; the rest is read and dropped
@@ -87,12 +88,14 @@ class WarmParent:
         self._findings: dict | None = None
         self._turn = threading.Lock()  # the compiling thread forks workers, too
 
-    def fork(self, fds: list[int]) -> int:
-        """A new worker with these descriptors; returns its pid. RuntimeError where the parent has died."""
+    def fork(self, fds: list[int], operators: bool) -> int:
+        """A new worker with these descriptors, perhaps for a file that registers operators; returns its pid.
+        RuntimeError where the parent has died.
+        """
         _ = self.findings
         with self._turn, births:
             try:
-                socket.send_fds(self._socket, [b"F"], fds)
+                socket.send_fds(self._socket, [OPERATORS if operators else PLAIN], fds)
                 pid = struct.unpack("<i", self._socket.recv(4))[0]
             except (OSError, struct.error):
                 raise self._trouble() from None
@@ -142,7 +145,9 @@ class WarmParent:
 class Worker:
     """One confined process and the channel to it. Every failure to answer well ends in WorkerGoneError."""
 
-    def __init__(self, parent: WarmParent, memory: int | None, scratch: tuple[Path, ...] = ()):
+    def __init__(
+        self, parent: WarmParent, memory: int | None, scratch: tuple[Path, ...] = (), operators: bool = False
+    ):
         self._memory, self._scratch = memory, scratch
         self._channel, theirs = socket.socketpair()
         out, out_in = os.pipe()
@@ -150,7 +155,8 @@ class Worker:
         self._pipes = {out: bytearray(), err: bytearray()}
         try:
             self.pid = parent.fork(
-                [theirs.fileno(), out_in, err_in, theirs.fileno() if memory is None else memory]
+                [theirs.fileno(), out_in, err_in, theirs.fileno() if memory is None else memory],
+                operators,
             )
         except BaseException:
             self._channel.close()
