@@ -86,7 +86,8 @@ class Seat:
         parent = self.session.parent(self._interpreted)
         self._still = False
         scratch = tuple(map(Path, confinement["write"]))
-        operators = b"triton_op" in copy.read_bytes()
+        # Where there is a GPU the import might touch it, and a parent that has cannot fork workers for it.
+        operators = on_cpu and b"triton_op" in copy.read_bytes()
         self._worker = Worker(parent, self.arena.handle if on_cpu else None, scratch, operators)
         failed = self._ask(Kind.SETUP, setup, LOAD_LIMIT_S)
         if failed:  # before any line of the student's: never their fault

@@ -16,6 +16,7 @@ import random
 import re
 import socket
 import sys
+import tempfile
 import time
 import traceback
 from pathlib import Path
@@ -132,6 +133,7 @@ def _settle(setup: dict, memory: int) -> Arena:
     os.chdir(setup["folder"])
     os.environ.clear()
     os.environ.update(setup["environment"])
+    tempfile.tempdir = None  # the parent's imports may have asked for it: this worker has a folder of its own
     torch.set_num_threads(1)
     handle = memory if setup["device"] == "cpu" else bytes.fromhex(setup["handle"])
     arena = Arena.open(setup["device"], setup["arena_bytes"], handle)
