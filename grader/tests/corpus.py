@@ -18,6 +18,7 @@ import ast
 import dataclasses
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from conftest import SEED
@@ -27,7 +28,7 @@ from grader.outcome import Outcome
 from grader.questions import CODEGEN, CORRECTNESS, SPEED, questions
 from grader.run import Run
 from grader.session import Session
-from grader.spec import Verdict
+from grader.spec import Case, Verdict
 
 VERDICT = r"[A-Z_]+(?:/[A-Z_]+)?"
 VERDICTS = f"{VERDICT}(?: or {VERDICT})*"
@@ -106,6 +107,17 @@ def said(outcome: Outcome) -> str:
     return outcome.verdict.value + (f"/{outcome.reason}" if outcome.reason else "")
 
 
+def one_dtype_each(cases: Sequence[Case]) -> list[Case]:
+    """Of cases that differ in their dtype alone one, in turn another: where time is short, as in the
+    interpreter, which runs the same code for all of them.
+    """
+    alike: dict[str, list[Case]] = {}
+    for case in cases:
+        alike.setdefault(case.name.removesuffix(case.dtype), []).append(case)
+    groups = ([case for case in group if not case.needs_gpu] or group for group in alike.values())
+    return [group[number % len(group)] for number, group in enumerate(groups)]
+
+
 class Examiner:
     """Grades specimens, all in one session: its processes are warm after the first."""
 
@@ -118,7 +130,9 @@ class Examiner:
         """The first outcome of the function that is neither PASS nor NOT_GRADED, or the last PASS."""
         entry, exercise = self._home(specimen, function)
         limit_s = 3.0 if "TIMEOUT" in " ".join(specimen.screened + specimen.unscreened) else self._limit_s
-        cases = tuple(dataclasses.replace(case, limit_s=limit_s) for case in exercise.cases)
+        right = self._tier == "cpu" and specimen.screened == ("PASS",)
+        asked = one_dtype_each(exercise.cases) if right else exercise.cases
+        cases = tuple(dataclasses.replace(case, limit_s=limit_s) for case in asked)
         exercise = dataclasses.replace(exercise, cases=cases)
         exercises = tuple(exercise if one.name == function else one for one in entry.lab.exercises)
         entry = dataclasses.replace(entry, lab=dataclasses.replace(entry.lab, exercises=exercises))

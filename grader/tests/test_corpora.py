@@ -1,10 +1,11 @@
 """Student bugs, other right answers, cheats and faults: every file gets the verdict of its first line."""
 
 import pytest
-from corpus import Examiner, check, find
+from corpus import Examiner, check, find, one_dtype_each
 
-from grader import gpu
+from grader import gpu, processes
 from grader.questions import SPEED
+from grader.spec import Case
 
 WRONG = find(
     "solutions/lab*/wrong/*.py", *(f"solutions/gpu-programming/*/wrong/*.{end}" for end in ("cu", "py"))
@@ -16,6 +17,12 @@ FAULTS = find("grader/tests/faults/*")
 
 def name(specimen):
     return specimen.name
+
+
+def test_a_right_answer_runs_each_case_in_one_dtype_and_all_dtypes_in_turn():
+    cases = [Case({"n": n}, dtype) for n in (1, 2, 3) for dtype in ("fp32", "fp16", "bf16")]
+    assert [case.name for case in one_dtype_each(cases)] == ["n=1,fp32", "n=2,fp16", "n=3,fp32"]
+    assert [case.name for case in one_dtype_each(cases[2:3])] == ["n=1,bf16"]
 
 
 def on(where, specimens):
@@ -76,7 +83,10 @@ def test_cheat_gets_its_verdict(cpu, specimen, screened):
 
 
 @pytest.mark.parametrize("specimen", on("CPU", FAULTS), ids=name)
-def test_fault_gets_its_verdict(cpu, specimen):
+def test_fault_gets_its_verdict(cpu, specimen, monkeypatch):
+    monkeypatch.setattr(
+        processes, "MOST_BYTES", 2 << 30
+    )  # to touch eight takes half a minute
     check(cpu, specimen, screened=False)
 
 

@@ -1211,7 +1211,7 @@ class Forker:
         self._data, self._closes, self._command = data, closes, command
         self.held = None
 
-    def fork(self, fds, operators):
+    def fork(self, fds, _operators):
         self.held = socket.socket(fileno=os.dup(fds[0]))
         self.held.setblocking(False)
         with contextlib.suppress(BlockingIOError):
