@@ -84,9 +84,7 @@ def test_cheat_gets_its_verdict(cpu, specimen, screened):
 
 @pytest.mark.parametrize("specimen", on("CPU", FAULTS), ids=name)
 def test_fault_gets_its_verdict(cpu, specimen, monkeypatch):
-    monkeypatch.setattr(
-        processes, "MOST_BYTES", 2 << 30
-    )  # to touch eight takes half a minute
+    monkeypatch.setattr(processes, "MOST_BYTES", 2 << 30)  # to touch eight takes half a minute
     check(cpu, specimen, screened=False)
 
 

@@ -361,3 +361,14 @@ def test_the_solution_of_a_new_lab_gets_every_point(course_with_lab9):
     (lab,) = read_results(course_with_lab9 / "results")["labs"]
     assert [item["verdict"] for item in items_of(lab)] == ["PASS"] * 3 + ["NOT_GRADED"]
     assert (lab["points"], lab["not_graded_points"]) == (7.5, 2.5)
+
+
+@pytest.mark.parametrize("entry", LABS, ids=by_folder)
+def test_the_list_of_labs_names_every_file_that_a_student_writes(entry):
+    (row,) = [
+        line
+        for line in (ROOT / "labs" / "README.md").read_text("utf-8").splitlines()
+        if line.startswith(f"| `{entry.folder.name}`")
+    ]
+    for exercise in entry.lab.exercises:
+        assert f"`{exercise.file}`" in row
