@@ -17,18 +17,17 @@ from grader.gpu import find
 from grader.gpu_lock import GpuLock
 
 
+def tree(words: str):
+    """The option that names a tree laid out like labs/."""
+    kind = click.Path(path_type=Path)
+    return click.option("--from", "source", default="labs", show_default=True, type=kind, help=words)
+
+
 @click.command()
 @click.option("--op", "names", multiple=True, help="an operation; those of all labs by default")
 @click.option("--lab", "labs", help="the operations of labs, as in 1,3, or of the capstone")
 @click.option("--quick", is_flag=True, help="two sizes an operation, one process, fewer rounds")
-@click.option(
-    "--from",
-    "source",
-    default="labs",
-    show_default=True,
-    type=click.Path(path_type=Path),
-    help="tree with the kernels: labs, solutions, or any folder like them",
-)
+@tree("tree with the kernels: labs, solutions, or any folder like them")
 @click.option(
     "--variants",
     multiple=True,
@@ -100,14 +99,7 @@ def bench(names, labs, quick, source, variants, file, size, processes, folder, c
 
 
 @click.command()
-@click.option(
-    "--from",
-    "source",
-    default="labs",
-    show_default=True,
-    type=click.Path(path_type=Path),
-    help="tree to write to",
-)
+@tree("tree to write to")
 @click.option("--quick", is_flag=True, help="fewer sizes and rounds")
 @click.option("--redraw", is_flag=True, help="tables and plots again from the records, without a GPU")
 def survey(source, quick, redraw):
@@ -119,14 +111,7 @@ def survey(source, quick, redraw):
 
 @click.command()
 @click.option("--step", "prediction", required=True, help="what you expect of this step, and why")
-@click.option(
-    "--from",
-    "source",
-    default="labs",
-    show_default=True,
-    type=click.Path(path_type=Path),
-    help="tree of the capstone",
-)
+@tree("tree of the capstone")
 @click.option(
     "--file",
     type=click.Path(path_type=Path),
@@ -162,14 +147,7 @@ def log(prediction, source, file, size):
 
 
 @click.command("check-log")
-@click.option(
-    "--from",
-    "source",
-    default="labs",
-    show_default=True,
-    type=click.Path(path_type=Path),
-    help="tree to check",
-)
+@tree("tree to check")
 def check_log(source):
     """Say what in KERNEL_LOG.md is not as it was recorded: numbers, steps, files."""
     from grader.kernel_log.check import check, summary
@@ -186,7 +164,7 @@ def check_log(source):
 
 @click.command()
 @click.option("-k", "keyword", default="", help="only files whose path contains this, as in reduction/05")
-@click.option("--from", "source", default="labs", show_default=True, help="tree with the files")
+@tree("tree with the files")
 @click.option(
     "--tool", "tools", multiple=True, type=click.Choice(list(sanitizing.TOOLS)), help="all by default"
 )
@@ -200,7 +178,7 @@ def sanitize(keyword, source, tools):
                 f"sanitize needs {name}{f': {missing}' if not found else ', of a CUDA toolkit'}", err=True
             )
             sys.exit(FAULT)
-    files = [path for path in sanitizing.files(catalog.capstone_in(Path(source))) if keyword in str(path)]
+    files = [path for path in sanitizing.files(catalog.capstone_in(source)) if keyword in str(path)]
     if not files:
         raise click.UsageError(f"no finished .cu file below {source} whose path contains {keyword!r}")
     arch = native.arch_name(*divmod(found.capability, 10))

@@ -15,6 +15,7 @@ MAGIC = b"TGRD"
 VERSION = 1
 HEADER = struct.Struct("<4sBBHII")  # magic, version, kind, zero, block, payload length
 MAX_PAYLOAD = 64 * 1024
+PLAIN, OPERATORS = b"F", b"O"  # what a warm parent is asked for: a worker, or one for a file with operators
 
 
 class Kind(enum.IntEnum):

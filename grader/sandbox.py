@@ -19,9 +19,17 @@ from pathlib import Path
 
 from grader import processes
 from grader.outcome import printable
-from grader.protocol import HEADER, Kind, ProtocolError, pack, unpack_header, unpack_payload
+from grader.protocol import (
+    HEADER,
+    OPERATORS,
+    PLAIN,
+    Kind,
+    ProtocolError,
+    pack,
+    unpack_header,
+    unpack_payload,
+)
 from grader.spec import Verdict
-from grader.warm import OPERATORS, PLAIN
 
 PR_SET_CHILD_SUBREAPER = 36
 MAX_OUTPUT = 64 * 1024  # bytes kept of what a worker prints; the rest is read and dropped

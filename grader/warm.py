@@ -14,7 +14,8 @@ import socket
 import struct
 from dataclasses import asdict
 
-PLAIN, OPERATORS = b"F", b"O"  # a worker, and one for a file that registers operators
+from grader.protocol import OPERATORS
+
 FDS_PER_WORKER = 4  # control socket, stdout, stderr, lent memory (or the control socket again)
 
 
