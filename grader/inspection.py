@@ -23,7 +23,7 @@ from grader.spec import Verdict, lab_word
 # Warps that one multiprocessor holds, from the CUDA programming guide's table of compute capabilities.
 MAX_WARPS = {75: 32, 80: 64, 86: 48, 89: 48, 90: 64, 100: 64, 120: 48}
 REGISTERS, WIDEST = 65536, 16  # of one multiprocessor; bytes that one thread moves at once
-COLUMNS = "    {:<20}{:<32}{:>4}  {:<10}{:<11}{:>6} {:>5} {:>6} {:>6}  {}"
+COLUMNS = "    {:<20}{:<50}{:>4}  {:<10}{:<11}{:>6} {:>5} {:>6} {:>6}  {}"
 TITLES = ("file", "config", "regs", "warps", "shared KB", "spills", "load", "store", "async", "tensor cores")
 LEGEND = """
   the columns
@@ -40,7 +40,7 @@ GUIDE = (
     (re.compile(r"\bst\.global"), "st.global", "stores the result; @%p in front of it is your mask"),
 )
 AUTOTUNING = """
-  TRITON_PRINT_AUTOTUNING=1 make grade LAB={number}, on a GPU, shows the autotuner at work
+  TRITON_PRINT_AUTOTUNING=1 make grade LAB={lab}, on a GPU, shows the autotuner at work
     Autotuning kernel ... with config ...   one config is tried; `failed with` next: it does not fit this GPU
     with key as (...)                       the arguments in key= and the dtypes; a new set is tuned anew
     finished after ...s                     seconds for all configs of this key, compiling included
@@ -59,7 +59,10 @@ def inspect_lab(entry: Entry, source: Path, arch: int, folder: Path, console: Co
         console.print(Text(printable(text), style=style))
 
     files, tuned = [], False
-    has_dot = any(each.codegen and "tensor cores" in each.codegen.checks for each in entry.lab.exercises)
+    # A file with one matrix product may have others that are not asked for.
+    with_dot = {
+        each.file for each in entry.lab.exercises if each.codegen and "tensor cores" in each.codegen.checks
+    }
     for question in {q.exercise: q for q in questions(entry) if q.kind == CODEGEN}.values():
         name = question.exercise.name
         lab = lab_word(entry.folder.name, entry.number)
@@ -75,17 +78,20 @@ def inspect_lab(entry: Entry, source: Path, arch: int, folder: Path, console: Co
             continue
         written = write(kernels, folder / entry.folder.name, name, arch)
         say("\n".join(_table(kernels, written, arch)))
+        has_dot = question.exercise.file in with_dot
         say("\n    ".join(["  what to look at", *remarks(kernels, written, arch, has_dot)]))
         files += written
-        tuned |= len({kernel.name for kernel in kernels}) < len(kernels)
+        tuned |= any(k.ptx for k in kernels) and len({k.name for k in kernels}) < len(kernels)
     if files:
-        say(
-            "\n".join([LEGEND, "", *guide(files[0]), AUTOTUNING.format(number=entry.number) if tuned else ""])
-        )
+        told = [*guide(files[0]), AUTOTUNING.format(lab=lab.removeprefix("lab ")) if tuned else ""]
+        say("\n".join([LEGEND, "", *(told if files[0].suffix == ".ptx" else ())]))
 
 
 def write(kernels: Sequence[KernelFacts], folder: Path, name: str, arch: int) -> list[Path]:
-    """PTX and SASS of each kernel as `name`-1.ptx and on, those of an earlier look removed; the PTX files."""
+    """PTX and SASS of each kernel as `name`-1.ptx and on, those of an earlier look removed; the PTX files.
+
+    Of CUDA C++ there is SASS alone.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for old in [*folder.glob(f"{name}-*.ptx"), *folder.glob(f"{name}-*.sass")]:
@@ -94,16 +100,20 @@ def write(kernels: Sequence[KernelFacts], folder: Path, name: str, arch: int) ->
         raise click.ClickException(f"{folder} cannot be written to: {error.strerror}") from None
     files = [folder / f"{name}-{number}.ptx" for number in range(1, len(kernels) + 1)]
     for kernel, file in zip(kernels, files, strict=True):
-        heading = f"// {kernel.name}, {kernel.config}, sm_{arch}\n"
-        file.write_text(heading + kernel.ptx, "utf-8")
+        heading = ", ".join(filter(None, [f"// {kernel.name}", kernel.config, f"sm_{arch}\n"]))
+        if kernel.ptx:
+            file.write_text(heading + kernel.ptx, "utf-8")
         file.with_suffix(".sass").write_text(heading + kernel.sass, "utf-8")
-    return files
+    return [
+        file if kernel.ptx else file.with_suffix(".sass") for kernel, file in zip(kernels, files, strict=True)
+    ]
 
 
 def resident_warps(kernel: KernelFacts, arch: int) -> int:
     """Warps on one multiprocessor if only registers counted; a warp gets them in portions of 256."""
     of_a_warp = -(-32 * kernel.registers // 256) * 256
-    return min(REGISTERS // of_a_warp, MAX_WARPS[arch]) // kernel.num_warps * kernel.num_warps
+    together = kernel.num_warps or 1  # of CUDA C++ the launch alone knows
+    return min(REGISTERS // of_a_warp, MAX_WARPS[arch]) // together * together
 
 
 def _table(kernels: Sequence[KernelFacts], files: Sequence[Path], arch: int) -> Iterator[str]:

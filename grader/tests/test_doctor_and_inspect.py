@@ -12,7 +12,7 @@ import torch
 from conftest import ROOT
 from rich.console import Console
 
-from grader import catalog, doctor, gpu, gpu_check
+from grader import catalog, doctor, gpu, gpu_check, native
 from grader.codegen import KernelFacts
 from grader.inspection import MAX_WARPS, inspect_lab, remarks, resident_warps
 
@@ -131,6 +131,34 @@ def test_inspect_writes_every_config_and_names_its_tensor_cores(arch, instructio
     line = int(re.search(r"(?m)^ +mma +line (\d+)", text)[1])
     assert instruction in files[0].read_text().splitlines()[line - 1]
     assert "TRITON_PRINT_AUTOTUNING=1 make grade LAB=3" in text
+
+
+def capstone(folder: str, *names: str) -> catalog.Entry:
+    """A folder of the capstone with only these exercises."""
+    (entry,) = [entry for entry in catalog.capstone() if entry.folder.name == folder]
+    chosen = tuple(exercise for exercise in entry.lab.exercises if exercise.name in names)
+    assert len(chosen) == len(names)
+    return dataclasses.replace(entry, lab=dataclasses.replace(entry.lab, exercises=chosen))
+
+
+@pytest.mark.skipif(native.compiler() is None, reason="no nvcc")
+def test_inspect_of_cuda_files_shows_their_sass_and_nothing_of_triton(tmp_path, console):
+    inspect_lab(capstone("cuda-kernels", "vector_add"), ROOT / "solutions", 90, tmp_path, console)
+    text = printed(console)
+    files = sorted((tmp_path / "cuda-kernels").iterdir())
+    assert [file.name for file in files] == ["vector_add-1.sass", "vector_add-2.sass"]
+    assert "LDG.E.128" in files[1].read_text()
+    assert re.search(r"(?m)^ +vector_add-2 +\d+ +64 of 64 ", text)
+    assert "how to read" not in text
+    assert "AUTOTUNING" not in text
+
+
+def test_inspect_asks_for_tensor_cores_only_of_a_file_that_multiplies_matrices(tmp_path, console):
+    inspect_lab(capstone("triton-kernels", "swiglu", "attention"), ROOT / "solutions", 90, tmp_path, console)
+    first, second = printed(console).split("capstone  attention")
+    assert "no tensor cores" not in first
+    assert "wgmma" in second
+    assert "make grade LAB=capstone, on a GPU" in second
 
 
 def test_inspect_of_an_untouched_skeleton_says_not_started_and_writes_nothing(tmp_path, console):
