@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 
 from grader import __version__, catalog, cli_measure
-from grader.cli_shared import BELOW, FAULT, USAGE, command_of, writable
+from grader.cli_shared import BELOW, FAULT, INTERRUPTED, USAGE, command_of, writable
 from grader.spec import lab_word
 from grader.todos import open_errors, open_todos
 
@@ -157,7 +157,7 @@ def grade(labs, source, tier, seed, keyword, screen, confine, least, arch, folde
         click.echo(f"{folder}: the reports could not be written: {error.strerror}", err=True)
         sys.exit(FAULT)
     if code == pytest.ExitCode.INTERRUPTED:
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
     if follower.broken or any(outcome.verdict.value == "GRADER_FAULT" for _, outcome, _ in answered):
         sys.exit(FAULT)
     if least is not None and graded.points < least:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from grader import catalog, native
 from grader import sanitize as sanitizing
-from grader.cli_shared import BELOW, FAULT, command_of, writable
+from grader.cli_shared import BELOW, FAULT, INTERRUPTED, command_of, writable
 from grader.gpu import find
 from grader.gpu_lock import GpuLock
 
@@ -80,7 +80,7 @@ def bench(names, labs, quick, source, variants, file, size, processes, folder, c
         with GpuLock(found.uuid_hash):
             record = runs.run(request, found, path, follower)
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
     finally:
         follower.end()
     if not record.ops:
@@ -130,18 +130,19 @@ def log(prediction, source, file, size):
     from grader.kernel_log.tools import tools
     from grader.progress import Follower
 
-    follower = Follower(Console(soft_wrap=True))
     try:
         asked = size_of(size) if size else None
+    except ValueError as wrong:
+        raise click.UsageError(str(wrong)) from None
+    follower = Follower(Console(soft_wrap=True))
+    try:
         with GpuLock(found.uuid_hash):
             real = tools(source, found, follower, command_of(sys.argv[1:]))
             step.log(catalog.capstone_in(source), prediction, real, file, asked, click.echo)
-    except ValueError as wrong:
-        raise click.UsageError(str(wrong)) from None
     except LogError as error:
         raise click.ClickException(str(error)) from None
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
     finally:
         follower.end()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-BELOW, USAGE, FAULT = 1, 2, 3  # exit codes, beside 0
+BELOW, USAGE, FAULT, INTERRUPTED = 1, 2, 3, 130  # exit codes, beside 0
 
 
 def command_of(arguments: list[str]) -> str:

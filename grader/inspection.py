@@ -14,10 +14,10 @@ from rich.text import Text
 
 from grader.catalog import Entry
 from grader.codegen import ASYNC_COPY, TENSOR_CORE, KernelFacts, store_widths
+from grader.outcome import printable
 from grader.questions import CODEGEN, questions
 from grader.report import STYLES, explain
 from grader.run import Run
-from grader.sandbox import printable
 from grader.spec import Verdict, lab_word
 
 # Warps that one multiprocessor holds, from the CUDA programming guide's table of compute capabilities.

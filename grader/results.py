@@ -105,6 +105,11 @@ def schema() -> dict:
     return Results.model_json_schema()
 
 
+def now() -> str:
+    """The date of a record: UTC, to the second."""
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+
+
 def machine(gpu, missing: str) -> Machine:
     """This machine, without importing torch or triton."""
 
@@ -138,7 +143,7 @@ def collect(
     )
     return Results(
         grader=grader.__version__,
-        date=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        date=now(),
         seconds=round(seconds, 1),
         command=command,
         tier=run.tier,

@@ -1,57 +1,25 @@
-"""Start workers, speak with them under a deadline, drain what they print, kill and reap them."""
+"""Have workers born, speak with them under a deadline, drain what they print, kill and reap them."""
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import json
 import os
 import selectors
 import signal
 import socket
-import struct
-import subprocess
-import sys
-import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from grader import processes
 from grader.outcome import printable
-from grader.protocol import (
-    HEADER,
-    OPERATORS,
-    PLAIN,
-    Kind,
-    ProtocolError,
-    pack,
-    unpack_header,
-    unpack_payload,
-)
+from grader.parent import WarmParent, births, workers
+from grader.protocol import HEADER, Kind, ProtocolError, pack, unpack_header, unpack_payload
 from grader.spec import Verdict
 
-PR_SET_CHILD_SUBREAPER = 36
 MAX_OUTPUT = 64 * 1024  # bytes kept of what a worker prints; the rest is read and dropped
-START_LIMIT_S = 120.0  # imports on a cold disk
 SHORT_S = 0.05
 LOOK_EVERY_S = 0.25  # between looks at what a worker uses
-KEPT_ENVIRONMENT = (
-    "PATH",
-    "LD_LIBRARY_PATH",
-    "CUDA_HOME",
-    "CUDA_PATH",
-    "CUDA_VISIBLE_DEVICES",
-    "CC",
-    "LANG",
-    "LC_ALL",
-    "TRITON_PRINT_AUTOTUNING",
-    "TRITON_LIBCUDA_PATH",
-)
-
-
-workers: set[int] = set()  # process ids of all workers of this process, those that have not ended
-births = threading.RLock()  # held while a worker is being born, so that nobody takes it for an orphan
 
 
 class WorkerGoneError(Exception):
@@ -60,94 +28,6 @@ class WorkerGoneError(Exception):
     def __init__(self, why: str, verdict: Verdict = Verdict.CRASHED, reason: str = ""):
         super().__init__(why)
         self.why, self.verdict, self.reason = why, verdict, reason
-
-
-class WarmParent:
-    """A process that has imported torch and triton and forks workers on request."""
-
-    def __init__(self, interpreted: bool, folder: Path, uid: int = 0):
-        # Workers orphaned by their double fork become children of this process.
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        ours, theirs = socket.socketpair()
-        environment = {name: os.environ[name] for name in KEPT_ENVIRONMENT if name in os.environ}
-        environment |= {"HOME": str(folder), "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
-        if interpreted:
-            environment["TRITON_INTERPRET"] = "1"
-        # Isolated mode takes neither PYTHONPATH nor the working folder, so the path travels in the command.
-        here = str(Path(__file__).resolve().parents[1])
-        paths = json.dumps([here, *(os.path.abspath(path) for path in sys.path if path)])
-        command = (
-            f"import json, sys; sys.path[:] = json.loads({paths!r}); "
-            f"import grader.warm; grader.warm.main({theirs.fileno()}, {uid})"
-        )
-        self._log = open(folder / f"warm-{'interpreted' if interpreted else 'compiled'}.log", "wb")  # noqa: SIM115 - lives with self
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", "-B", "-c", command],
-            pass_fds=[theirs.fileno()],
-            env=environment,
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=self._log,
-            stderr=subprocess.STDOUT,
-        )
-        theirs.close()
-        self._socket = ours
-        self._broken = False
-        self._findings: dict | None = None
-        self._turn = threading.Lock()  # the compiling thread forks workers, too
-
-    def fork(self, fds: list[int], operators: bool) -> int:
-        """A new worker with these descriptors, perhaps for a file that registers operators; returns its pid.
-        RuntimeError where the parent has died.
-        """
-        _ = self.findings
-        with self._turn, births:
-            try:
-                socket.send_fds(self._socket, [OPERATORS if operators else PLAIN], fds)
-                pid = struct.unpack("<i", self._socket.recv(4))[0]
-            except (OSError, struct.error):
-                raise self._trouble() from None
-            workers.add(pid)
-            return pid
-
-    @property
-    def findings(self) -> dict:
-        """What the probe found this machine to enforce (confine.Findings); waits for the imports."""
-        with self._turn:
-            if self._findings is None:
-                self._socket.settimeout(START_LIMIT_S)
-                try:
-                    (length,) = struct.unpack("<I", self._socket.recv(4, socket.MSG_WAITALL))
-                    self._findings = json.loads(self._socket.recv(length, socket.MSG_WAITALL))
-                except (OSError, struct.error, ValueError):
-                    raise self._trouble() from None
-            return self._findings
-
-    @property
-    def told(self) -> dict | None:
-        """The findings; None where the process was ended before anybody asked for them."""
-        return self._findings if self._socket.fileno() < 0 else self.findings
-
-    def _trouble(self) -> RuntimeError:
-        # A killed process closes its channel some time before it can be waited for.
-        self._process.kill()
-        self._broken = True
-        self._log.flush()
-        lines = Path(self._log.name).read_text(errors="replace").strip().splitlines()
-        said = " | ".join(lines[-3:]) or "no output"
-        return RuntimeError(f"the warm parent did not start a worker: {said}")
-
-    @property
-    def ended(self) -> bool:
-        """Whether the process or the channel to it is gone; another one has to be started then."""
-        return self._broken or self._process.poll() is not None
-
-    def close(self) -> None:
-        """End the process; running workers are not touched."""
-        self._socket.close()
-        self._process.terminate()
-        self._process.wait()
-        self._log.close()
 
 
 class Worker:

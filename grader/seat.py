@@ -11,8 +11,9 @@ from pathlib import Path
 from grader.inputs import Loan
 from grader.lending import Arena
 from grader.outcome import Outcome, failure, one_line
+from grader.parent import KEPT_ENVIRONMENT
 from grader.protocol import Kind
-from grader.sandbox import KEPT_ENVIRONMENT, Worker, WorkerGoneError
+from grader.sandbox import Worker, WorkerGoneError
 from grader.session import Session
 from grader.spec import Exercise, Verdict
 

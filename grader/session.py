@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 
 from grader import assurance
-from grader.sandbox import WarmParent
+from grader.parent import WarmParent
 
 COURSE = Path(__file__).resolve().parents[1]
 

@@ -60,7 +60,7 @@ def _of_kernels(record: BenchRecord, folder: Path) -> Iterator[str]:
         if op is None:
             yield f"{exercise.file} was not measured: {AGAIN}"
             continue
-        if not file.is_file() or hashlib.sha256(read_bytes(file)).hexdigest() != op.file_sha256:
+        if _digest(file) != op.file_sha256:
             yield f"{exercise.file} was changed since it was measured: {AGAIN}"
         ours = [
             (name, arm) for one in op.sizes for name, arm in one.arms.items() if name.split()[0] == "ours"
@@ -68,6 +68,14 @@ def _of_kernels(record: BenchRecord, folder: Path) -> Iterator[str]:
         if not ours:
             yield f"{op.name} has no size with a figure"
         yield from dict.fromkeys(f"{op.name} was {arm.status}" for _, arm in ours if arm.status != "ok")
+
+
+def _digest(file: Path) -> str:
+    """The hash of a file; nothing of one that cannot be read."""
+    try:
+        return hashlib.sha256(read_bytes(file)).hexdigest()
+    except (OSError, ValueError):
+        return ""
 
 
 def _of_plots(record: BenchRecord, folder: Path, data: bytes) -> Iterator[str]:

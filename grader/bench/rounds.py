@@ -140,7 +140,7 @@ def measure(
     op: Op, size: Size, ours: Sequence[Peer], clock, plan: Plan, device: str, shuffle: int = 0
 ) -> dict:
     """Every arm of one size: raw microseconds a call of each round, or why there are none."""
-    slots = [_tensors(op, size, device, number) for number in range(slots_of(op, size, plan.working_set))]
+    slots = [_slot(op, size, device, number) for number in range(slots_of(op, size, plan.working_set))]
     expected = [op.expected(tensors) for tensors in slots]
     arms = _arms(op, ours)
     lanes = [_lane(op, size, arm, slots, expected) for arm in arms]
@@ -212,18 +212,27 @@ def _repeat(play, passes):
         play()
 
 
-def _tensors(op, size, device, number) -> Tensors:
-    generator = torch.Generator(device).manual_seed(SEED + number)
-
-    def normal(*shape):
-        return torch.randn(shape, generator=generator, device=device).to(op.dtype)
-
+def draw(op: Op, size: Size, device: str, number: int = 0) -> Tensors:
+    """The inputs of a call, and its results, which are NaN before it."""
+    normal = _normal(op, device, number)
     tensors = op.inputs(normal, size)
     for name, shape in op.gives(size).items():
         tensors[name] = torch.full(shape, float("nan"), dtype=op.dtype, device=device)
+    return tensors
+
+
+def _normal(op: Op, device: str, number: int) -> Callable[..., torch.Tensor]:
+    generator = torch.Generator(device).manual_seed(SEED + number)
+    return lambda *shape: torch.randn(shape, generator=generator, device=device).to(op.dtype)
+
+
+def _slot(op: Op, size: Size, device: str, number: int) -> Tensors:
+    """What all arms of a buffer set work on: a call's tensors, and those of the copy of equal bytes."""
+    tensors = draw(op, size, device, number)
     if not op.by_arithmetic:
         half = op.bytes_moved(size) // 2 // op.dtype.itemsize  # one half is read, the other is written
-        tensors |= {"copy_from": normal(half), "copy_to": torch.empty(half, dtype=op.dtype, device=device)}
+        copied = _normal(op, device, number)(half)
+        tensors |= {"copy_from": copied, "copy_to": torch.empty_like(copied)}
     return tensors
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import gc
 import hashlib
 import importlib.metadata
@@ -27,7 +26,7 @@ from grader.bench.ops import CAPSTONE, Op, fit, label
 from grader.bench.record import BenchRecord, OpRecord, summarise
 from grader.gpu import Gpu
 from grader.progress import Follower
-from grader.results import machine
+from grader.results import machine, now
 from grader.worker import picked
 
 MEMORY_SHARE = 0.9  # of what is free: the allocator rounds up, libraries keep workspaces
@@ -54,8 +53,7 @@ class Request:
 
         KeyError for an unknown name, ValueError for what does not go together.
         """
-        known = {op.name: op for op in OPS}
-        asked = [known[name] for name in self.names] if self.names else _of_labs(self.lab)
+        asked = [op_named(name) for name in self.names] if self.names else _of_labs(self.lab)
         if self.names and self.lab:
             raise ValueError("--op and --lab do not go together")
         if self.file and (len(asked) != 1 or _is_native(self.file) != bool(asked[0].native)):
@@ -85,6 +83,11 @@ class Request:
         return [*words, *(word for path in self.variants for word in ("--variants", str(path)))]
 
 
+def op_named(name: str) -> Op:
+    """An operation by its name; KeyError for an unknown one."""
+    return {op.name: op for op in OPS}[name]
+
+
 def size_of(text: str) -> dict[str, int]:
     """The size that `text` names, as `label` writes it; ValueError where it names none."""
     words = [word.partition("=") for word in text.split(",")]
@@ -109,7 +112,7 @@ def _is_native(file: Path) -> bool:
 def run(request: Request, gpu: Gpu, path: Path, follower: Follower) -> BenchRecord:
     """Measure every operation, and write the record after each: what is measured is not lost."""
     record = BenchRecord(
-        date=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        date=now(),
         command=request.command,
         processes=request.processes,
         machine=machine(gpu, ""),

@@ -11,10 +11,9 @@ import torch
 from grader import native
 from grader.bench import run as bench
 from grader.bench.ops import Op
-from grader.bench.peers import Tensors
+from grader.bench.rounds import draw
 
 WARM_CALLS = 3  # the first compiles and tunes
-SEED = 20240229
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -25,9 +24,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--size", type=bench.size_of, required=True)
     parser.add_argument("--folder", type=Path, required=True, help="where a compiled file lies or goes")
     asked = parser.parse_args(arguments)
-    op = bench.Request(Path(), (asked.op,), True, (), 1, "").ops()[0]
+    op = bench.op_named(asked.op)
     arch = native.arch_name(*torch.cuda.get_device_capability())
-    call = prepare(op, function_of(op, asked.file, asked.folder, arch), asked.size, "cuda")
+    call = call_of(op, function_of(op, asked.file, asked.folder, arch), asked.size, "cuda")
     runtime = torch.cuda.cudart()
     profile(call, torch.cuda.synchronize, runtime.cudaProfilerStart, runtime.cudaProfilerStop)
 
@@ -38,17 +37,9 @@ def function_of(op: Op, file: Path, folder: Path, arch: str) -> Callable:
     return getattr(module, op.symbol)
 
 
-def prepare(op: Op, function: Callable, size: Mapping[str, int], device: str) -> Callable[[], object]:
-    """A call on inputs like those of the bench."""
-    generator = torch.Generator(device).manual_seed(SEED)
-
-    def normal(*shape: int) -> torch.Tensor:
-        return torch.randn(shape, generator=generator, device=device).to(op.dtype)
-
-    tensors: Tensors = op.inputs(normal, size)
-    for name, shape in op.gives(size).items():
-        tensors[name] = torch.empty(shape, dtype=op.dtype, device=device)
-    return op.arms("profiled", function, size)[0].make(tensors)
+def call_of(op: Op, function: Callable, size: Mapping[str, int], device: str) -> Callable[[], object]:
+    """A call on tensors as the bench draws them."""
+    return op.arms("profiled", function, size)[0].make(draw(op, size, device))
 
 
 def profile(call: Callable, wait: Callable, start: Callable, stop: Callable) -> None:

@@ -151,6 +151,8 @@ def _measure(
     """What the bench and the profiler say of a kernel, as fields of its record."""
     op, scratch = tools.op(name), ours.parent.parent
     size = dict(asked or op.quick[-1])
+    if set(size) != set(op.quick[-1]):
+        raise LogError(f"a size of {name} has {', '.join(op.quick[-1])}, and nothing else")
     earlier = base and _copied(
         base.folder, base.record.files, scratch / "earlier", base.record.name, PREVIOUS
     )

@@ -23,7 +23,7 @@ FOLDER, RECORD, PENDING, MARKDOWN = "kernel-log", "record.json", "pending.json",
 RECORD_BYTES, FILE_BYTES, MARKDOWN_BYTES = 2**20, 2**18, 2**22
 
 
-class LogError(Exception):
+class LogError(ValueError):
     """What keeps a step from being logged, or a log from being read, in words for a student."""
 
 

@@ -55,7 +55,7 @@ def tools(source: Path, gpu, follower, command: str) -> Tools:
         return ncu.profile(words, ncu.profiler())
 
     return Tools(
-        lambda name: bench.Request(source, (name,), True, (), 1, command).ops()[0],
+        bench.op_named,
         functools.partial(compile_for, native.arch_name(*divmod(gpu.capability, 10))),
         measure,
         profile,

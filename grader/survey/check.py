@@ -9,8 +9,7 @@ from pathlib import Path
 
 from grader.files import read_bytes
 from grader.survey.curve import beyond_l2, plateau, within_l2
-from grader.survey.record import DTYPES, Bandwidth, Measured, SurveyRecord, read
-from grader.survey.sources import stale
+from grader.survey.record import DTYPES, Bandwidth, Measured, SurveyRecord
 from grader.survey.table import REGION, render, timings
 from grader.survey.theory import theory
 from grader.timing import spread
@@ -19,12 +18,6 @@ ABOVE, BELOW = 1.05, 0.05  # of theory: clocks are read in whole MHz, and a GPU 
 L2_THAT_SHOWS = 2 << 20  # bytes; a smaller cache is full before launches cost nothing
 PLACEHOLDER = "_your words_"
 ROUNDING = 1e-6  # what JSON and another order of the same arithmetic may change
-
-
-def survey_problems(folder: Path) -> list[str]:
-    """What is wrong with record, README and plots of a folder; ValueError where there is no record."""
-    record = read(folder)
-    return [*problems(record), *readme_problems(folder, record), *stale(folder)]
 
 
 def problems(record: SurveyRecord) -> list[str]:

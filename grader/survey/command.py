@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from pathlib import Path
 
 from rich.console import Console
@@ -10,18 +9,18 @@ from rich.progress import TimeRemainingColumn
 
 from grader import gpu as nvml
 from grader.catalog import CAPSTONE, ROOT, capstone_in
+from grader.cli_shared import FAULT, INTERRUPTED
 from grader.files import replace
 from grader.gpu import Gpu
 from grader.gpu_lock import GpuLock
 from grader.progress import Follower
-from grader.results import machine
+from grader.results import machine, now
 from grader.survey.record import RECORD, SurveyRecord, read
 from grader.survey.rounds import QUICK, Plan
 from grader.survey.table import render, rewrite
 from grader.survey.theory import theory
 
 FOLDER = CAPSTONE / "hardware-survey"
-FAULT, INTERRUPTED = 3, 130
 
 
 def folder_of(source: Path) -> Path:
@@ -75,7 +74,7 @@ def run(found: Gpu, plan: Plan, command: str, console: Console) -> SurveyRecord:
     finally:
         follower.end()
     return SurveyRecord(
-        date=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        date=now(),
         command=command[:300],  # what the record has room for: a survey is not lost for a long path
         quick=plan == QUICK,
         machine=machine(found, ""),

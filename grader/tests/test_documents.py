@@ -139,6 +139,10 @@ BROKEN_BENCHMARKS = {
         lambda folder: (folder / "reduction" / "05_deterministic.cu").write_text("another\n"),
         "reduction/05_deterministic.cu was changed since it was measured",
     ),
+    "kernel that is a link": (
+        lambda folder: linked(folder / "reduction" / "05_deterministic.cu"),
+        "reduction/05_deterministic.cu was changed since it was measured",
+    ),
     "missing plot": (
         lambda folder: (folder / "plots" / "vector_add.svg").unlink(),
         "vector_add.svg is missing",
@@ -181,6 +185,15 @@ def test_a_log_with_a_changed_number_loses_the_points_for_being_whole_alone(tree
     edit(tree / "gpu-programming" / "KERNEL_LOG.md", "90.2", "80.2")
     found = verdicts(tree)
     assert (found["unbroken"], found["five steps"]) == (Verdict.WRONG, Verdict.PASS)
+
+
+def test_a_log_whose_folder_is_a_link_is_wrong_and_no_fault_of_the_grader(tree):
+    log = tree / "gpu-programming" / "kernel-log"
+    log.symlink_to(log.rename(tree / "elsewhere"))
+    found = outcomes(tree)
+    for name in ("unbroken", "five steps"):
+        assert found[name].verdict is Verdict.WRONG, found[name].where
+        assert "kernel-log is a link" in found[name].where
 
 
 def test_a_log_of_four_steps_is_too_short(tmp_path):

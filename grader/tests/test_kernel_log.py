@@ -360,6 +360,12 @@ def test_a_process_that_died_is_a_failed_step_and_short_memory_is_none(tree, ben
     assert check(tree) == []
 
 
+def test_a_size_with_other_sides_is_refused_before_anything_is_measured(tree, bench):
+    with pytest.raises(LogError, match="a size of cuda_matmul has m, n, k"):
+        step(tree, bench, TILED, size={"n": 64})
+    assert not any(one[0] == "bench" for one in bench.called)
+
+
 def test_what_the_bench_did_not_measure_is_not_logged(tree, bench):
     real = bench.bench
 

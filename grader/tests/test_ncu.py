@@ -231,7 +231,7 @@ def test_a_call_gets_inputs_and_results_of_the_size_asked_for():
         seen.append((len(x), len(y)))
         torch.add(x, y, out=out)
 
-    profiled.prepare(op, add, {"n": 1000}, "cpu")()
+    profiled.call_of(op, add, {"n": 1000}, "cpu")()
     assert seen == [(1000, 1000)]
 
 

@@ -10,7 +10,7 @@ from survey_fakes import ATTRIBUTES, CARD, DRAM, bench_of, survey_of
 
 from grader.survey import command as survey
 from grader.survey import plots as survey_plots
-from grader.survey.check import problems, readme_problems, survey_problems
+from grader.survey.check import problems, readme_problems
 from grader.survey.record import RECORD, SurveyRecord, read
 from grader.survey.sources import description, stale
 from grader.survey.table import BEGIN, END, render, rewrite, survey_table
@@ -316,9 +316,10 @@ def test_a_whole_survey_is_held_against_everything(record, folder):
     survey.redraw(folder)
     answered = (folder / "README.md").read_text().replace("_your words_", "Answered.")
     (folder / "README.md").write_text(answered)
-    assert survey_problems(folder) == []
-    changed(record, "measured.dram_read", 2.2e12).save(folder / RECORD)
-    found = survey_problems(folder)
+    assert [*problems(record), *readme_problems(folder, record), *stale(folder)] == []
+    other = changed(record, "measured.dram_read", 2.2e12)
+    other.save(folder / RECORD)
+    found = [*problems(other), *readme_problems(folder, other), *stale(folder)]
     assert any("110 % of what theory allows" in one for one in found)
     assert any("README.md says something else" in one for one in found)
     assert sum("was drawn from other records" in one for one in found) == 3
