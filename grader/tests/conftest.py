@@ -177,7 +177,7 @@ def tally(terminalreporter, earlier: dict[str, float]) -> dict[str, dict]:
 
 
 def corpus_of(nodeid: str) -> str:
-    """Which line of the summary a test belongs to; empty for tests of other files."""
+    """Which line of the summary a test belongs to; empty for one that is no specimen."""
     if "test_corpora.py" not in nodeid:
         return ""
     screen = "static screen off" if "unscreened" in nodeid else "static screen on"
@@ -189,6 +189,6 @@ def corpus_of(nodeid: str) -> str:
         )
     if "/faults/" in nodeid:
         return "faults with their verdict"
-    return (
-        "honest variants without a flag" if "/variants/" in nodeid else "student bugs, named check and hint"
-    )
+    if "/variants/" in nodeid:
+        return "honest variants without a flag"
+    return "student bugs, named check and hint" if "/wrong/" in nodeid else ""

@@ -1,6 +1,7 @@
 """Student bugs, other right answers, cheats and faults: every file gets the verdict of its first line."""
 
 import pytest
+from conftest import corpus_of
 from corpus import Examiner, check, find, one_dtype_each
 
 from grader import gpu, processes
@@ -104,3 +105,18 @@ def test_cheat_gets_its_verdict_on_a_gpu(card, specimen, screened):
 @pytest.mark.parametrize("specimen", on_gpu(FAULTS))
 def test_fault_gets_its_verdict_on_a_gpu(card, specimen):
     check(card, specimen, screened=False)
+
+
+def test_only_specimens_are_counted_and_each_in_its_corpus():
+    tests = {
+        "test_a_right_answer_runs_each_case": "",
+        "test_student_bug[lab2_online_softmax/wrong/no_mask]": "student bugs, named check and hint",
+        "test_student_bug[cuda-kernels/wrong/sum_blocks_race]": "student bugs, named check and hint",
+        "test_other_right_answer[lab2/variants/three_passes]": "honest variants without a flag",
+        "test_fault[tests/faults/f08_sleep]": "faults with their verdict",
+        "test_cheat[tests/cheats/a15_branch_twin-screened]": "benign twins passed, static screen on",
+        "test_cheat[tests/cheats/d01_deadlock-unscreened]": "cheats caught, exact verdict, static screen off",
+    }
+    for test, corpus in tests.items():
+        assert corpus_of(f"grader/tests/test_corpora.py::{test}") == corpus
+    assert corpus_of("grader/tests/test_faults.py::test_student_bug[lab2/wrong/no_mask]") == ""
