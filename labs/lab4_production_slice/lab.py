@@ -688,9 +688,10 @@ LAB = Lab(
     also_allowed=("torch.library.triton_op", "torch.library.wrap_triton"),
     given={
         "rows": (
-            "WIDEST", "PROGRAMS", "BY_LANES", "BY_STAGE", "BY_BOTH", "fitting", "wide", "tiles", "wide_tiles",
-            "norm_tiles", "programs_for", "on", "columns", "load", "store", "near_mean", "four_sums",
-            "sums_of_two", "store_four", "sums_of_four",
+            "WIDEST", "LONG", "PROGRAMS", "BY_LANES", "BY_LANES_OF_TWO", "BY_STAGE", "BY_BOTH", "fitting",
+            "few_or_many", "wide", "tiles", "wide_tiles", "halves", "last_kept", "programs_for", "on",
+            "columns", "keep", "again", "load", "store", "store_affine", "inverse_root", "moments",
+            "near_mean", "four_sums", "sums_of_two", "store_four", "sums_of_four",
         ),
         "tiles": (
             "BY_TILE", "fitting", "programs", "describable", "place", "pairs", "half", "described",

@@ -6,15 +6,18 @@ import triton
 import triton.language as tl
 from torch.library import wrap_triton
 
+INTERPRETED = tl.constexpr(triton.knobs.runtime.interpret)
+
 # Columns of a tile; a long row, and columns of its tiles; multiprocessors of a large GPU.
 WIDEST, LONG, WIDEST_OF_ROW, PROGRAMS = 8192, 32768, 32768, 132
 WARPS = (1, 2, 4, 8, 16, 32)
 # A thread has 8 neighbouring lanes, 16 bytes in 16 bits, so LANES is 256 a warp.
 # 32 warps leave 64 registers for each thread: said, the compiler keeps to them better than it does unasked.
-BY_LANES = [
-    triton.Config({"LANES": 256 * warps}, num_warps=warps, maxnreg=64 if warps == 32 else None)
-    for warps in WARPS
-]
+# Of 16 warps two programs fit a multiprocessor then, and one loads while the other adds up.
+BY_LANES, BY_LANES_OF_TWO = (
+    [triton.Config({"LANES": 256 * w}, num_warps=w, maxnreg=64 if w >= most else None) for w in WARPS]
+    for most in (32, 16)
+)
 # STAGES is how many tiles are on their way or at work: with 3, two rows are loaded while one is worked on.
 STAGES = ({"STAGES": 1}, {"STAGES": 3})
 BY_STAGE = [triton.Config(stages, num_warps=warps) for warps in WARPS for stages in STAGES]
@@ -27,6 +30,14 @@ def fitting(configs, named_args, **kwargs):
     """Configs with 8 to 32 values of a tile for each thread: fewer leave threads idle, more do not fit."""
     values = kwargs["TILE"] * kwargs.get("ROWS", 1)
     return [config for config in configs if 8 <= values // (32 * config.num_warps) <= 32]
+
+
+def few_or_many(configs, named_args, **kwargs):
+    """Configs with 8 or with 32 values of a tile for each thread. What lies between is slower at work, by too
+    little for a tuner to see, which times a call behind one that left L2 full of what is still to be written.
+    """
+    kept = [config for config in configs if kwargs["TILE"] // (32 * config.num_warps) in (8, 32)]
+    return kept or configs[:1]
 
 
 def wide(configs, named_args, **kwargs):
@@ -48,9 +59,23 @@ def wide_tiles(n_cols: int, widest: int = WIDEST) -> dict[str, int]:
     return tiles(n_cols, max(widest, min(triton.next_power_of_2(n_cols) // 2, WIDEST_OF_ROW)))
 
 
-def norm_tiles(n_cols: int) -> dict[str, int]:
-    """The same for a program that keeps more than its row: narrower tiles, unless a row is very long."""
-    return tiles(n_cols, WIDEST if n_cols <= LONG else WIDEST_OF_ROW)
+def halves(n_cols: int) -> dict[str, int]:
+    """The same with two tiles or more a row, which come from L1 when they are read again; KEPT tells how many
+    are not: of a very long row the last, which stays in registers.
+    """
+    if n_cols > LONG:
+        return tiles(n_cols, WIDEST_OF_ROW) | {"KEPT": 1}
+    return tiles(n_cols, max(2048, min(triton.next_power_of_2(n_cols) // 2, WIDEST))) | {"KEPT": 0}
+
+
+def last_kept(n_cols: int) -> dict[str, int]:
+    """The same for a program that reads two more numbers a column: one tile up to WIDEST columns, and of a
+    long row the last of several, is KEPT; between them narrow tiles, read again, leave room for programs.
+    """
+    size = triton.next_power_of_2(n_cols)
+    if WIDEST < size <= 2 * WIDEST:
+        return tiles(n_cols, WIDEST // 2) | {"KEPT": 0}
+    return tiles(n_cols, size if size <= WIDEST else min(size // 2, WIDEST_OF_ROW)) | {"KEPT": 1}
 
 
 def programs_for(n_rows: int, n_cols: int) -> int:
@@ -67,10 +92,44 @@ def columns(TILE: tl.constexpr, LANES: tl.constexpr):
 
 
 @triton.jit
-def load(ptrs, inside, other=0.0, KEEP: tl.constexpr = False):
-    """Elements in fp32, `other` where nothing is; those to KEEP are read again, and should stay in L2."""
+def keep(ptrs, inside, other=0.0, KEEP: tl.constexpr = False):
+    """Elements as they lie in memory, for `again`: two of 16 bits share a register; `other` where nothing is.
+    Those to KEEP are read again, and should stay near.
+    """
     policy: tl.constexpr = "evict_last" if KEEP else "evict_first"
-    return tl.load(ptrs, mask=inside, other=other, eviction_policy=policy).to(tl.float32)
+    return tl.load(ptrs, mask=inside, other=other, eviction_policy=policy)
+
+
+@triton.jit
+def load(ptrs, inside, other=0.0, KEEP: tl.constexpr = False):
+    """The same in fp32."""
+    return keep(ptrs, inside, other, KEEP).to(tl.float32)
+
+
+@triton.jit
+def again(kept):
+    """What is kept in fp32, converted anew: the compiler would keep what it converted for an earlier use, in
+    twice the registers, unless it cannot know that the numbers are still the same.
+    """
+    if not INTERPRETED:
+        kept = tl.inline_asm_elementwise(
+            "mov.b32 $0, $1;", "=r,r", [kept], dtype=kept.dtype, is_pure=False,
+            pack=32 // kept.dtype.primitive_bitwidth,
+        )  # fmt: skip
+    return kept.to(tl.float32)
+
+
+@triton.jit
+def inverse_root(value, eps):
+    """1 / sqrt(value + eps) in fp32; torch.compile passes eps in fp64, which would spread."""
+    return tl.rsqrt(value + tl.cast(eps, tl.float32))
+
+
+@triton.jit
+def moments(total, squares, n, eps):
+    """The mean, and 1 / sqrt(variance + eps), of n numbers from their sum and the sum of their squares."""
+    mean = total / n
+    return mean, inverse_root(tl.maximum(squares / n - mean * mean, 0.0), eps)
 
 
 @triton.jit
@@ -87,6 +146,13 @@ def near_mean(row_ptr, n_cols):
 def store(ptrs, values, inside):
     """Values in the dtype of the pointer; nobody reads them soon."""
     tl.store(ptrs, values.to(ptrs.dtype.element_ty), mask=inside, eviction_policy="evict_first")
+
+
+@triton.jit
+def store_affine(row_ptr, n, weight_ptr, bias_ptr, at, n_cols):
+    """n * weight + bias in columns `at` of a row."""
+    y = n * load(weight_ptr + at, at < n_cols, KEEP=True) + load(bias_ptr + at, at < n_cols, KEEP=True)
+    store(row_ptr + at, y, at < n_cols)
 
 
 @triton.jit

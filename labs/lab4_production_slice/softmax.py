@@ -4,15 +4,19 @@ import rows
 import torch
 import triton
 import triton.language as tl
-from rows import columns, load, store
+from rows import again, columns, keep, load, store
 from torch.library import triton_op
 
-SHORT = tl.constexpr(1024)
+SHORT, WIDE = tl.constexpr(1024), tl.constexpr(rows.WIDEST)
+LOG2_E = tl.constexpr(1.4426950408889634)
 
 
-@triton.autotune(configs=rows.BY_LANES, key=["n_cols"], prune_configs_by={"early_config_prune": rows.wide})
+@triton.autotune(
+    configs=rows.BY_LANES_OF_TWO, key=["n_cols"], prune_configs_by={"early_config_prune": rows.wide}
+)
 @triton.jit
-def softmax_kernel(x_ptr, y_ptr, n_cols, stride_x, stride_y, TILE: tl.constexpr, LANES: tl.constexpr):
+def softmax_kernel(x_ptr, y_ptr, n_cols, stride_x, stride_y,
+                   TILE: tl.constexpr, TILES: tl.constexpr, LANES: tl.constexpr):  # fmt: skip
     """y = exp(x - top) / sum(exp(x - top)), top the maximum of the row; program i owns row i.
 
     x and y are (n_rows, n_cols) of one dtype, columns contiguous; stride_x and stride_y are elements from one
@@ -20,9 +24,9 @@ def softmax_kernel(x_ptr, y_ptr, n_cols, stride_x, stride_y, TILE: tl.constexpr,
     """
     row, cols = tl.program_id(axis=0).to(tl.int64), columns(TILE, LANES)
     x_row, y_row = x_ptr + row * stride_x, y_ptr + row * stride_y
-    if TILE <= SHORT:
-        # BEGIN TODO 1: a row of one small tile, which stays in registers (about 4 lines)
-        tl.static_assert(False, "TODO 1: a row of one small tile, which stays in registers")
+    if TILES == 1 and (TILE <= SHORT or TILE > WIDE):
+        # BEGIN TODO 1: a row of one tile, which stays in registers (about 5 lines)
+        tl.static_assert(False, "TODO 1: a row of one tile, which stays in registers")
         # END TODO 1
     else:
         # BEGIN TODO 2: maximum and sum of the row, first for each lane (about 10 lines)

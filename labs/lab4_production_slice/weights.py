@@ -45,7 +45,7 @@ def scale_row(row, dy_ptr, means_ptr, scaled_ptr, mean, rstd, n_cols, stride, co
 @triton.jit
 def weight_gradient_kernel(
     products_ptr, offs_ptr, sums_ptr, weight_ptr, gamma_ptr, beta_ptr, dgamma_ptr, dbeta_ptr, dweight_ptr,
-    dbias_ptr, n_rows, n_cols, stride_w, stride_dw, ROWS: tl.constexpr = 64, COLS: tl.constexpr = 32,
+    dbias_ptr, n_rows, n_cols, stride_w, stride_dw, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """From G = dy.T @ n, n the normalised rows of x, and s, the sums of dy over its rows: dweight = G * gamma
     + s * beta, dgamma = sum of weight * G over its rows, dbeta of weight * s, dbias = s. Program k owns COLS
@@ -97,5 +97,5 @@ def weight_gradients(dy, x, scaled, means, gamma, beta, weight, traced):
     launch = on(weight_gradient_kernel, traced)[(triton.cdiv(n_cols, 32),)]
     results = dgamma, dbeta, dweight, dbias
     strides = weight.stride(0), dweight.stride(0)
-    launch(products, offs, sums, weight, gamma, beta, *results, n_rows, n_cols, *strides)
+    launch(products, offs, sums, weight, gamma, beta, *results, n_rows, n_cols, *strides, 64, 32)
     return results

@@ -4,43 +4,45 @@ import rows
 import torch
 import triton
 import triton.language as tl
-from rows import columns, four_sums, load, near_mean, store, store_four, sums_of_four
+from rows import again, columns, four_sums, keep, load, near_mean, store, store_affine
 from torch.library import triton_op
 
 
-@triton.autotune(configs=rows.BY_LANES, key=["n_cols"], prune_configs_by={"early_config_prune": rows.fitting})
+@triton.autotune(rows.BY_LANES_OF_TWO, ["n_cols"], prune_configs_by={"early_config_prune": rows.few_or_many})
 @triton.jit
-def layer_norm_kernel(x_ptr, weight_ptr, bias_ptr, y_ptr, n_cols, stride_x, stride_y, eps,
-                      TILE: tl.constexpr, TILES: tl.constexpr, LANES: tl.constexpr):  # fmt: skip
+def layer_norm_kernel(x_ptr, weight_ptr, bias_ptr, y_ptr, n_cols, stride_x, stride_y, eps, TILE: tl.constexpr,
+                      TILES: tl.constexpr, KEPT: tl.constexpr, LANES: tl.constexpr):  # fmt: skip
     """y = (x - mean) / sqrt(variance + eps) * weight + bias; program i owns row i.
 
     x and y are (n_rows, n_cols), weight and bias (n_cols,), all of one dtype, columns contiguous; stride_x
     and stride_y are elements from one row to the next. A row has TILES tiles of TILE columns; a tile is taken
-    as TILE / LANES by LANES, and lane j adds up column j of it.
+    as TILE / LANES by LANES, and lane j adds up column j of it. The last tile is KEPT, or read again, too.
     """
-    # BEGIN TODO 1: mean and 1 / sqrt(variance + eps) of the row (about 13 lines)
+    # BEGIN TODO 1: mean and 1 / sqrt(variance + eps) of the row (about 15 lines)
     row, cols = tl.program_id(axis=0).to(tl.int64), columns(TILE, LANES)
-    x_row = x_ptr + row * stride_x
+    x_row, y_row = x_ptr + row * stride_x, y_ptr + row * stride_y
     # Differences from a number near the mean: the squares of x itself cancel where the mean is large.
-    near = near_mean(x_row, n_cols)
-    # With near loaded outside the row, d is 0 there. To wait for it costs more than a select, not registers.
-    outside = near if TILES > 2 else 0.0
-    sums, squares = tl.zeros((LANES,), dtype=tl.float32), tl.zeros((LANES,), dtype=tl.float32)
-    for i in range(TILES):
+    near, sums = near_mean(x_row, n_cols), tl.zeros((LANES,), dtype=tl.float32)
+    squares, at = sums, (TILES - 1) * TILE + cols
+    for i in range(TILES - KEPT):
         inside = i * TILE + cols < n_cols
-        d = load(x_row + i * TILE + cols, inside, outside, KEEP=TILES > 1) - near
-        d = d if TILES > 2 else tl.where(inside, d, 0.0)
+        # With near loaded outside the row, d is 0 there.
+        d = load(x_row + i * TILE + cols, inside, near, KEEP=True) - near
         sums, squares = sums + tl.sum(d, axis=0), squares + tl.sum(d * d, axis=0)
-    off = tl.sum(sums, axis=0) / n_cols
-    rstd = tl.rsqrt(tl.maximum(tl.sum(squares, axis=0) / n_cols - off * off, 0.0) + eps)
+    if KEPT:
+        x = keep(x_row + at, at < n_cols)
+        d = tl.where(at < n_cols, x.to(tl.float32) - near, 0.0)
+        sums, squares = sums + tl.sum(d, axis=0), squares + tl.sum(d * d, axis=0)
+    off, rstd = rows.moments(tl.sum(sums, axis=0), tl.sum(squares, axis=0), n_cols, eps)
     # END TODO 1
-    # BEGIN TODO 2: normalise, scale, shift and store the row, tile by tile (about 5 lines)
-    for i in range(TILES):
+    # BEGIN TODO 2: normalise, scale, shift and store the row, tile by tile (about 7 lines)
+    if KEPT:
+        store_affine(y_row, (again(x) - near - off) * rstd, weight_ptr, bias_ptr, at, n_cols)
+    for i in range(KEPT, TILES):
         # Backwards: what was read last is nearest.
         at = (TILES - 1 - i) * TILE + cols
-        n = (load(x_row + at, at < n_cols, outside) - near - off) * rstd
-        y = n * load(weight_ptr + at, at < n_cols, KEEP=True) + load(bias_ptr + at, at < n_cols, KEEP=True)
-        store(y_ptr + row * stride_y + at, y, at < n_cols)
+        n = (load(x_row + at, at < n_cols) - near - off) * rstd
+        store_affine(y_row, n, weight_ptr, bias_ptr, at, n_cols)
     # END TODO 2
 
 
@@ -59,8 +61,7 @@ def gradient_kernel(dy_ptr, x_ptr, weight_ptr, dx_ptr, parts_ptr, sums_ptr, n_ro
     tile, cols = tl.program_id(axis=1), tl.program_id(axis=1) * TILE + columns(TILE, LANES)
     valid = cols < n_cols
     weight, dweight = load(weight_ptr + cols, valid, KEEP=True), tl.zeros(cols.shape, dtype=tl.float32)
-    dbias = dweight
-    first, step = tl.program_id(axis=0).to(tl.int64), tl.num_programs(axis=0)
+    dbias, first, step = dweight, tl.program_id(axis=0).to(tl.int64), tl.num_programs(axis=0)
     for row in tl.range(first, n_rows, step, num_stages=STAGES):
         x_row, parts_row = x_ptr + row * stride_x, parts_ptr + row * TILES * 4
         dy = load(dy_ptr + row * stride_dy + cols, valid)
@@ -69,13 +70,12 @@ def gradient_kernel(dy_ptr, x_ptr, weight_ptr, dx_ptr, parts_ptr, sums_ptr, n_ro
         if FIRST or TILES == 1:
             sum_d, squares, sum_g, products = four_sums(d, d * d, g, g * d)
         else:
-            sum_d, squares, sum_g, products = sums_of_four(parts_row, TILES)
+            sum_d, squares, sum_g, products = rows.sums_of_four(parts_row, TILES)
         if FIRST:
-            store_four(parts_row + tile * 4, sum_d, squares, sum_g, products)
+            rows.store_four(parts_row + tile * 4, sum_d, squares, sum_g, products)
         else:
-            off, mean_g = sum_d / n_cols, sum_g / n_cols
-            rstd = tl.rsqrt(tl.maximum(squares / n_cols - off * off, 0.0) + eps)
-            mean_gn = (products / n_cols - mean_g * off) * rstd
+            off, rstd = rows.moments(sum_d, squares, n_cols, eps)
+            mean_g, mean_gn = sum_g / n_cols, (products - sum_g * off) / n_cols * rstd
             n = (d - off) * rstd
             store(dx_ptr + row * stride_dx + cols, rstd * (g - mean_g - n * mean_gn), valid)
             dweight, dbias = dweight + dy * n, dbias + dy
@@ -86,7 +86,7 @@ def gradient_kernel(dy_ptr, x_ptr, weight_ptr, dx_ptr, parts_ptr, sums_ptr, n_ro
 
 
 @triton.jit
-def column_sums_kernel(sums_ptr, out_ptr, n_rows, n_cols, ROWS: tl.constexpr = 32, COLS: tl.constexpr = 64):
+def column_sums_kernel(sums_ptr, out_ptr, n_rows, n_cols, ROWS: tl.constexpr, COLS: tl.constexpr):
     """out[j] = sum over i of sums[i, j], (n_rows, n_cols) fp32, contiguous; program k owns COLS columns."""
     # BEGIN TODO 4: add the rows up, always in the same order (about 7 lines)
     cols = tl.program_id(axis=0) * COLS + tl.arange(0, COLS)
@@ -107,7 +107,7 @@ def layer_norm_forward(x, weight, bias, *, eps: float = 1e-5, out=None, traced=F
     out = torch.empty_like(x) if out is None else out
     # BEGIN TODO 5: launch one program a row (about 2 lines)
     launch = rows.on(layer_norm_kernel, traced)[(x.shape[0],)]
-    launch(x, weight, bias, out, x.shape[1], x.stride(0), out.stride(0), eps, **rows.norm_tiles(x.shape[1]))
+    launch(x, weight, bias, out, x.shape[1], x.stride(0), out.stride(0), eps, **rows.last_kept(x.shape[1]))
     # END TODO 5
     return out
 
@@ -128,7 +128,7 @@ def layer_norm_backward(dy, x, weight, *, eps: float = 1e-5, dx=None, dweight=No
         strides = dy.stride(0), x.stride(0), dx.stride(0)
         launch(dy, x, weight, dx, parts, sums, n_rows, n_cols, *strides, eps, FIRST=first, **meta)
     for total, out in ((sums[0], dweight), (sums[1], dbias)):
-        rows.on(column_sums_kernel, traced)[(triton.cdiv(n_cols, 64),)](total, out, programs, n_cols)
+        rows.on(column_sums_kernel, traced)[(triton.cdiv(n_cols, 64),)](total, out, programs, n_cols, 32, 64)
     # END TODO 6
     return dx, dweight, dbias
 

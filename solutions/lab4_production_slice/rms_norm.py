@@ -4,37 +4,36 @@ import rows
 import torch
 import triton
 import triton.language as tl
-from rows import columns, load, store, sums_of_two
+from rows import again, columns, inverse_root, keep, load, store, sums_of_two
 from torch.library import triton_op
 
 
 @triton.autotune(configs=rows.BY_LANES, key=["n_cols"], prune_configs_by={"early_config_prune": rows.fitting})
 @triton.jit
-def rms_norm_kernel(x_ptr, weight_ptr, y_ptr, n_cols, stride_x, stride_y, eps,
-                    TILE: tl.constexpr, TILES: tl.constexpr, LANES: tl.constexpr):  # fmt: skip
+def rms_norm_kernel(x_ptr, weight_ptr, y_ptr, n_cols, stride_x, stride_y, eps, TILE: tl.constexpr,
+                    TILES: tl.constexpr, KEPT: tl.constexpr, LANES: tl.constexpr):  # fmt: skip
     """y = x / sqrt(mean(x * x) + eps) * weight; program i owns row i.
 
     x and y are (n_rows, n_cols), weight is (n_cols,), all of one dtype, columns contiguous; stride_x and
     stride_y are elements from one row to the next. A row has TILES tiles of TILE columns; a tile is taken as
-    TILE / LANES by LANES, and lane j adds up column j of it.
+    TILE / LANES by LANES, and lane j adds up column j of it. The last tile is KEPT, or read again, too.
     """
-    # BEGIN TODO 1: 1 / sqrt(mean(x * x) + eps) of the row (about 7 lines)
+    # BEGIN TODO 1: 1 / sqrt(mean(x * x) + eps) of the row (about 8 lines)
     row, cols = tl.program_id(axis=0).to(tl.int64), columns(TILE, LANES)
-    x_row = x_ptr + row * stride_x
-    squares = tl.zeros((LANES,), dtype=tl.float32)
+    x_row, y_row = x_ptr + row * stride_x, y_ptr + row * stride_y
+    squares, x = tl.zeros((LANES,), dtype=tl.float32), tl.zeros(cols.shape, dtype=x_ptr.dtype.element_ty)
     for i in range(TILES):
-        # With one tile the second pass asks for the same values: loaded alike, they are loaded once.
-        x = load(x_row + i * TILE + cols, i * TILE + cols < n_cols, KEEP=TILES > 1)
-        squares += tl.sum(x * x, axis=0)
-    rrms = tl.rsqrt(tl.sum(squares, axis=0) / n_cols + eps)
+        x = keep(x_row + i * TILE + cols, i * TILE + cols < n_cols, KEEP=TILES > 1)
+        squares += tl.sum(x.to(tl.float32) * x.to(tl.float32), axis=0)
+    rrms = inverse_root(tl.sum(squares, axis=0) / n_cols, eps)
     # END TODO 1
     # BEGIN TODO 2: normalise, scale and store the row, tile by tile (about 5 lines)
     for i in range(TILES):
         # Backwards: what was read last is nearest.
-        offs = (TILES - 1 - i) * TILE + cols
-        inside = offs < n_cols
-        y = load(x_row + offs, inside) * rrms * load(weight_ptr + offs, inside, KEEP=True)
-        store(y_ptr + row * stride_y + offs, y, inside)
+        at = (TILES - 1 - i) * TILE + cols
+        if i >= KEPT:
+            x = keep(x_row + at, at < n_cols)
+        store(y_row + at, again(x) * rrms * load(weight_ptr + at, at < n_cols, KEEP=True), at < n_cols)
     # END TODO 2
 
 
@@ -69,7 +68,7 @@ def gradient_kernel(dy_ptr, x_ptr, weight_ptr, dx_ptr, parts_ptr, sums_ptr, n_ro
             tl.store(parts + tile * 2, squares, mask=row < n_rows)
             tl.store(parts + tile * 2 + 1, products, mask=row < n_rows)
         else:
-            rrms = tl.rsqrt(squares / n_cols + eps)
+            rrms = inverse_root(squares / n_cols, eps)
             n = x * rrms
             dx = rrms * (g - n * (products * rrms / n_cols))
             store(dx_ptr + row * stride_dx + cols, dx, inside)
@@ -81,7 +80,7 @@ def gradient_kernel(dy_ptr, x_ptr, weight_ptr, dx_ptr, parts_ptr, sums_ptr, n_ro
 
 
 @triton.jit
-def column_sums_kernel(sums_ptr, out_ptr, n_rows, n_cols, ROWS: tl.constexpr = 32, COLS: tl.constexpr = 64):
+def column_sums_kernel(sums_ptr, out_ptr, n_rows, n_cols, ROWS: tl.constexpr, COLS: tl.constexpr):
     """out[j] = sum over i of sums[i, j], (n_rows, n_cols) fp32, contiguous; program k owns COLS columns."""
     # BEGIN TODO 4: add the rows up, always in the same order (about 7 lines)
     cols = tl.program_id(axis=0) * COLS + tl.arange(0, COLS)
@@ -101,7 +100,7 @@ def rms_norm_forward(x, weight, *, eps: float = 1e-6, out=None, traced=False) ->
     out = torch.empty_like(x) if out is None else out
     # BEGIN TODO 5: launch one program a row (about 2 lines)
     launch = rows.on(rms_norm_kernel, traced)[(x.shape[0],)]
-    launch(x, weight, out, x.shape[1], x.stride(0), out.stride(0), eps, **rows.norm_tiles(x.shape[1]))
+    launch(x, weight, out, x.shape[1], x.stride(0), out.stride(0), eps, **rows.halves(x.shape[1]))
     # END TODO 5
     return out
 
@@ -122,7 +121,7 @@ def rms_norm_backward(dy, x, weight, *, eps: float = 1e-6, dx=None, dweight=None
     for first in (True, False) if meta["TILES"] > 1 else (False,):
         arguments = dy, x, weight, dx, parts, sums, n_rows, n_cols, *strides, dx.stride(0), eps
         launch(*arguments, ROWS=together, FIRST=first, **meta)
-    rows.on(column_sums_kernel, traced)[(triton.cdiv(n_cols, 64),)](sums, dweight, programs, n_cols)
+    rows.on(column_sums_kernel, traced)[(triton.cdiv(n_cols, 64),)](sums, dweight, programs, n_cols, 32, 64)
     # END TODO 6
     return dx, dweight
 

@@ -4,15 +4,19 @@ import rows
 import torch
 import triton
 import triton.language as tl
-from rows import columns, load, store
+from rows import again, columns, keep, load, store
 from torch.library import triton_op
 
-SHORT = tl.constexpr(1024)
+SHORT, WIDE = tl.constexpr(1024), tl.constexpr(rows.WIDEST)
+LOG2_E = tl.constexpr(1.4426950408889634)
 
 
-@triton.autotune(configs=rows.BY_LANES, key=["n_cols"], prune_configs_by={"early_config_prune": rows.wide})
+@triton.autotune(
+    configs=rows.BY_LANES_OF_TWO, key=["n_cols"], prune_configs_by={"early_config_prune": rows.wide}
+)
 @triton.jit
-def softmax_kernel(x_ptr, y_ptr, n_cols, stride_x, stride_y, TILE: tl.constexpr, LANES: tl.constexpr):
+def softmax_kernel(x_ptr, y_ptr, n_cols, stride_x, stride_y,
+                   TILE: tl.constexpr, TILES: tl.constexpr, LANES: tl.constexpr):  # fmt: skip
     """y = exp(x - top) / sum(exp(x - top)), top the maximum of the row; program i owns row i.
 
     x and y are (n_rows, n_cols) of one dtype, columns contiguous; stride_x and stride_y are elements from one
@@ -20,11 +24,13 @@ def softmax_kernel(x_ptr, y_ptr, n_cols, stride_x, stride_y, TILE: tl.constexpr,
     """
     row, cols = tl.program_id(axis=0).to(tl.int64), columns(TILE, LANES)
     x_row, y_row = x_ptr + row * stride_x, y_ptr + row * stride_y
-    if TILE <= SHORT:
-        # BEGIN TODO 1: a row of one small tile, which stays in registers (about 4 lines)
-        x = load(x_row + cols, cols < n_cols, -float("inf"))
-        e = tl.exp(x - tl.max(x))
-        store(y_row + cols, e * (1.0 / tl.sum(e)), cols < n_cols)
+    if TILES == 1 and (TILE <= SHORT or TILE > WIDE):
+        # BEGIN TODO 1: a row of one tile, which stays in registers (about 5 lines)
+        x = keep(x_row + cols, cols < n_cols, -float("inf"))
+        top = tl.max(tl.max(x.to(tl.float32), axis=0), axis=0) * LOG2_E
+        # Converted and raised again at the end: the results in fp32 would need twice the registers.
+        scale = 1.0 / tl.sum(tl.sum(tl.exp2(again(x) * LOG2_E - top), axis=0), axis=0)
+        store(y_row + cols, tl.exp2(again(x) * LOG2_E - top) * scale, cols < n_cols)
         # END TODO 1
     else:
         # BEGIN TODO 2: maximum and sum of the row, first for each lane (about 10 lines)
@@ -81,8 +87,8 @@ def fused_softmax_forward(x, *, out=None, traced=False) -> torch.Tensor:
     out = torch.empty_like(x) if out is None else out
     # BEGIN TODO 5: launch one program a row (about 3 lines)
     launch = rows.on(softmax_kernel, traced)[(x.shape[0],)]
-    meta = rows.wide_tiles(x.shape[1], widest=16384)
-    launch(x, out, x.shape[1], x.stride(0), out.stride(0), TILE=meta["TILE"])
+    meta = rows.wide_tiles(x.shape[1], widest=rows.LONG)
+    launch(x, out, x.shape[1], x.stride(0), out.stride(0), **meta)
     # END TODO 5
     return out
 

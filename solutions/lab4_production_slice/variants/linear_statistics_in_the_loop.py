@@ -67,7 +67,7 @@ def layer_norm_linear_forward(x, gamma, beta, weight, bias, *, eps: float = 1e-5
     (M, K), N = x.shape, weight.shape[0]
     out, _, scaled, sums = weights.scratch(x, weight, out)
     arguments = weight, gamma, beta, bias, scaled, sums, K, weight.stride(0)
-    prepare_kernel[(N,)](*arguments, **rows.norm_tiles(K))
+    prepare_kernel[(N,)](*arguments, **rows.tiles(K))
     arguments = x, scaled, out, sums, M, N, K, x.stride(0), out.stride(0), eps
     linear_kernel[tiles.programs(x, M, N)](*arguments, tiles.describable(x, scaled, out, traced=False))
     return out

@@ -50,7 +50,7 @@ def layer_norm_linear_forward(x, gamma, beta, weight, bias, *, eps=1e-5, out=Non
     out, stats, scaled, sums = weights.scratch(x, weight, out)
     statistics_kernel[(M,)](x, stats, K, x.stride(0), eps, BLOCK=1024)
     arguments = weight, gamma, beta, bias, scaled, sums, K, weight.stride(0)
-    weight_kernel[(N,)](*arguments, LANES=256, **rows.norm_tiles(K))
+    weight_kernel[(N,)](*arguments, LANES=256, **rows.tiles(K))
     arguments = x, scaled, out, stats, sums, M, N, K, x.stride(0), out.stride(0)
     grid = (triton.cdiv(M, 64), triton.cdiv(N, 64))
     linear_kernel[grid](*arguments, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32)
