@@ -21,9 +21,7 @@ BY_LANES, BY_LANES_OF_TWO = (
 # STAGES is how many tiles are on their way or at work: with 3, two rows are loaded while one is worked on.
 STAGES = ({"STAGES": 1}, {"STAGES": 3})
 BY_STAGE = [triton.Config(stages, num_warps=warps) for warps in WARPS for stages in STAGES]
-BY_BOTH = [
-    triton.Config({"LANES": 256 * warps} | stages, num_warps=warps) for warps in WARPS for stages in STAGES
-]
+BY_BOTH = [triton.Config({"LANES": 256 * w} | stages, num_warps=w) for w in WARPS for stages in STAGES]
 
 
 def fitting(configs, named_args, **kwargs):
@@ -36,8 +34,7 @@ def few_or_many(configs, named_args, **kwargs):
     """Configs with 8 or with 32 values of a tile for each thread. What lies between is slower at work, by too
     little for a tuner to see, which times a call behind one that left L2 full of what is still to be written.
     """
-    kept = [config for config in configs if kwargs["TILE"] // (32 * config.num_warps) in (8, 32)]
-    return kept or configs[:1]
+    return [config for config in configs if kwargs["TILE"] // (32 * config.num_warps) in (8, 32)]
 
 
 def wide(configs, named_args, **kwargs):
@@ -72,7 +69,7 @@ def last_kept(n_cols: int) -> dict[str, int]:
     """The same for a program that reads two more numbers a column: one tile up to WIDEST columns, and of a
     long row the last of several, is KEPT; between them narrow tiles, read again, leave room for programs.
     """
-    size = triton.next_power_of_2(n_cols)
+    size = max(256, triton.next_power_of_2(n_cols))
     if WIDEST < size <= 2 * WIDEST:
         return tiles(n_cols, WIDEST // 2) | {"KEPT": 0}
     return tiles(n_cols, size if size <= WIDEST else min(size // 2, WIDEST_OF_ROW)) | {"KEPT": 1}
@@ -112,10 +109,8 @@ def again(kept):
     twice the registers, unless it cannot know that the numbers are still the same.
     """
     if not INTERPRETED:
-        kept = tl.inline_asm_elementwise(
-            "mov.b32 $0, $1;", "=r,r", [kept], dtype=kept.dtype, is_pure=False,
-            pack=32 // kept.dtype.primitive_bitwidth,
-        )  # fmt: skip
+        kept = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [kept], kept.dtype, is_pure=False,
+                                         pack=32 // kept.dtype.primitive_bitwidth)  # fmt: skip
     return kept.to(tl.float32)
 
 
