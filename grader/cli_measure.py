@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
 from pathlib import Path
@@ -21,6 +22,25 @@ def tree(words: str):
     """The option that names a tree laid out like labs/."""
     kind = click.Path(path_type=Path)
     return click.option("--from", "source", default="labs", show_default=True, type=kind, help=words)
+
+
+def _typed() -> str:
+    """The command as it was typed, with no folder of this machine."""
+    return command_of([re.sub(r"(?<![^=])/.*/", "", word) for word in sys.argv[1:]])
+
+
+@contextlib.contextmanager
+def _wrong_usage():
+    """An unknown operation, and what does not go together, end the command as wrong usage."""
+    from grader.bench.run import OPS
+
+    try:
+        yield
+    except KeyError as unknown:
+        known = ", ".join(op.name for op in OPS)
+        raise click.UsageError(f"--op {unknown.args[0]}: the operations are {known}") from None
+    except ValueError as wrong:
+        raise click.UsageError(str(wrong)) from None
 
 
 @click.command()
@@ -52,18 +72,12 @@ def bench(names, labs, quick, source, variants, file, size, processes, folder, c
     from grader.bench import run as runs
 
     processes = processes or (1 if quick else 3)
-    words = [re.sub(r"(?<![^=])/.*/", "", word) for word in sys.argv[1:]]  # no folder of this machine
-    try:
+    with _wrong_usage():
         only = runs.size_of(size) if size else None
         request = runs.Request(
-            source, names, quick, variants, processes, command_of(words), lab=labs, file=file, size=only
+            source, names, quick, variants, processes, _typed(), lab=labs, file=file, size=only
         )
         request.ops()
-    except KeyError as unknown:
-        known = ", ".join(op.name for op in runs.OPS)
-        raise click.UsageError(f"--op {unknown.args[0]}: the operations are {known}") from None
-    except ValueError as wrong:
-        raise click.UsageError(str(wrong)) from None
     if child is not None:
         runs.child(request, child)
         return
@@ -95,6 +109,45 @@ def bench(names, labs, quick, source, variants, file, size, processes, folder, c
         for handed in hand_in.write(record, catalog.capstone_in(source)):
             click.echo(f"written: {handed}, figures beside it")
     if not any(one.sizes for one in record.ops):
+        sys.exit(FAULT)
+
+
+@click.command()
+@click.option("--op", "names", multiple=True, required=True, help="an operation of the bench")
+@tree("tree with the kernels: labs, solutions, or any folder like them")
+@click.option(
+    "--file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="profile this file as ours; needs one --op",
+)
+@click.option(
+    "--size", "sizes", multiple=True, help="as in m=4096,n=4096,k=4096; by default those of bench --quick"
+)
+@click.option("--results", "folder", default="results", show_default=True, type=click.Path(path_type=Path))
+def profile(names, source, file, sizes, folder):
+    """Count what the kernels of a call do, with Nsight Compute; write profile.json and show its table."""
+    found, missing = find()
+    if not found:
+        click.echo(f"profile needs an NVIDIA GPU with its driver: {missing}", err=True)
+        sys.exit(FAULT)
+    from grader.kernel_log import profiles
+    from grader.progress import Follower
+
+    with _wrong_usage():
+        calls = profiles.calls(source, names, file, sizes)
+    path = writable(folder) / "profile.json"
+    follower = Follower(Console(soft_wrap=True))
+    try:
+        with GpuLock(found.uuid_hash):
+            record = profiles.run(calls, found, _typed(), path, follower)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    finally:
+        follower.end()
+    click.echo(profiles.render(record))
+    click.echo(f"written: {path}")
+    if not any(one.kernels for one in record.calls):
+        click.echo("nothing was counted", err=True)
         sys.exit(FAULT)
 
 

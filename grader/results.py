@@ -78,6 +78,12 @@ class Machine(_Model):
     triton: str
     numpy: str
 
+    @property
+    def words(self) -> str:
+        """GPU, driver and versions, for the line under a table."""
+        gpu = f"{self.gpu['name']}, driver {self.gpu['driver']}" if self.gpu else "no GPU"
+        return f"{gpu}, torch {self.torch}, triton {self.triton}"
+
 
 class Results(_Model):
     """A graded run; the only truth from which every other report is made."""

@@ -16,6 +16,7 @@ from rich.console import Console
 
 from grader import catalog
 from grader.bench.record import BenchRecord
+from grader.kernel_log.profiles import profile_table
 from grader.policy_names import as_markdown
 from grader.questions import SPEED
 from grader.report import show
@@ -47,9 +48,7 @@ def bench_records(folder: Path) -> list[BenchRecord]:
 
 
 def _machine(run: Results) -> str:
-    gpu = run.machine.gpu
-    name = f"{gpu['name']}, driver {gpu['driver']}" if gpu else "no GPU"
-    return f"{name}, torch {run.machine.torch}, triton {run.machine.triton}, {run.date[:10]}, seed {run.seed}"
+    return f"{run.machine.words}, {run.date[:10]}, seed {run.seed}"
 
 
 def _timed(run: Results):
@@ -202,12 +201,9 @@ def _bench(path: Path) -> str:
             lines.append(f"| {size}{', graph' if one.method == 'graph' else ''} | {' | '.join(cells)} |")
         lines += ["", *(line for trouble in op.troubles for line in (f"{op.name}: {trouble}.", ""))]
     lines += [line for words in record.skipped for line in (f"Not measured: {words}.", "")]
-    gpu = record.machine.gpu
-    words = f"{gpu['name']}, driver {gpu['driver']}" if gpu else "no GPU"
-    versions = f"torch {record.machine.torch}, triton {record.machine.triton}"
-    versions += f", Liger-Kernel {record.liger or 'not installed'}"
+    words = f"{record.machine.words}, Liger-Kernel {record.liger or 'not installed'}"
     lines += [
-        f"{words}, {versions}, {record.date[:10]}; processes of each operation: {record.processes}.",
+        f"{words}, {record.date[:10]}; processes of each operation: {record.processes}.",
         "",
     ]
     return "\n".join(lines)
@@ -226,6 +222,7 @@ def _bench_cell(arm, is_baseline: bool) -> str:
 
 RENDERERS = {
     "bench": _bench,
+    "profile": profile_table,
     "survey": survey_table,
     "cost": _cost,
     "recovery": _recovery,

@@ -74,6 +74,14 @@ class Request:
         """The file that is measured."""
         return self.file or op.path(self.source)
 
+    def named(self, op: Op) -> str:
+        """How a record calls the file that is measured: no folder of this machine is part of it."""
+        if not self.file:
+            return op.file
+        file = self.file.resolve()
+        trees = (folder for folder in (self.source.resolve(), catalog.ROOT) if file.is_relative_to(folder))
+        return next((file.relative_to(folder).as_posix() for folder in trees), file.name)
+
     def arguments(self, op: Op, number: int) -> list[str]:
         """The command line of one process."""
         words = ["bench", "--op", op.name, "--from", str(self.source), "--child", str(number)]
@@ -120,13 +128,13 @@ def run(request: Request, gpu: Gpu, path: Path, follower: Follower) -> BenchReco
         liger=_version("liger_kernel"),
     )
     missing = [op for op in request.ops() if not request.ours(op).is_file()]
-    record.skipped = [f"{op.name}: there is no {_named(request, op)}" for op in missing]
+    record.skipped = [f"{op.name}: there is no {request.named(op)}" for op in missing]
     for words in record.skipped:
         follower.note(f"skipped  {words}")
     there = [op for op in request.ops() if op not in missing]
     follower.begin(request.processes * sum(len(request.sizes(op)) for op in there))
     for left, op in zip(reversed(range(len(there))), there, strict=True):
-        file, dtype = _named(request, op), str(op.dtype).removeprefix("torch.")
+        file, dtype = request.named(op), str(op.dtype).removeprefix("torch.")
         digest = hashlib.sha256(request.ours(op).read_bytes()).hexdigest()
         one = OpRecord(name=op.name, dtype=dtype, unit=op.unit, file=file, file_sha256=digest)
         told: dict[str, list[dict]] = {}
@@ -145,15 +153,6 @@ def run(request: Request, gpu: Gpu, path: Path, follower: Follower) -> BenchReco
         record.ops.append(one)
         record.save(path)
     return record
-
-
-def _named(request: Request, op: Op) -> str:
-    """How a record calls the file that is measured: no folder of this machine is part of it."""
-    if not request.file:
-        return op.file
-    file = request.file.resolve()
-    trees = (folder for folder in (request.source.resolve(), catalog.ROOT) if file.is_relative_to(folder))
-    return next((file.relative_to(folder).as_posix() for folder in trees), file.name)
 
 
 def _version(package: str) -> str | None:
@@ -201,7 +200,7 @@ def child(request: Request, number: int) -> None:
     }
     modules = {name: module for name, module in modules.items() if hasattr(module, op.symbol)}
     if "ours" not in modules:
-        raise SystemExit(f"{_named(request, op)} has no function {op.symbol}")
+        raise SystemExit(f"{request.named(op)} has no function {op.symbol}")
     functions = {name: getattr(module, op.symbol) for name, module in modules.items()}
     gc.disable()  # a collection inside a block would cost an arm milliseconds, by chance
     free = int(MEMORY_SHARE * torch.cuda.mem_get_info()[0])

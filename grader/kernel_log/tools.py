@@ -34,7 +34,6 @@ class Tools:
 def tools(source: Path, gpu, follower, command: str) -> Tools:
     """The real ones, for a GPU; `source` is the tree as `make bench` takes it, labs or solutions."""
     from grader.bench import run as bench
-    from grader.bench.ops import label
 
     def measure(op: str, file: Path, previous: Path | None, size: Size) -> BenchRecord:
         request = bench.Request(
@@ -50,10 +49,6 @@ def tools(source: Path, gpu, follower, command: str) -> Tools:
         with tempfile.TemporaryDirectory() as folder:
             return bench.run(request, gpu, Path(folder) / "bench.json", follower)
 
-    def profile(op: str, file: Path, size: Size, folder: Path) -> ncu.Profile:
-        words = ["--op", op, "--file", str(file), "--size", label(size), "--folder", str(folder)]
-        return ncu.profile(words, ncu.profiler())
-
     return Tools(
         bench.op_named,
         functools.partial(compile_for, native.arch_name(*divmod(gpu.capability, 10))),
@@ -61,6 +56,14 @@ def tools(source: Path, gpu, follower, command: str) -> Tools:
         profile,
         lambda: datetime.datetime.now(datetime.timezone.utc),
     )
+
+
+def profile(op: str, file: Path, size: Size, folder: Path) -> ncu.Profile:
+    """What Nsight Compute counts in one call; `folder` is where a compiled file lies or goes."""
+    from grader.bench.ops import label
+
+    words = ["--op", op, "--file", str(file), "--size", label(size), "--folder", str(folder)]
+    return ncu.profile(words, ncu.profiler())
 
 
 def compile_for(arch: str, file: Path, folder: Path) -> list[Compiled]:
