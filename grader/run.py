@@ -283,9 +283,8 @@ class Run:
         wait(self._kernels.values())  # a busy thread of this process would disturb the clock
         arena = self._arena("sets")
         student = self._seat("speed", question, arena, tuning="full", trusted=self.source == REFERENCE)
-        lab_file = replace(question, exercise=replace(question.exercise, file="lab.py"))
         reference = self._seat(
-            "reference", lab_file, arena, tuning="full", file=question.entry.lab_file, trusted=True
+            "reference", question, arena, tuning="full", file=question.entry.lab_file, trusted=True
         )
         function = question.exercise.speed.baselines[0].function.__name__ if self.source == REFERENCE else ""
         duel = Duel(
@@ -313,14 +312,14 @@ class Run:
     def _seat(self, purpose: str, question: Question, arena, file: Path | None = None, **options):
         from grader.seat import Seat
 
-        file = file or self.file(question)
-        if (purpose, file) not in self._seats:
+        file, lab = file or self.file(question), question.entry.folder
+        if (purpose, lab, file) not in self._seats:
             # One lab at a time: workers of the lab before give back their memory.
-            for key in [key for key in self._seats if key[1].parent.name != file.parent.name]:
+            for key in [key for key in self._seats if key[1] != lab]:
                 self._seats.pop(key).close()
             given = question.entry.given
-            self._seats[purpose, file] = Seat(self.session, file, arena, given=given, **options)
-        return self._seats[purpose, file]
+            self._seats[purpose, lab, file] = Seat(self.session, file, arena, given=given, **options)
+        return self._seats[purpose, lab, file]
 
     def close(self) -> None:
         """End every process and give back what the run holds."""

@@ -30,7 +30,10 @@ FOUND = 9  # the exit code that we ask of the tool where it found something; a p
 LIMIT_S = 300.0
 # "========= Invalid __global__ read of size 4 bytes", or a hazard; lines of the tool about itself come first.
 _MESSAGE = re.compile(r"^=+ (?!COMPUTE-SANITIZER)(?:(?:Error|Warning|ERROR): )?(\S.+)$", re.MULTILINE)
+_SAID_ANYWAY = re.compile(r"SUMMARY|Target application returned an error")
 _PLACE = re.compile(r"[\w.-]+\.cuh?:\d+")
+_RIGHT = re.compile(r'^\{.*"size": (\d+|\[[\d, ]+\]).*"right": (true|false)', re.MULTILINE)  # of program.cuh
+_LAST = 3  # complaints of a program that are shown
 _NOT_RUN = re.compile(r"(?i)internal sanitizer error|unable to|not supported|device not|permission")
 
 
@@ -95,7 +98,7 @@ def _examine(file: Path, program: Path, tool: str, tool_path: Path) -> Finding:
 def read(file: Path, tool: str, code: int, said: str) -> Finding:
     """The finding that an exit code and an output stand for."""
     messages = [one_line(found[1]) for found in _MESSAGE.finditer(said)]
-    first = next((line for line in messages if "SUMMARY" not in line), "")
+    first = next((line for line in messages if not _SAID_ANYWAY.search(line)), "")
     if "SUMMARY" not in said or _NOT_RUN.search(first):
         last = next(iter(said.strip().splitlines()[-1:]), "it said nothing")
         return Finding(file, tool, "not run", first or one_line(last))
@@ -103,5 +106,15 @@ def read(file: Path, tool: str, code: int, said: str) -> Finding:
         place = _PLACE.search(said)
         return Finding(file, tool, "found", f"{first} ({place[0]})" if place else first)
     if code:
-        return Finding(file, tool, "found", f"the program itself ended with {code}: its result is wrong")
+        words = "; ".join(filter(None, [first, *_own_words(said)]))
+        ended = f"the program itself ended with {code}"
+        return Finding(file, tool, "found", f"{ended}: {words}" if words else f"{ended}, without a word")
     return Finding(file, tool, "clean")
+
+
+def _own_words(said: str) -> list[str]:
+    """What a program complained of last, each line once, and for which sizes it found its results right."""
+    lines = [line for line in said.splitlines() if line.strip() and not line.startswith(("===", "{"))]
+    complaints = [one_line(line) for line in dict.fromkeys(lines)]
+    results = [f"right: {right} for size {size}" for size, right in _RIGHT.findall(said)]
+    return complaints[-_LAST:] + results

@@ -1,7 +1,9 @@
 """Tolerances: in every case of every lab sound results pass, worthless and imprecise ones do not."""
 
+import contextlib
 import dataclasses
 import math
+import warnings
 
 import pytest
 import torch
@@ -384,3 +386,30 @@ def test_a_sound_gradient_of_few_elements_that_cancel_is_right(seed):
     dy, y = inputs["dy"], inputs["y"]
     sound = y * dy - y * (y * dy).sum(1, keepdim=True)
     assert compare.examine(exercise, case, compare.expect(exercise, case, inputs), [sound])[0] is None
+
+
+# As torch says it on a GPU where autograd's own thread is the first to multiply matrices.
+NO_CONTEXT = (
+    "Attempting to run cuBLAS, but there was no current CUDA context! "
+    "Attempting to set the primary context... "
+    "(Triggered internally at /pytorch/aten/src/ATen/cuda/CublasHandlePool.cpp:335.)"
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "heard"), [(NO_CONTEXT, False), ("cuBLAS is deprecated", True)], ids=["no context", "another"]
+)
+def test_of_gradients_only_the_warning_that_cublas_has_no_context_is_not_heard(monkeypatch, words, heard):
+    exercise, grad = EXERCISES["layer_norm_linear"], torch.autograd.grad
+    case = exercise.cases[0]
+    inputs = draw(exercise, case, SEEDS[0], "cpu")
+    wanted = compare.expect(exercise, case, inputs)
+
+    def warning(*arguments):
+        warnings.warn(words, UserWarning, stacklevel=2)
+        return grad(*arguments)
+
+    monkeypatch.setattr(torch.autograd, "grad", warning)
+    with pytest.warns(UserWarning, match=words) if heard else contextlib.nullcontext():
+        expected = compare.expect(exercise, case, inputs)
+    assert all(map(torch.equal, expected.reference, wanted.reference))

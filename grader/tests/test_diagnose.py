@@ -8,6 +8,7 @@ import types
 
 import pytest
 import torch
+from corpus import find
 
 from grader import catalog, compare, diagnose
 from grader.diagnose import GENERAL, cause_of, describe_region
@@ -15,6 +16,7 @@ from grader.inputs import draw, in_dtype
 from grader.spec import Case, Exercise, Lab, Tolerance
 
 ENTRIES = {entry.folder.name: entry for entry in catalog.find()}
+CAPSTONE = {entry.folder.name: entry for entry in catalog.capstone() if entry.lab.causes}
 LABS = {entry.number: entry.lab for entry in ENTRIES.values()}
 EXERCISES = {e.name: (entry.lab, e) for entry in ENTRIES.values() for e in entry.lab.exercises}
 SEED = 17
@@ -183,13 +185,40 @@ def test_labs_name_causes():
     assert sum(len(lab.causes) for lab in LABS.values()) > 20
 
 
-@pytest.mark.parametrize("entry", ENTRIES.values(), ids=ENTRIES)
+@pytest.mark.parametrize("entry", [*ENTRIES.values(), *CAPSTONE.values()], ids=[*ENTRIES, *CAPSTONE])
 def test_every_cause_cites_a_hint_of_the_readme(entry):
     hints = {
         int(number) for number in re.findall(r"Hint (\d+),", (entry.folder / "README.md").read_text("utf-8"))
     }
     assert hints
     assert {sign: hint for sign, (hint, _) in entry.lab.causes.items() if hint not in hints} == {}
+
+
+# What only a GPU shows no test without one sees: at least the hint that line one promises must be there. The
+# signs that lead to each verdict; wrong values may show any sign that the lab knows.
+SIGNS_OF = {
+    "WRONG/NONDETERMINISTIC": ["nondeterministic"],
+    "WRONG/PRECISION": ["precision"],
+    "WRONG/UNWRITTEN": ["nothing written", "tail unwritten", "part unwritten", "rows unwritten"],
+    "OUT_OF_BOUNDS/WRITE": ["out of bounds write"],
+    "OUT_OF_BOUNDS/READ": ["out of bounds read", "unmasked read"],
+    "COMPILE_ERROR": list(diagnose.FAILURES.values()),
+    "SLOW": ["slow"],
+}
+HINTED = [
+    specimen
+    for specimen in find("solutions/lab*/wrong/*.py", "solutions/gpu-programming/*/wrong/*.*")
+    if specimen.where == "GPU" and specimen.hint is not None
+]
+
+
+@pytest.mark.parametrize("specimen", HINTED, ids=lambda specimen: specimen.name)
+def test_a_mistake_that_only_a_gpu_shows_can_get_its_hint(specimen):
+    lab = (ENTRIES | CAPSTONE)[specimen.path.parts[-3]].lab
+    for verdict in specimen.screened:
+        signs = SIGNS_OF[verdict] if verdict != "WRONG/MISMATCH" else ["wrong", *lab.causes]
+        hints = {sign: cause_of(lab, sign).hint for sign in signs}
+        assert specimen.hint in hints.values(), f"{verdict}: {hints}"
 
 
 @pytest.mark.parametrize("entry", ENTRIES.values(), ids=ENTRIES)

@@ -8,6 +8,9 @@ import pytest
 
 from grader import catalog, duel, timing, verify
 from grader.lending import Arena
+from grader.outcome import Outcome
+from grader.questions import SPEED, questions
+from grader.run import REFERENCE, Run
 from grader.seat import Seat
 from grader.session import Session
 from grader.spec import Verdict
@@ -20,8 +23,8 @@ LAUNCH = "        elementwise_add_kernel[grid](x, y, out, n, BLOCK=BLOCK)"
 
 
 @pytest.fixture
-def fight(tmp_path, monkeypatch):
-    """Runs a duel of a changed solution on the CPU: (lab and sizes, old text, new text) to an outcome."""
+def short(monkeypatch):
+    """Few rounds of small blocks, which an interpreter and a CPU take in a second."""
     monkeypatch.setattr(duel, "LEAST_CALL_US", 0.0)
     monkeypatch.setattr(duel, "WARM_US", 0.0)
     monkeypatch.setattr(duel, "BLOCK_US", {"memory": 1.0, "arithmetic": 1.0})
@@ -30,6 +33,11 @@ def fight(tmp_path, monkeypatch):
     monkeypatch.setattr(duel.Duel, "hand_shake_us", 0.0, raising=False)
     monkeypatch.setattr(timing, "MOST_ROUNDS", 12)
     monkeypatch.setattr(duel, "INTERFERENCE", math.inf)  # on two busy cores microseconds are chance
+
+
+@pytest.fixture
+def fight(tmp_path, short):  # noqa: ARG001 - it only changes settings
+    """Runs a duel of a changed solution on the CPU: (lab and sizes, old text, new text) to an outcome."""
     session, arena = Session("cpu", 21), Arena.create("cpu", 1 << 26)
     seats = []
 
@@ -175,3 +183,90 @@ def test_results_that_land_between_the_sample_and_the_check_are_late(fight, monk
     outcome = fight(ADD)
     assert (outcome.verdict, outcome.reason) == (Verdict.WRONG, "UNWRITTEN")
     assert outcome.where == "outputs changed after the function had returned"
+
+
+# -- CUDA C++: the student's arm is a compiled library, the baseline a torch function of lab.py
+
+(CUDA,) = (entry for entry in catalog.capstone() if entry.folder.name == "cuda-kernels")
+SIDES = {
+    "vector_add": {"n": 4099},
+    "reduce_sum": {"n": 4099},
+    "matmul_tiled": {"m": 33, "n": 17, "k": 9},
+}
+# Called as a library is, by the symbol of each exercise and with its sizes: without a GPU none can run.
+LIKE_A_LIBRARY = """import torch
+
+def vector_add(x, y, *, sizes, out):
+    assert sizes == [len(x)]
+    torch.add(x, y, out=out)
+
+def reduce_sum(x, *, sizes, out):
+    assert sizes == [len(x)]
+    torch.sum(x, dim=0, keepdim=True, out=out)
+
+def matmul(a, b, *, sizes, out):
+    assert sizes == [len(a), len(b), a.shape[1]]
+    torch.mm(a, b.t(), out=out)
+"""
+
+
+def asked_of(name):
+    (question,) = (one for one in questions(CUDA) if one.exercise.name == name and one.kind == SPEED)
+    return dataclasses.replace(question, case=dataclasses.replace(question.case, params=SIDES[name]))
+
+
+@pytest.fixture
+def runs(short, monkeypatch):  # noqa: ARG001 - it only changes settings
+    """Makes runs of the GPU tier whose workers and memory are on the CPU."""
+    session, arena = Session("cpu", 21), Arena.create("cpu", 1 << 26)
+    monkeypatch.setattr(Run, "_arena", lambda *_: arena)
+    made = []
+
+    def make(source):
+        made.append(Run(source, "gpu", 21, None, screened=False, session=session))
+        return made[-1]
+
+    yield make
+    for run in made:
+        run.close()
+    arena.close()
+    session.close()
+
+
+@pytest.mark.parametrize("name", SIDES)
+@pytest.mark.parametrize("source", [REFERENCE, catalog.ROOT / "solutions"], ids=["baseline", "library"])
+def test_a_cuda_exercise_is_timed_against_the_torch_function_of_its_lab(
+    runs, tmp_path, monkeypatch, name, source
+):
+    if source != REFERENCE:
+        (tmp_path / "library.py").write_text(LIKE_A_LIBRARY)
+        monkeypatch.setattr(Run, "file", lambda *_: tmp_path / "library.py")
+    outcome = runs(source).answer(asked_of(name))
+    assert outcome.verdict in (Verdict.PASS, Verdict.SLOW, Verdict.INCONCLUSIVE), outcome.where
+    assert len(outcome.figures["rounds"]) >= timing.FEWEST_ROUNDS
+
+
+def test_both_arms_of_a_cuda_exercise_keep_their_workers_from_shape_to_shape(runs, monkeypatch):
+    taken, closed = [], []
+
+    class Settled:
+        def __init__(self, *arguments):
+            taken.append(tuple(one for one in arguments if isinstance(one, Seat)))
+
+        def run(self):
+            return Outcome(Verdict.PASS, figures={"percent": 100.0})
+
+    monkeypatch.setattr(duel, "Duel", Settled)
+    monkeypatch.setattr(Seat, "close", lambda seat: closed.append(seat.folder))
+    run = runs(catalog.ROOT / "solutions")
+    for _ in range(2):
+        assert run.answer(asked_of("vector_add")).verdict is Verdict.PASS
+    assert closed == []
+    assert taken[0] == taken[1]
+    assert run.answer(asked_of("reduce_sum")).verdict is Verdict.PASS
+    assert taken[2][0] is not taken[0][0]
+    assert taken[2][1] is taken[0][1]  # one lab.py, one worker
+    assert [seat._file.name for pair in taken for seat in pair] == [
+        *("02_vectorised.cu", "lab.py") * 2,
+        *("05_deterministic.cu", "lab.py"),
+    ]

@@ -2,6 +2,7 @@
 
 import ctypes
 import json
+import shutil
 import subprocess
 import types
 
@@ -324,6 +325,71 @@ def test_without_a_gpu_a_program_says_so_and_has_measured_nothing(tmp_path):
     assert done.returncode == 2
     assert done.stdout == ""
     assert "No GPU" in done.stderr
+
+
+# A CUDA runtime on the CPU: kernels do nothing, so a result that nobody wrote stays NaN and every sum is 0.
+RUNTIME = """#include <cstdlib>
+#include <cstring>
+#include <cuda_runtime.h>
+
+float now_ms;
+
+extern "C" {
+cudaError_t cudaMalloc(void** p, size_t n) { return *p = std::malloc(n), cudaSuccess; }
+cudaError_t cudaFree(void* p) { return std::free(p), cudaSuccess; }
+cudaError_t cudaMemsetAsync(void* p, int byte, size_t n, cudaStream_t) {
+    return std::memset(p, byte, n), cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t n, cudaMemcpyKind, cudaStream_t) {
+    return std::memmove(to, from, n), cudaSuccess;
+}
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total) { return *free = *total = 1ull << 40, cudaSuccess; }
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t*, unsigned) { return cudaSuccess; }
+cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaGetLastError() { return cudaSuccess; }
+cudaError_t cudaGetDeviceCount(int* count) { return *count = 1, cudaSuccess; }
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* gpu, int) { return *gpu = {}, cudaSuccess; }
+cudaError_t cudaEventCreate(cudaEvent_t* event) { return *event = cudaEvent_t(new float), cudaSuccess; }
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
+    return *reinterpret_cast<float*>(event) = now_ms, cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
+    return *ms = *reinterpret_cast<float*>(to) - *reinterpret_cast<float*>(from), cudaSuccess;
+}
+}
+"""
+SLOW = """#include <cuda_runtime.h>
+
+extern float now_ms;
+
+extern "C" int reduce_sum(const float*, float* out, long long, cudaStream_t) {
+    now_ms += CALL_MS;
+    *out = 0.0f;
+    return cudaSuccess;
+}
+
+#include "program.cuh"
+PROGRAM_REDUCTION(reduce_sum)
+"""
+
+
+@pytest.mark.skipif(NVCC is None, reason="no nvcc")
+@pytest.mark.parametrize("call_ms", ["0.05f", "50.0f", "500.0f"])
+def test_a_program_checks_only_what_it_has_called_however_long_a_call_takes(tmp_path, call_ms):
+    for name, text in (("runtime.cpp", RUNTIME), ("slow.cu", SLOW)):
+        (tmp_path / name).write_text(text)
+    shutil.copyfile(SOLVED / "program.cuh", tmp_path / "program.cuh")
+    # The functions above come first, and all others from the runtime itself.
+    command = [NVCC, "-std=c++17", "-Xlinker=-zmuldefs", f"-DCALL_MS={call_ms}", "slow.cu", "runtime.cpp"]
+    subprocess.run([*command, "-o", "program"], cwd=tmp_path, check=True)
+    done = subprocess.run(
+        [tmp_path / "program", "100003"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    (line,) = map(json.loads, done.stdout.splitlines())
+    assert line["right"] is True
+    assert line["median_us"] == pytest.approx(1e3 * float(call_ms.removesuffix("f")), rel=1e-2)
 
 
 @pytest.mark.gpu

@@ -27,6 +27,11 @@ NO_DEVICE = (
     "========= COMPUTE-SANITIZER\n"
     "========= Error: Target application terminated before first instrumented API call\n"
 )
+# A program that ends with 1 has its say, too: a line of JSON for each size, and what is wrong.
+WRONG = "wrong: size [384, 512, 256], normal numbers, worst error nan"
+RESULT = '{"kernel": "matmul/12", "size": [384, 512, 256], "right": false, "worst_error": null}\n'
+ENDED = "========= Target application returned an error\n"
+REFUSED = CLEAN + "the function returned: too many resources requested for launch\n"
 
 
 @pytest.mark.parametrize(
@@ -35,7 +40,16 @@ NO_DEVICE = (
         (0, CLEAN, "clean", ""),
         (9, BAD_WRITE, "found", "Invalid __global__ write of size 4 bytes (02_vectorised.cu:31)"),
         (9, RACE, "found", "Race reported between Write access"),
-        (1, CLEAN, "found", "ended with 1"),
+        (1, CLEAN, "found", "ended with 1, without a word"),
+        (
+            1,
+            ENDED + CLEAN + RESULT + f"{WRONG}\n" * 33,
+            "found",
+            f"ended with 1: {WRONG}; right: false for size [384, 512, 256]",
+        ),
+        (1, REFUSED, "found", "ended with 1: the function returned: too many resources requested for launch"),
+        (1, RACE + REFUSED, "found", "ended with 1: Race reported between Write access"),
+        (1, RACE + REFUSED, "found", "the function returned: too many resources"),
         (255, NO_DEVICE, "not run", "terminated before"),
         (9, CLEAN.replace("ERROR SUMMARY", "no such line"), "not run", "no such line"),
         (0, "", "not run", "it said nothing"),
@@ -45,6 +59,8 @@ def test_an_exit_code_and_an_output_make_a_finding(tmp_path, code, said, state, 
     found = sanitize.read(tmp_path / "a.cu", "memcheck", code, said)
     assert found.state == state
     assert words in found.words
+    assert found.words.count("worst error") <= 1  # however often the program says so
+    assert "returned an error" not in found.words  # the exit code says as much
 
 
 def test_every_finished_file_is_looked_at_and_no_other():
@@ -69,3 +85,21 @@ def test_each_file_is_run_under_each_tool_and_one_that_does_not_compile_once(tmp
         *(("good", name, "clean") for name in sanitize.TOOLS),
     ]
     assert "line 1" in found[0].words
+
+
+@pytest.mark.skipif(NVCC is None, reason="no nvcc")
+def test_a_program_that_fails_under_one_tool_alone_has_its_own_words_shown(tmp_path):
+    tool = tmp_path / "compute-sanitizer"
+    said = CLEAN.replace("\n", "\\n")
+    tool.write_text(f'#!/bin/sh\nprintf \'{said}\'\ncase "$2" in racecheck) exec "$5" "$6" ;; esac\n')
+    tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
+    (tmp_path / "reduction").mkdir()
+    file = tmp_path / "reduction" / "07.cu"
+    file.write_text(
+        "#include <cstdio>\n"
+        'int main() { return std::fprintf(stderr, "wrong: size 5, whole numbers, worst error 1\\n") > 0; }\n'
+    )
+    found = list(sanitize.examine([file], "sm_80", NVCC, tool))
+    assert {one.tool: one.words for one in found if one.state != "clean"} == {
+        "racecheck": "the program itself ended with 1: wrong: size 5, whole numbers, worst error 1"
+    }
