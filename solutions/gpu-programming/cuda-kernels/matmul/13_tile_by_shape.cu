@@ -1,15 +1,16 @@
-// C = A @ B^T, step 13: the width of the tile follows the shape.
+// C = A @ B^T, step 13: step 11 with the width of the tile following the shape.
 //
 // At 1024 x 1024 there are 32 tiles of 128 x 256 for 132 multiprocessors, so three quarters of the chip
 // idle. The kernel becomes a template of the tile's width, 256, 128 or 64, and the launcher takes the one
-// with the least estimated time: waves of tiles times the time of one tile.
+// with the least estimated time: waves of tiles times the time of one tile. The clusters of step 12 are
+// gone: what they save did not show where power sets the pace, and at 2048 they cost 5 %.
 //
 // Cost: three kernels in the file. A narrow tile loads more bytes for each product, so half the width takes
 // more than half the time; the table of relative times holds estimates, and a measurement should replace
 // them.
 //
 // Prediction: at 1024 x 1024 x 1024, 128 busy multiprocessors instead of 32 and about half the time, most
-// of the rest being launch and first loads; no change where 128 x 256 fills the chip (2048 and above).
+// of the rest being launch and first loads; from 2048 on, where 128 x 256 fills the chip, no change to step 11.
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
@@ -20,7 +21,6 @@ constexpr int BLOCK_M = 128, BLOCK_K = 64;  // BLOCK_N is the template's
 static_assert(BLOCK_K == SWIZZLE_COLUMNS, "a row of a stage is one swizzled row");
 constexpr int CONSUMERS = 2;  // warpgroups that multiply, behind the producer's
 constexpr int THREADS = 128 * (1 + CONSUMERS);
-constexpr int CLUSTER = 2;  // blocks, with tiles above each other
 constexpr int A_BYTES = BLOCK_M * BLOCK_K * BF16_BYTES;
 constexpr int C_ROWS = 64;    // of the box of C, 64 columns wide, that one consumer writes at a time
 constexpr int C_BUFFERS = 2;  // for each consumer: one is filled while TMA reads the other
@@ -47,21 +47,20 @@ struct Tile {
     int row, col;  // of its first element
 };
 
-// The tile of block `rank` when its cluster takes pair number `index`. pairs_m counts the rows of pairs.
 template <int BLOCK_N>
-__device__ Tile tile_at(int index, int rank, int pairs_m, int tiles_n) {
-    constexpr int most = 8;  // rows of pairs that are finished before the next ones begin
+__device__ Tile tile_at(int index, int tiles_m, int tiles_n) {
+    constexpr int most = 16;  // rows of tiles that are finished before the next ones begin
     const int group = index / (most * tiles_n), inside = index % (most * tiles_n);
-    const int height = min(most, pairs_m - group * most);  // the last group may be lower
-    return {((group * most + inside % height) * CLUSTER + rank) * BLOCK_M, inside / height * BLOCK_N};
+    const int height = min(most, tiles_m - group * most);  // the last group may be lower
+    return {(group * most + inside % height) * BLOCK_M, inside / height * BLOCK_N};
 }
 
 template <int BLOCK_N>
 __global__ void __launch_bounds__(THREADS, 1) matmul_kernel(
     const __grid_constant__ CUtensorMap a_map,  // (m, k) in boxes of BLOCK_M x 64
-    const __grid_constant__ CUtensorMap b_map,  // (n, k) in boxes of BLOCK_N / CLUSTER x 64
+    const __grid_constant__ CUtensorMap b_map,  // (n, k) in boxes of BLOCK_N x 64
     const __grid_constant__ CUtensorMap c_map,  // (m, n) in boxes of C_ROWS x 64
-    int k, int pairs_m, int tiles_n) {
+    int k, int tiles_m, int tiles_n) {
 #ifdef HOPPER_CODE
     constexpr int step_m = 64, step_k = 16;  // of one wgmma
     constexpr int B_BYTES = BLOCK_N * BLOCK_K * BF16_BYTES;
@@ -75,37 +74,33 @@ __global__ void __launch_bounds__(THREADS, 1) matmul_kernel(
     const uint32_t c_buffers = b_ring + STAGES * B_BYTES;
     const uint32_t full = shared_address(barriers), empty = full + STAGES * 8;
 
-    const int rank = cluster_rank(), pairs = pairs_m * tiles_n;
-    const int first = blockIdx.x / CLUSTER, stride = gridDim.x / CLUSTER;  // of the pairs of this cluster
+    const int tiles = tiles_m * tiles_n;
     const int k_steps = (k - 1) / BLOCK_K + 1;
     const int warpgroup = threadIdx.x / 128;
 
     if (threadIdx.x == 0) {
         for (int stage = 0; stage < STAGES; ++stage) {
-            barrier_init(full + stage * 8, 1);  // the producer's announcement, and the bytes
-            // each consumer warp of both blocks for itself: they may finish apart
-            barrier_init(empty + stage * 8, CLUSTER * CONSUMERS * 4);
+            barrier_init(full + stage * 8, 1);               // the producer's announcement, and the bytes
+            barrier_init(empty + stage * 8, CONSUMERS * 4);  // each warp for itself: they may finish apart
         }
         fence_barrier_init();
     }
-    cluster_sync();  // the other block's barriers are ready, too
+    __syncthreads();
 
     if (warpgroup == 0) {
         give_up_registers<24>();
         if (threadIdx.x == 0) {
             Ring<STAGES> ring;
-            for (int index = first; index < pairs; index += stride) {
-                const Tile tile = tile_at<BLOCK_N>(index, rank, pairs_m, tiles_n);
+            for (int index = blockIdx.x; index < tiles; index += gridDim.x) {
+                const Tile tile = tile_at<BLOCK_N>(index, tiles_m, tiles_n);
                 for (int step = 0; step < k_steps; ++step, ring.advance()) {
                     // in the first lap this asks for the phase before the first one, which counts as over
                     barrier_wait(empty + ring.stage * 8, ring.parity ^ 1);
                     const uint32_t loaded = full + ring.stage * 8;
-                    // all of B, though the other block sends half of it, perhaps before this announcement
+                    // the boxes arrive whole, zeros included, so the bytes are the same at the edges
                     barrier_expect(loaded, A_BYTES + B_BYTES);
                     tma_load(a_ring + ring.stage * A_BYTES, a_map, loaded, tile.row, step * BLOCK_K);
-                    const uint32_t half = b_ring + ring.stage * B_BYTES + rank * (B_BYTES / CLUSTER);
-                    const int half_col = tile.col + rank * (BLOCK_N / CLUSTER);
-                    tma_load_multicast(half, b_map, loaded, half_col, step * BLOCK_K, (1 << CLUSTER) - 1);
+                    tma_load(b_ring + ring.stage * B_BYTES, b_map, loaded, tile.col, step * BLOCK_K);
                 }
             }
         }
@@ -120,8 +115,8 @@ __global__ void __launch_bounds__(THREADS, 1) matmul_kernel(
 
         float sums[BLOCK_N / 2];
         Ring<STAGES> ring;
-        for (int index = first; index < pairs; index += stride) {
-            const Tile tile = tile_at<BLOCK_N>(index, rank, pairs_m, tiles_n);
+        for (int index = blockIdx.x; index < tiles; index += gridDim.x) {
+            const Tile tile = tile_at<BLOCK_N>(index, tiles_m, tiles_n);
             int previous = 0;  // the stage of the step before
             for (int step = 0; step < k_steps; ++step, ring.advance()) {
                 const uint64_t a =
@@ -137,11 +132,11 @@ __global__ void __launch_bounds__(THREADS, 1) matmul_kernel(
                 }
                 wgmma_commit();
                 wgmma_wait<1>();  // this step runs on; the one before is done, so its stage is free
-                if (step > 0 && lane < CLUSTER) barrier_arrive_cluster(empty + previous * 8, lane);
+                if (step > 0 && lane == 0) barrier_arrive(empty + previous * 8);
                 previous = ring.stage;
             }
             wgmma_wait<0>();
-            if (lane < CLUSTER) barrier_arrive_cluster(empty + previous * 8, lane);
+            if (lane == 0) barrier_arrive(empty + previous * 8);
 
 #pragma unroll
             for (int col = 0; col < BLOCK_N; col += SWIZZLE_COLUMNS) {
@@ -168,19 +163,18 @@ __global__ void __launch_bounds__(THREADS, 1) matmul_kernel(
         }
         if (thread == 0) tma_store_wait_read<0>();  // shared memory must outlive the copies
     }
-    cluster_sync();  // the other block may still arrive at barriers of this one
 #endif
 }
 
 template <int BLOCK_N>
 cudaError_t launch(const __nv_bfloat16* a, const __nv_bfloat16* b, __nv_bfloat16* c,
                    int m, int n, int k, int multiprocessors, cudaStream_t stream) {
-    const long long pairs_m = (m - 1) / (CLUSTER * BLOCK_M) + 1, tiles_n = (n - 1) / BLOCK_N + 1;
-    if (pairs_m * tiles_n > 0x7fffffff) return cudaErrorInvalidValue;
+    const long long tiles_m = (m - 1) / BLOCK_M + 1, tiles_n = (n - 1) / BLOCK_N + 1;
+    if (tiles_m * tiles_n > 0x7fffffff) return cudaErrorInvalidValue;
 
     CUtensorMap a_map, b_map, c_map;
     cudaError_t error = describe_matrix(&a_map, a, m, k, BLOCK_M);
-    if (error == cudaSuccess) error = describe_matrix(&b_map, b, n, k, BLOCK_N / CLUSTER);
+    if (error == cudaSuccess) error = describe_matrix(&b_map, b, n, k, BLOCK_N);
     if (error == cudaSuccess) error = describe_matrix(&c_map, c, m, n, C_ROWS);
     if (error == cudaSuccess) {
         error = cudaFuncSetAttribute(
@@ -188,26 +182,16 @@ cudaError_t launch(const __nv_bfloat16* a, const __nv_bfloat16* b, __nv_bfloat16
     }
     if (error != cudaSuccess) return error;
 
-    const long long most = pairs_m * tiles_n, at_once = multiprocessors / CLUSTER;
-    cudaLaunchAttribute cluster;
-    cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim = {CLUSTER, 1, 1};
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3(unsigned(most < at_once ? most : at_once) * CLUSTER);
-    config.blockDim = dim3(THREADS);
-    config.dynamicSmemBytes = SHARED_BYTES;
-    config.stream = stream;
-    config.attrs = &cluster;
-    config.numAttrs = 1;
-    return cudaLaunchKernelEx(
-        &config, matmul_kernel<BLOCK_N>, a_map, b_map, c_map, k, int(pairs_m), int(tiles_n));
+    const int blocks = int(tiles_m * tiles_n < multiprocessors ? tiles_m * tiles_n : multiprocessors);
+    matmul_kernel<BLOCK_N><<<blocks, THREADS, SHARED_BYTES, stream>>>(
+        a_map, b_map, c_map, k, int(tiles_m), int(tiles_n));
+    return cudaGetLastError();
 }
 
 // The estimated time with tiles of this width, in sixteenths of the time of a tile of 256.
 long long estimated_time(int block_n, int tile_time, int m, int n, int multiprocessors) {
-    const long long pairs = ((m - 1LL) / (CLUSTER * BLOCK_M) + 1) * ((n - 1LL) / block_n + 1);
-    const long long at_once = multiprocessors / CLUSTER;
-    return (pairs + at_once - 1) / at_once * tile_time;
+    const long long tiles = ((m - 1LL) / BLOCK_M + 1) * ((n - 1LL) / block_n + 1);
+    return (tiles + multiprocessors - 1) / multiprocessors * tile_time;
 }
 
 extern "C" int matmul(const __nv_bfloat16* a, const __nv_bfloat16* b, __nv_bfloat16* c,

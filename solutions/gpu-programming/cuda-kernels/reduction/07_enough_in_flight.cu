@@ -1,8 +1,8 @@
 // out = sum of x, 06 with enough in flight: eight float4 a thread and a grid that follows the occupancy.
 //
 // 4.8 TB/s with a latency near 0.7 us needs 25 KB on the way to each of 132 SMs at any moment, and more under
-// load or while blocks come and go; 128 bytes a thread and 1024 threads make 128 KB. The grid is WAVES times
-// what is resident: SMs do not all run at one pace, and a block that ends early makes room for another.
+// load or while blocks come and go; 128 bytes a thread and 1024 threads make 128 KB. The grid is what is
+// resident, WAVES times: more blocks, so that one that ends early makes room for another, were not faster.
 // __ldcs: x is read once and need not push out of the L2 what others keep there. Eight vectors are added as a
 // tree into four running sums a thread: chains of some 60 additions for 2^30 elements, and a small error.
 // Cost: 32 registers hold what is in flight, half the occupancy of 06, more partials for the last block.
@@ -20,8 +20,8 @@ constexpr int WARPS = THREADS / 32;
 constexpr int BLOCKS_PER_SM = 4;
 constexpr int VECTORS = 8;        // float4 that a thread has in flight; the tree below is written for 8
 constexpr int TILE = THREADS * VECTORS;  // float4 that a block takes at a time: 32 KB
-constexpr int WAVES = 4;          // blocks of the grid for each one that is resident
-constexpr int MAX_BLOCKS = 8192;  // room for 256 SMs of 8 blocks
+constexpr int WAVES = 1;          // blocks of the grid for each one that is resident
+constexpr int MAX_BLOCKS = 8192;  // room for 1024 SMs of 8 blocks
 constexpr int SLOTS = 64;
 
 // Scratch of the calls on one stream, which never overlap.
