@@ -18,22 +18,26 @@ def rms_norm_kernel(x_ptr, weight_ptr, y_ptr, n_cols, stride_x, stride_y, eps, T
     stride_y are elements from one row to the next. A row has TILES tiles of TILE columns; a tile is taken as
     TILE / LANES by LANES, and lane j adds up column j of it. The last tile is KEPT, or read again, too.
     """
-    # BEGIN TODO 1: 1 / sqrt(mean(x * x) + eps) of the row (about 8 lines)
+    # BEGIN TODO 1: 1 / sqrt(mean(x * x) + eps) of the row (about 10 lines)
     row, cols = tl.program_id(axis=0).to(tl.int64), columns(TILE, LANES)
     x_row, y_row = x_ptr + row * stride_x, y_ptr + row * stride_y
-    squares, x = tl.zeros((LANES,), dtype=tl.float32), tl.zeros(cols.shape, dtype=x_ptr.dtype.element_ty)
-    for i in range(TILES):
-        x = keep(x_row + i * TILE + cols, i * TILE + cols < n_cols, KEEP=TILES > 1)
-        squares += tl.sum(x.to(tl.float32) * x.to(tl.float32), axis=0)
+    squares, at = tl.zeros((LANES,), dtype=tl.float32), (TILES - 1) * TILE + cols
+    for i in range(TILES - KEPT):
+        x = load(x_row + i * TILE + cols, i * TILE + cols < n_cols, KEEP=TILES > 1)
+        squares += tl.sum(x * x, axis=0)
+    if KEPT:
+        last = keep(x_row + at, at < n_cols)
+        squares += tl.sum(last.to(tl.float32) * last.to(tl.float32), axis=0)
     rrms = inverse_root(tl.sum(squares, axis=0) / n_cols, eps)
     # END TODO 1
-    # BEGIN TODO 2: normalise, scale and store the row, tile by tile (about 5 lines)
-    for i in range(TILES):
+    # BEGIN TODO 2: normalise, scale and store the row, tile by tile (about 7 lines)
+    if KEPT:
+        store(y_row + at, again(last) * rrms * load(weight_ptr + at, at < n_cols, KEEP=True), at < n_cols)
+    for i in range(KEPT, TILES):
         # Backwards: what was read last is nearest.
         at = (TILES - 1 - i) * TILE + cols
-        if i >= KEPT:
-            x = keep(x_row + at, at < n_cols)
-        store(y_row + at, again(x) * rrms * load(weight_ptr + at, at < n_cols, KEEP=True), at < n_cols)
+        y = load(x_row + at, at < n_cols) * rrms * load(weight_ptr + at, at < n_cols, KEEP=True)
+        store(y_row + at, y, at < n_cols)
     # END TODO 2
 
 
@@ -109,8 +113,7 @@ def rms_norm_backward(dy, x, weight, *, eps: float = 1e-6, dx=None, dweight=None
     """Gradients of rms_norm with respect to x and weight from dy, which is like x: the two in that order,
     written to `dx` and `dweight` where they are given.
     """
-    dx = torch.empty_like(x) if dx is None else dx
-    dweight = torch.empty_like(weight) if dweight is None else dweight
+    dx, dweight = (torch.empty_like(y) if out is None else out for out, y in ((dx, x), (dweight, weight)))
     # BEGIN TODO 6: launch both kernels of the backward pass (about 11 lines)
     (n_rows, n_cols), meta = x.shape, rows.tiles(x.shape[1])
     together = max(1, min(4, rows.WIDEST // meta["TILE"]))
