@@ -18,10 +18,10 @@ def rms_norm_kernel(x_ptr, weight_ptr, y_ptr, n_cols, stride_x, stride_y, eps, T
     stride_y are elements from one row to the next. A row has TILES tiles of TILE columns; a tile is taken as
     TILE / LANES by LANES, and lane j adds up column j of it. The last tile is KEPT, or read again, too.
     """
-    # BEGIN TODO 1: 1 / sqrt(mean(x * x) + eps) of the row (about 8 lines)
+    # BEGIN TODO 1: 1 / sqrt(mean(x * x) + eps) of the row (about 10 lines)
     tl.static_assert(False, "TODO 1: 1 / sqrt(mean(x * x) + eps) of the row")
     # END TODO 1
-    # BEGIN TODO 2: normalise, scale and store the row, tile by tile (about 5 lines)
+    # BEGIN TODO 2: normalise, scale and store the row, tile by tile (about 7 lines)
     tl.static_assert(False, "TODO 2: normalise, scale and store the row, tile by tile")
     # END TODO 2
 
@@ -66,8 +66,7 @@ def rms_norm_backward(dy, x, weight, *, eps: float = 1e-6, dx=None, dweight=None
     """Gradients of rms_norm with respect to x and weight from dy, which is like x: the two in that order,
     written to `dx` and `dweight` where they are given.
     """
-    dx = torch.empty_like(x) if dx is None else dx
-    dweight = torch.empty_like(weight) if dweight is None else dweight
+    dx, dweight = (torch.empty_like(y) if out is None else out for out, y in ((dx, x), (dweight, weight)))
     # BEGIN TODO 6: launch both kernels of the backward pass (about 11 lines)
     raise NotImplementedError("TODO 6: launch both kernels of the backward pass")
     # END TODO 6

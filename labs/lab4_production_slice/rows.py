@@ -31,15 +31,16 @@ def fitting(configs, named_args, **kwargs):
 
 
 def few_or_many(configs, named_args, **kwargs):
-    """Configs with 8 or with 32 values of a tile for each thread. What lies between is slower at work, by too
-    little for a tuner to see, which times a call behind one that left L2 full of what is still to be written.
+    """Configs with 8 values of a tile for each thread, or 32 if they are kept. What lies between is slower at
+    work, but not to a tuner: it times a call behind one that left L2 full of what is still to be written.
     """
-    return [config for config in configs if kwargs["TILE"] // (32 * config.num_warps) in (8, 32)]
+    return [c for c in configs if kwargs["TILE"] // (32 * c.num_warps) in (8, 32 * kwargs["KEPT"])]
 
 
 def wide(configs, named_args, **kwargs):
-    """Configs with 16 to 64 values of a tile for each thread: for kernels that keep little else."""
-    kept = [config for config in configs if 16 <= kwargs["TILE"] // (32 * config.num_warps) <= 64]
+    """Configs with 16 to 64 values of a tile for each thread, or 64 where a long row is one tile."""
+    least = 64 if kwargs["TILES"] == 1 and kwargs["TILE"] > WIDEST else 16
+    kept = [config for config in configs if least <= kwargs["TILE"] // (32 * config.num_warps) <= 64]
     return kept or configs[:1]
 
 
@@ -61,7 +62,7 @@ def halves(n_cols: int) -> dict[str, int]:
     are not: of a very long row the last, which stays in registers.
     """
     if n_cols > LONG:
-        return tiles(n_cols, WIDEST_OF_ROW) | {"KEPT": 1}
+        return tiles(n_cols, min(triton.next_power_of_2(n_cols) // 4, WIDEST_OF_ROW)) | {"KEPT": 1}
     return tiles(n_cols, max(2048, min(triton.next_power_of_2(n_cols) // 2, WIDEST))) | {"KEPT": 0}
 
 
@@ -93,8 +94,7 @@ def keep(ptrs, inside, other=0.0, KEEP: tl.constexpr = False):
     """Elements as they lie in memory, for `again`: two of 16 bits share a register; `other` where nothing is.
     Those to KEEP are read again, and should stay near.
     """
-    policy: tl.constexpr = "evict_last" if KEEP else "evict_first"
-    return tl.load(ptrs, mask=inside, other=other, eviction_policy=policy)
+    return tl.load(ptrs, mask=inside, other=other, eviction_policy="evict_last" if KEEP else "evict_first")
 
 
 @triton.jit
