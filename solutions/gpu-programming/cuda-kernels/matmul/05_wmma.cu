@@ -2,10 +2,11 @@
 //
 // One warp instruction multiplies 16 x 16 x 16 elements. Eight warps own 128 x 256 elements of C, each warp
 // 64 x 64 of them as 4 x 4 fragments of sums. Asynchronous copies (cp.async) fill a ring of shared buffers
-// three steps ahead.
+// three steps ahead, and the fragments of the next 16 columns are loaded while the tensor cores multiply.
 //
-// Cost: 128 registers a thread for the sums, so one block a multiprocessor; fragments are opaque, so C goes
-// through shared memory to become bf16; the rows in shared memory are padded, since wmma knows no swizzle.
+// Cost: 128 registers a thread for the sums and 64 for two sets of fragments, so one block a
+// multiprocessor; fragments are opaque, so C goes through shared memory to become bf16; the rows in shared
+// memory are padded, since wmma knows no swizzle.
 //
 // Prediction: tensor pipe (HMMA) above 85 % of what mma.sync can reach, LDSM without bank conflicts, 0
 // bytes of spills. On Hopper mma.sync stops near 65 % of the peak of 989 TFLOP/s: 400 to 550, or 60 to 75 %
@@ -30,6 +31,7 @@ constexpr int FRAGMENT = 16;
 constexpr int VECTOR = 8;                 // bf16 in 16 bytes
 constexpr int PIECES = BLOCK_K / VECTOR;  // of 16 bytes in a row of a tile
 static_assert(THREADS % PIECES == 0, "a thread keeps its columns from row to row");
+static_assert(BLOCK_K / FRAGMENT % 2 == 0, "every step begins with the same set of fragments");
 // 80 bytes a row: eight rows, as one ldmatrix reads them, start in eight different groups of four banks
 constexpr int LINE = BLOCK_K + VECTOR;  // elements from one row in shared memory to the next
 constexpr int STAGE_ELEMENTS = (BLOCK_M + BLOCK_N) * LINE;
@@ -85,12 +87,15 @@ __global__ void __launch_bounds__(THREADS, 1) wmma_kernel(
     const __nv_bfloat16* a,  // (m, k), rows contiguous
     const __nv_bfloat16* b,  // (n, k), rows contiguous
     __nv_bfloat16* c,        // (m, n), rows contiguous
-    int m, int n, int k, int tiles_m) {
+    int m, int n, int k, int tiles_m, int tiles_n) {
 #if __CUDA_ARCH__ >= 800
     extern __shared__ __align__(128) __nv_bfloat16 ring[];
     constexpr int fragments = WARP_TILE / FRAGMENT;  // of sums along each side of a warp's tile
 
-    const int tile_row = blockIdx.x % tiles_m * BLOCK_M, tile_col = blockIdx.x / tiles_m * BLOCK_N;
+    // Eight rows of tiles are finished before the next ones begin: what blocks at work together read is near.
+    const int most = 8, group = blockIdx.x / (most * tiles_n), inside = blockIdx.x % (most * tiles_n);
+    const int height = min(most, tiles_m - group * most);  // the last group may be lower
+    const int tile_row = (group * most + inside % height) * BLOCK_M, tile_col = inside / height * BLOCK_N;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int warp_row = warp / WARPS_N * WARP_TILE, warp_col = warp % WARPS_N * WARP_TILE;  // in the tile
     const int k_steps = (k - 1) / BLOCK_K + 1;
@@ -116,29 +121,43 @@ __global__ void __launch_bounds__(THREADS, 1) wmma_kernel(
         for (int j = 0; j < fragments; ++j) wmma::fill_fragment(sums[i][j], 0.0f);
     }
 
+    // Two sets of fragments: the next 16 columns are on their way while these are multiplied, also from the
+    // last ones of a step to the first ones of the next.
+    AFragment a_values[2][fragments];
+    BFragment b_values[2][fragments];
+    auto load_fragments = [&](int set, int step, int k16) {
+        const __nv_bfloat16* stage = ring + step % STAGES * STAGE_ELEMENTS + k16;
+#pragma unroll
+        for (int i = 0; i < fragments; ++i) {
+            load_fragment(a_values[set][i], stage + (warp_row + i * FRAGMENT) * LINE);
+            load_fragment(b_values[set][i], stage + (BLOCK_M + warp_col + i * FRAGMENT) * LINE);
+        }
+    };
+    auto next_stage_is_there = [&] {
+        __pipeline_wait_prior(STAGES - 2);  // this thread's copies of that step have landed
+        __syncthreads();                    // everybody's have, and everybody is done with the step before
+    };
+
     for (int step = 0; step < STAGES - 1; ++step) load_stage(step);
+    next_stage_is_there();
+    load_fragments(0, 0, 0);
 
     for (int step = 0; step < k_steps; ++step) {
-        __pipeline_wait_prior(STAGES - 2);  // this thread's copies of this step have landed
-        __syncthreads();                    // everybody's have, and everybody is done with the step before
-        load_stage(step + STAGES - 1);      // into the buffer of the step before
-
-        const __nv_bfloat16* a_tile = ring + step % STAGES * STAGE_ELEMENTS + warp_row * LINE;
-        const __nv_bfloat16* b_tile = ring + step % STAGES * STAGE_ELEMENTS + (BLOCK_M + warp_col) * LINE;
+        load_stage(step + STAGES - 1);  // into the buffer of the step before
 #pragma unroll
         for (int k16 = 0; k16 < BLOCK_K; k16 += FRAGMENT) {
-            AFragment a_values[fragments];
-            BFragment b_values[fragments];
-#pragma unroll
-            for (int i = 0; i < fragments; ++i) {
-                load_fragment(a_values[i], a_tile + i * FRAGMENT * LINE + k16);
-                load_fragment(b_values[i], b_tile + i * FRAGMENT * LINE + k16);
+            const int set = k16 / FRAGMENT % 2;
+            if (k16 + FRAGMENT < BLOCK_K) {
+                load_fragments(1 - set, step, k16 + FRAGMENT);
+            } else {
+                next_stage_is_there();
+                load_fragments(1 - set, step + 1, 0);  // past the last step: numbers that nothing uses
             }
 #pragma unroll
             for (int i = 0; i < fragments; ++i) {
 #pragma unroll
                 for (int j = 0; j < fragments; ++j) {
-                    wmma::mma_sync(sums[i][j], a_values[i], b_values[j], sums[i][j]);
+                    wmma::mma_sync(sums[i][j], a_values[set][i], b_values[set][j], sums[i][j]);
                 }
             }
         }
@@ -199,7 +218,7 @@ cudaError_t launch(const __nv_bfloat16* a, const __nv_bfloat16* b, __nv_bfloat16
         wmma_kernel<STAGES>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes(STAGES));
     if (error != cudaSuccess) return error;
     wmma_kernel<STAGES><<<int(tiles_m * tiles_n), THREADS, shared_bytes(STAGES), stream>>>(
-        a, b, c, m, n, k, int(tiles_m));
+        a, b, c, m, n, k, int(tiles_m), int(tiles_n));
     return cudaGetLastError();
 }
 
