@@ -153,6 +153,7 @@ LAB = Lab(
         "out of bounds read": (1, "NaN from past the end: the last float4 or tile is seldom full, ask first"),
         "nondeterministic": (1, "two runs differ: threads or blocks meet at one place, and in any order"),
         "precision": (1, "right but for the last digits: keep the sum in fp32, and round once, at the store"),
+        "all zero": (1, "every element is 0: does the share of each block reach `out`, and stay there?"),
         "wrong": (1, "start with one block, then two, then a size that no block divides"),
         "slow": (2, "look at how neighbouring threads read, and at how much each thread has in flight"),
     },
