@@ -221,6 +221,10 @@ def test_a_mistake_that_only_a_gpu_shows_can_get_its_hint(specimen):
         assert specimen.hint in hints.values(), f"{verdict}: {hints}"
 
 
+def test_a_sum_whose_blocks_overwrite_each_other_may_be_zero_and_gets_its_hint():
+    assert cause_of(CAPSTONE["cuda-kernels"].lab, "all zero").hint == 1
+
+
 @pytest.mark.parametrize("entry", ENTRIES.values(), ids=ENTRIES)
 def test_every_sign_finds_a_cause_in_every_lab(entry):
     signs = {*GENERAL, *phrases(diagnose._sign), "not finite", "precision", "slow", "wrong"}

@@ -4,7 +4,7 @@ import rows
 import torch
 import triton
 import triton.language as tl
-from rows import again, columns, four_sums, keep, load, near_mean, store, store_affine
+from rows import again, columns, four_sums, get_four, keep, load, moments, near_mean, put_four, put_row, store
 from torch.library import triton_op
 
 
@@ -33,16 +33,16 @@ def layer_norm_kernel(x_ptr, weight_ptr, bias_ptr, y_ptr, n_cols, stride_x, stri
         x = keep(x_row + at, at < n_cols)
         d = tl.where(at < n_cols, x.to(tl.float32) - near, 0.0)
         sums, squares = sums + tl.sum(d, axis=0), squares + tl.sum(d * d, axis=0)
-    off, rstd = rows.moments(tl.sum(sums, axis=0), tl.sum(squares, axis=0), n_cols, eps)
+    off, rstd = moments(tl.sum(sums, axis=0), tl.sum(squares, axis=0), n_cols, eps)
     # END TODO 1
     # BEGIN TODO 2: normalise, scale, shift and store the row, tile by tile (about 7 lines)
     if KEPT:
-        store_affine(y_row, (again(x) - near - off) * rstd, weight_ptr, bias_ptr, at, n_cols)
+        put_row(y_row, (again(x).to(tl.float32) - near - off) * rstd, weight_ptr, bias_ptr, at, n_cols)
     for i in range(KEPT, TILES):
         # Backwards: what was read last is nearest.
         at = (TILES - 1 - i) * TILE + cols
         n = (load(x_row + at, at < n_cols) - near - off) * rstd
-        store_affine(y_row, n, weight_ptr, bias_ptr, at, n_cols)
+        put_row(y_row, n, weight_ptr, bias_ptr, at, n_cols)
     # END TODO 2
 
 
@@ -70,11 +70,11 @@ def gradient_kernel(dy_ptr, x_ptr, weight_ptr, dx_ptr, parts_ptr, sums_ptr, n_ro
         if FIRST or TILES == 1:
             sum_d, squares, sum_g, products = four_sums(d, d * d, g, g * d)
         else:
-            sum_d, squares, sum_g, products = rows.sums_of_four(parts_row, TILES)
+            sum_d, squares, sum_g, products = get_four(parts_row, TILES)
         if FIRST:
-            rows.store_four(parts_row + tile * 4, sum_d, squares, sum_g, products)
+            put_four(parts_row + tile * 4, sum_d, squares, sum_g, products)
         else:
-            off, rstd = rows.moments(sum_d, squares, n_cols, eps)
+            off, rstd = moments(sum_d, squares, n_cols, eps)
             mean_g, mean_gn = sum_g / n_cols, (products - sum_g * off) / n_cols * rstd
             n = (d - off) * rstd
             store(dx_ptr + row * stride_dx + cols, rstd * (g - mean_g - n * mean_gn), valid)

@@ -6,7 +6,9 @@ import torch
 import triton
 import triton.language as tl
 import weights
-from rows import columns, load, near_mean, store
+from rows import columns, load, moments, near_mean, store
+from tiles import described, half, load_tile, pairs, place, store_tile
+from weights import prepare_row, scale_row
 
 
 @triton.autotune(configs=rows.BY_LANES, key=["n_cols"], prune_configs_by={"early_config_prune": rows.fitting})
@@ -29,12 +31,12 @@ def prepare_kernel(x_ptr, gamma_ptr, beta_ptr, weight_ptr, bias_ptr, stats_ptr, 
             inside = i * TILE + cols < n_cols
             d = tl.where(inside, load(x_row + i * TILE + cols, inside, KEEP=True) - near, 0.0)
             sums, squares = sums + tl.sum(d, axis=0), squares + tl.sum(d * d, axis=0)
-        off, rstd = rows.moments(tl.sum(sums, axis=0), tl.sum(squares, axis=0), n_cols, eps)
+        off, rstd = moments(tl.sum(sums, axis=0), tl.sum(squares, axis=0), n_cols, eps)
         tl.store(stats_ptr + 2 * row, near + off)
         tl.store(stats_ptr + 2 * row + 1, rstd)
         # END TODO 1
     else:
-        weights.prepare_row(row - n_rows, weight_ptr, gamma_ptr, beta_ptr, bias_ptr, scaled_ptr, sums_ptr,
+        prepare_row(row - n_rows, weight_ptr, gamma_ptr, beta_ptr, bias_ptr, scaled_ptr, sums_ptr,
                             n_cols, stride_weight, TILE, TILES, LANES)  # fmt: skip
 
 
@@ -49,23 +51,23 @@ def linear_kernel(x_ptr, scaled_ptr, out_ptr, stats_ptr, sums_ptr, M, N, K, stri
     fp32. Program i takes tiles i, i + programs and so on.
     """
     # BEGIN TODO 2: the tiles of out, one after the other (about 19 lines)
-    x = tiles.described(x_ptr, M, K, stride_x, BLOCK_M, BLOCK_K, TMA)
-    scaled = tiles.described(scaled_ptr, N, K, K, BLOCK_N, BLOCK_K, TMA)
-    out = tiles.described(out_ptr, M, N, stride_out, BLOCK_M, BLOCK_N // 2, TMA)
+    x = described(x_ptr, M, K, stride_x, BLOCK_M, BLOCK_K, TMA)
+    scaled = described(scaled_ptr, N, K, K, BLOCK_N, BLOCK_K, TMA)
+    out = described(out_ptr, M, N, stride_out, BLOCK_M, BLOCK_N // 2, TMA)
     count = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
     for tile in tl.range(tl.program_id(axis=0), count, tl.num_programs(axis=0), flatten=True):
-        m, n = tiles.place(tile, M, N, BLOCK_M, BLOCK_N)
+        m, n = place(tile, M, N, BLOCK_M, BLOCK_N)
         acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
         for k in range(0, K, BLOCK_K):
-            a = tiles.load_tile(x, m, k, M, K, stride_x, BLOCK_M, BLOCK_K, TMA)
-            b = tiles.load_tile(scaled, n, k, N, K, K, BLOCK_N, BLOCK_K, TMA)
+            a = load_tile(x, m, k, M, K, stride_x, BLOCK_M, BLOCK_K, TMA)
+            b = load_tile(scaled, n, k, N, K, K, BLOCK_N, BLOCK_K, TMA)
             acc = tl.dot(a, b.T, acc, input_precision="ieee")
-        mean, rstd = tiles.pairs(stats_ptr, m, M, BLOCK_M)
+        mean, rstd = pairs(stats_ptr, m, M, BLOCK_M)
         # Half a tile at a time: two numbers for each of its columns would not fit beside the whole.
         for left in tl.static_range(0, BLOCK_N, BLOCK_N // 2):
-            total, shift = tiles.pairs(sums_ptr, n + left, N, BLOCK_N // 2)
-            y = rstd[:, None] * (tiles.half(acc, left) - mean[:, None] * total[None, :]) + shift[None, :]
-            tiles.store_tile(out, y, m, n + left, M, N, stride_out, BLOCK_M, BLOCK_N // 2, TMA)
+            total, shift = pairs(sums_ptr, n + left, N, BLOCK_N // 2)
+            y = rstd[:, None] * (half(acc, left) - mean[:, None] * total[None, :]) + shift[None, :]
+            store_tile(out, y, m, n + left, M, N, stride_out, BLOCK_M, BLOCK_N // 2, TMA)
     # END TODO 2
 
 
@@ -90,7 +92,7 @@ def gradient_kernel(g_ptr, dy_ptr, x_ptr, stats_ptr, dx_ptr, means_ptr, scaled_p
         g, x = load(g_ptr + row * n_cols + at, at < n_cols), load(x_ptr + row * stride_x + at, at < n_cols)
         store(dx_ptr + row * n_cols + at, rstd * (g - mean_g - (x - mean) * slope), at < n_cols)
     # END TODO 3
-    weights.scale_row(row, dy_ptr, means_ptr, scaled_ptr, mean, rstd, n_weights, stride_dy, cols, TILE)
+    scale_row(row, dy_ptr, means_ptr, scaled_ptr, mean, rstd, n_weights, stride_dy, cols, TILE)
 
 
 def fused(x, gamma, beta, weight, bias, eps, out=None, traced=False) -> list[torch.Tensor]:

@@ -32,7 +32,8 @@ def rms_norm_kernel(x_ptr, weight_ptr, y_ptr, n_cols, stride_x, stride_y, eps, T
     # END TODO 1
     # BEGIN TODO 2: normalise, scale and store the row, tile by tile (about 7 lines)
     if KEPT:
-        store(y_row + at, again(last) * rrms * load(weight_ptr + at, at < n_cols, KEEP=True), at < n_cols)
+        y = again(last).to(tl.float32) * rrms * load(weight_ptr + at, at < n_cols, KEEP=True)
+        store(y_row + at, y, at < n_cols)
     for i in range(KEPT, TILES):
         # Backwards: what was read last is nearest.
         at = (TILES - 1 - i) * TILE + cols
@@ -64,8 +65,7 @@ def gradient_kernel(dy_ptr, x_ptr, weight_ptr, dx_ptr, parts_ptr, sums_ptr, n_ro
         dy = load(dy_ptr + row * stride_dy + cols, inside)
         g = dy * weight
         if FIRST or TILES == 1:
-            squares = tl.sum(x * x, axis=1, keep_dims=True)
-            products = tl.sum(g * x, axis=1, keep_dims=True)
+            squares, products = tl.sum(x * x, axis=1, keep_dims=True), tl.sum(g * x, axis=1, keep_dims=True)
         else:
             squares, products = sums_of_two(parts, row < n_rows, TILES)
         if FIRST:

@@ -25,12 +25,13 @@ def softmax_kernel(x_ptr, y_ptr, n_cols, stride_x, stride_y,
     row, cols = tl.program_id(axis=0).to(tl.int64), columns(TILE, LANES)
     x_row, y_row = x_ptr + row * stride_x, y_ptr + row * stride_y
     if TILES == 1 and (TILE <= SHORT or TILE > WIDE):
-        # BEGIN TODO 1: a row of one tile, which stays in registers (about 5 lines)
+        # BEGIN TODO 1: a row of one tile, which stays in registers (about 6 lines)
         x = keep(x_row + cols, cols < n_cols, -float("inf"))
         top = tl.max(tl.max(x.to(tl.float32), axis=0), axis=0) * LOG2_E
         # Converted and raised again at the end: the results in fp32 would need twice the registers.
-        scale = 1.0 / tl.sum(tl.sum(tl.exp2(again(x) * LOG2_E - top), axis=0), axis=0)
-        store(y_row + cols, tl.exp2(again(x) * LOG2_E - top) * scale, cols < n_cols)
+        x = again(x)
+        scale = 1.0 / tl.sum(tl.sum(tl.exp2(x.to(tl.float32) * LOG2_E - top), axis=0), axis=0)
+        store(y_row + cols, tl.exp2(again(x).to(tl.float32) * LOG2_E - top) * scale, cols < n_cols)
         # END TODO 1
     else:
         # BEGIN TODO 2: maximum and sum of the row, first for each lane (about 10 lines)
