@@ -4,7 +4,7 @@ import rows
 import torch
 import triton
 import triton.language as tl
-from rows import again, columns, four_sums, keep, load, near_mean, store, store_affine
+from rows import again, columns, four_sums, get_four, keep, load, moments, near_mean, put_four, put_row, store
 from torch.library import triton_op
 
 

@@ -6,7 +6,9 @@ import torch
 import triton
 import triton.language as tl
 import weights
-from rows import columns, load, near_mean, store
+from rows import columns, load, moments, near_mean, store
+from tiles import described, half, load_tile, pairs, place, store_tile
+from weights import prepare_row, scale_row
 
 
 @triton.autotune(configs=rows.BY_LANES, key=["n_cols"], prune_configs_by={"early_config_prune": rows.fitting})
@@ -25,7 +27,7 @@ def prepare_kernel(x_ptr, gamma_ptr, beta_ptr, weight_ptr, bias_ptr, stats_ptr, 
         tl.static_assert(False, "TODO 1: mean and 1 / sqrt(variance + eps) of the row")
         # END TODO 1
     else:
-        weights.prepare_row(row - n_rows, weight_ptr, gamma_ptr, beta_ptr, bias_ptr, scaled_ptr, sums_ptr,
+        prepare_row(row - n_rows, weight_ptr, gamma_ptr, beta_ptr, bias_ptr, scaled_ptr, sums_ptr,
                             n_cols, stride_weight, TILE, TILES, LANES)  # fmt: skip
 
 
@@ -56,7 +58,7 @@ def gradient_kernel(g_ptr, dy_ptr, x_ptr, stats_ptr, dx_ptr, means_ptr, scaled_p
     # BEGIN TODO 3: dx of the row (about 10 lines)
     tl.static_assert(False, "TODO 3: dx of the row")
     # END TODO 3
-    weights.scale_row(row, dy_ptr, means_ptr, scaled_ptr, mean, rstd, n_weights, stride_dy, cols, TILE)
+    scale_row(row, dy_ptr, means_ptr, scaled_ptr, mean, rstd, n_weights, stride_dy, cols, TILE)
 
 
 def fused(x, gamma, beta, weight, bias, eps, out=None, traced=False) -> list[torch.Tensor]:

@@ -13,15 +13,14 @@ WIDEST, LONG, WIDEST_OF_ROW, PROGRAMS = 8192, 32768, 32768, 132
 WARPS = (1, 2, 4, 8, 16, 32)
 # A thread has 8 neighbouring lanes, 16 bytes in 16 bits, so LANES is 256 a warp.
 # 32 warps leave 64 registers for each thread: said, the compiler keeps to them better than it does unasked.
-# Of 16 warps two programs fit a multiprocessor then, and one loads while the other adds up.
+# Of 16 warps that keep much, two programs fit a multiprocessor then: one loads while the other adds up.
 BY_LANES, BY_LANES_OF_TWO = (
     [triton.Config({"LANES": 256 * w}, num_warps=w, maxnreg=64 if w >= most else None) for w in WARPS]
     for most in (32, 16)
 )
 # STAGES is how many tiles are on their way or at work: with 3, two rows are loaded while one is worked on.
-STAGES = ({"STAGES": 1}, {"STAGES": 3})
-BY_STAGE = [triton.Config(stages, num_warps=warps) for warps in WARPS for stages in STAGES]
-BY_BOTH = [triton.Config({"LANES": 256 * w} | stages, num_warps=w) for w in WARPS for stages in STAGES]
+BY_STAGE = [triton.Config({"STAGES": s}, num_warps=w) for w in WARPS for s in (1, 3)]
+BY_BOTH = [triton.Config({"LANES": 256 * w, "STAGES": s}, num_warps=w) for w in WARPS for s in (1, 3)]
 
 
 def fitting(configs, named_args, **kwargs):
@@ -34,7 +33,9 @@ def few_or_many(configs, named_args, **kwargs):
     """Configs with 8 values of a tile for each thread, or 32 if they are kept. What lies between is slower at
     work, but not to a tuner: it times a call behind one that left L2 full of what is still to be written.
     """
-    return [c for c in configs if kwargs["TILE"] // (32 * c.num_warps) in (8, 32 * kwargs["KEPT"])]
+    # Where nothing is kept, as many programs as fit do better than two that share all the registers.
+    pool, most = (configs, 32) if kwargs["KEPT"] else (BY_LANES, 8)
+    return [config for config in pool if kwargs["TILE"] // (32 * config.num_warps) in (8, most)]
 
 
 def wide(configs, named_args, **kwargs):
@@ -105,13 +106,14 @@ def load(ptrs, inside, other=0.0, KEEP: tl.constexpr = False):
 
 @triton.jit
 def again(kept):
-    """What is kept in fp32, converted anew: the compiler would keep what it converted for an earlier use, in
-    twice the registers, unless it cannot know that the numbers are still the same.
+    """The same numbers, which the compiler cannot know: it would keep what it made of them before, in fp32
+    and so in twice the registers, in place of converting them once more.
     """
     if not INTERPRETED:
-        kept = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [kept], kept.dtype, is_pure=False,
+        # Called pure, since PyTorch's tracer takes an impure one for a write to every tensor.
+        kept = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [kept], kept.dtype, is_pure=True,
                                          pack=32 // kept.dtype.primitive_bitwidth)  # fmt: skip
-    return kept.to(tl.float32)
+    return kept
 
 
 @triton.jit
@@ -144,7 +146,7 @@ def store(ptrs, values, inside):
 
 
 @triton.jit
-def store_affine(row_ptr, n, weight_ptr, bias_ptr, at, n_cols):
+def put_row(row_ptr, n, weight_ptr, bias_ptr, at, n_cols):
     """n * weight + bias in columns `at` of a row."""
     y = n * load(weight_ptr + at, at < n_cols, KEEP=True) + load(bias_ptr + at, at < n_cols, KEEP=True)
     store(row_ptr + at, y, at < n_cols)
@@ -174,7 +176,7 @@ def sums_of_two(ptr, inside, COUNT: tl.constexpr):
 
 
 @triton.jit
-def store_four(ptr, a, b, c, d):
+def put_four(ptr, a, b, c, d):
     """Four numbers to ptr and the three places behind it."""
     tl.store(ptr, a)
     tl.store(ptr + 1, b)
@@ -183,8 +185,8 @@ def store_four(ptr, a, b, c, d):
 
 
 @triton.jit
-def sums_of_four(ptr, COUNT: tl.constexpr):
-    """Sums over COUNT groups of four numbers that store_four left one behind the other from ptr on."""
+def get_four(ptr, COUNT: tl.constexpr):
+    """Sums over COUNT groups of four numbers that put_four left one behind the other from ptr on."""
     groups = ptr + 4 * tl.arange(0, COUNT)
     a, b = tl.sum(tl.load(groups), axis=0), tl.sum(tl.load(groups + 1), axis=0)
     return a, b, tl.sum(tl.load(groups + 2), axis=0), tl.sum(tl.load(groups + 3), axis=0)

@@ -25,7 +25,7 @@ def softmax_kernel(x_ptr, y_ptr, n_cols, stride_x, stride_y,
     row, cols = tl.program_id(axis=0).to(tl.int64), columns(TILE, LANES)
     x_row, y_row = x_ptr + row * stride_x, y_ptr + row * stride_y
     if TILES == 1 and (TILE <= SHORT or TILE > WIDE):
-        # BEGIN TODO 1: a row of one tile, which stays in registers (about 5 lines)
+        # BEGIN TODO 1: a row of one tile, which stays in registers (about 6 lines)
         tl.static_assert(False, "TODO 1: a row of one tile, which stays in registers")
         # END TODO 1
     else:
