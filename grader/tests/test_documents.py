@@ -12,6 +12,7 @@ from test_kernel_log import TILED, Bench, learn, step
 from grader import catalog
 from grader.bench import hand_in
 from grader.bench.record import OpRecord
+from grader.kernel_log.record import Record
 from grader.questions import DOCUMENT, questions
 from grader.run import Run
 from grader.spec import Document, Verdict
@@ -230,3 +231,28 @@ def test_nothing_of_a_document_is_asked_of_a_worker(tree):
     run.warm(list(questions(ENTRY)))
     assert run._session is None
     run.close()
+
+
+def test_the_worked_example_is_whole_and_was_measured():
+    # Real records, of an H200: what the commands write, their own checks find nothing wrong with.
+    assert set(verdicts(ROOT / "solutions").values()) == {Verdict.PASS}
+    folders = sorted((ROOT / "solutions" / "gpu-programming" / "kernel-log").glob("[0-9]*"))
+    records = [Record.model_validate_json((folder / "record.json").read_text("utf-8")) for folder in folders]
+    steps = [one.op for one in records]
+    assert steps.count("cuda_matmul") >= 10
+    assert steps.count("reduce_sum") >= 6
+    assert all(one.status == "ok" and one.counters and one.machine.gpu for one in records)
+    pairs = [one.timing.against_previous for one in records if one.timing.against_previous]
+    assert sum(pair.low <= 1 for pair in pairs) >= 2, "steps that failed are part of it"
+
+
+def test_a_number_of_the_worked_example_cannot_be_changed(tmp_path):
+    tree = tmp_path / "gpu-programming"
+    shutil.copytree(ROOT / "solutions" / "gpu-programming", tree)
+    log = tree / "KERNEL_LOG.md"
+    text = log.read_text("utf-8")
+    assert "665.2 TFLOP/s" in text
+    log.write_text(text.replace("665.2 TFLOP/s", "865.2 TFLOP/s"), "utf-8")
+    assert [name for name, verdict in verdicts(tmp_path).items() if verdict is not Verdict.PASS] == [
+        "unbroken"
+    ]

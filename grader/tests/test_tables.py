@@ -9,6 +9,7 @@ import pytest
 from grader import catalog
 from grader.bench import plots as bench_plots
 from grader.bench.record import BenchRecord
+from grader.kernel_log.profiles import ProfileRecord
 from grader.results import Results
 from grader.tables import REGION, bench_records, load, rewrite
 
@@ -58,6 +59,10 @@ def test_record_fits_the_model_and_names_no_path_of_a_machine(path):
         record = BenchRecord.model_validate_json(path.read_text("utf-8"))
         assert record.ops
         assert all(one.sizes for one in record.ops)
+    elif "profile" in path.name:
+        profiles = ProfileRecord.model_validate_json(path.read_text("utf-8"))
+        assert profiles.calls
+        assert all(one.kernels for one in profiles.calls)
     else:
         for run in load(path):
             assert isinstance(run, Results)
