@@ -694,8 +694,8 @@ LAB = Lab(
         "rows": (
             "WIDEST", "LONG", "PROGRAMS", "BY_LANES", "BY_LANES_OF_TWO", "BY_STAGE", "BY_BOTH", "fitting",
             "few_or_many", "wide", "tiles", "wide_tiles", "halves", "last_kept", "programs_for", "on",
-            "columns", "keep", "again", "load", "store", "put_row", "inverse_root", "moments",
-            "near_mean", "four_sums", "sums_of_two", "put_four", "get_four",
+            "columns", "keep", "again", "load", "store", "store_row", "inverse_root", "moments",
+            "near_mean", "four_sums", "sums_of_two", "write4", "read4",
         ),
         "tiles": (
             "BY_TILE", "fitting", "programs", "describable", "place", "pairs", "half", "described",

@@ -4,7 +4,7 @@ import rows
 import torch
 import triton
 import triton.language as tl
-from rows import again, columns, four_sums, get_four, keep, load, moments, near_mean, put_four, put_row, store
+from rows import again, columns, four_sums, keep, load, moments, near_mean, read4, store, store_row, write4
 from torch.library import triton_op
 
 
@@ -37,12 +37,12 @@ def layer_norm_kernel(x_ptr, weight_ptr, bias_ptr, y_ptr, n_cols, stride_x, stri
     # END TODO 1
     # BEGIN TODO 2: normalise, scale, shift and store the row, tile by tile (about 7 lines)
     if KEPT:
-        put_row(y_row, (again(x).to(tl.float32) - near - off) * rstd, weight_ptr, bias_ptr, at, n_cols)
+        store_row(y_row, (again(x).to(tl.float32) - near - off) * rstd, weight_ptr, bias_ptr, at, n_cols)
     for i in range(KEPT, TILES):
         # Backwards: what was read last is nearest.
         at = (TILES - 1 - i) * TILE + cols
         n = (load(x_row + at, at < n_cols) - near - off) * rstd
-        put_row(y_row, n, weight_ptr, bias_ptr, at, n_cols)
+        store_row(y_row, n, weight_ptr, bias_ptr, at, n_cols)
     # END TODO 2
 
 
@@ -70,9 +70,9 @@ def gradient_kernel(dy_ptr, x_ptr, weight_ptr, dx_ptr, parts_ptr, sums_ptr, n_ro
         if FIRST or TILES == 1:
             sum_d, squares, sum_g, products = four_sums(d, d * d, g, g * d)
         else:
-            sum_d, squares, sum_g, products = get_four(parts_row, TILES)
+            sum_d, squares, sum_g, products = read4(parts_row, TILES)
         if FIRST:
-            put_four(parts_row + tile * 4, sum_d, squares, sum_g, products)
+            write4(parts_row + tile * 4, sum_d, squares, sum_g, products)
         else:
             off, rstd = moments(sum_d, squares, n_cols, eps)
             mean_g, mean_gn = sum_g / n_cols, (products - sum_g * off) / n_cols * rstd
