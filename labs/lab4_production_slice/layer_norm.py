@@ -4,7 +4,7 @@ import rows
 import torch
 import triton
 import triton.language as tl
-from rows import again, columns, four_sums, get_four, keep, load, moments, near_mean, put_four, put_row, store
+from rows import again, columns, four_sums, keep, load, moments, near_mean, read4, store, store_row, write4
 from torch.library import triton_op
 
 

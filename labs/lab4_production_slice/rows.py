@@ -146,7 +146,7 @@ def store(ptrs, values, inside):
 
 
 @triton.jit
-def put_row(row_ptr, n, weight_ptr, bias_ptr, at, n_cols):
+def store_row(row_ptr, n, weight_ptr, bias_ptr, at, n_cols):
     """n * weight + bias in columns `at` of a row."""
     y = n * load(weight_ptr + at, at < n_cols, KEEP=True) + load(bias_ptr + at, at < n_cols, KEEP=True)
     store(row_ptr + at, y, at < n_cols)
@@ -176,7 +176,7 @@ def sums_of_two(ptr, inside, COUNT: tl.constexpr):
 
 
 @triton.jit
-def put_four(ptr, a, b, c, d):
+def write4(ptr, a, b, c, d):
     """Four numbers to ptr and the three places behind it."""
     tl.store(ptr, a)
     tl.store(ptr + 1, b)
@@ -185,8 +185,8 @@ def put_four(ptr, a, b, c, d):
 
 
 @triton.jit
-def get_four(ptr, COUNT: tl.constexpr):
-    """Sums over COUNT groups of four numbers that put_four left one behind the other from ptr on."""
+def read4(ptr, COUNT: tl.constexpr):
+    """Sums over COUNT groups of four numbers that write4 left one behind the other from ptr on."""
     groups = ptr + 4 * tl.arange(0, COUNT)
     a, b = tl.sum(tl.load(groups), axis=0), tl.sum(tl.load(groups + 1), axis=0)
     return a, b, tl.sum(tl.load(groups + 2), axis=0), tl.sum(tl.load(groups + 3), axis=0)
