@@ -159,7 +159,7 @@ def survey(source, quick, redraw):
     """Ask and measure the GPU: bandwidth, matmul rates, latencies, a roofline with the capstone's kernels."""
     from grader.survey.command import survey as run
 
-    sys.exit(run(source, quick, redraw, command_of(sys.argv[1:]), Console(soft_wrap=True)))
+    sys.exit(run(source, quick, redraw, _typed(), Console(soft_wrap=True)))
 
 
 @click.command()
@@ -190,7 +190,7 @@ def log(prediction, source, file, size):
     follower = Follower(Console(soft_wrap=True))
     try:
         with GpuLock(found.uuid_hash):
-            real = tools(source, found, follower, command_of(sys.argv[1:]))
+            real = tools(source, found, follower, _typed())
             step.log(catalog.capstone_in(source), prediction, real, file, asked, click.echo)
     except LogError as error:
         raise click.ClickException(str(error)) from None

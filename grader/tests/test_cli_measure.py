@@ -2,12 +2,16 @@
 
 import shutil
 import subprocess
+import sys
 
 import pytest
+from click.testing import CliRunner
 from conftest import ROOT, python
 from test_documents import complete, tree  # noqa: F401 - fixtures
 
 from grader import gpu
+from grader.cli import main
+from grader.survey import command
 
 COMMANDS = {
     "survey": [],
@@ -61,3 +65,12 @@ def test_make_hands_a_prediction_on_as_it_was_typed(words):
     command = ["make", "-s", "log", f"STEP={words}", "SETUP=true", "RUN=printf '%s|'"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.split("|")[:4] == ["grader", "log", "--step", words]
+
+
+def test_a_survey_records_its_command_without_a_folder_of_this_machine(monkeypatch):
+    told = []
+    monkeypatch.setattr(command, "survey", lambda *arguments: told.append(arguments[3]) or 0)
+    words = ["survey", "--from", "/some/where/solutions", "--redraw"]
+    monkeypatch.setattr(sys, "argv", ["grader", *words])
+    CliRunner().invoke(main, words)
+    assert told == ["python -m grader survey --from solutions --redraw"]
