@@ -22,6 +22,7 @@ FEWEST_CALLS, MOST_CALLS = 4, 64
 BLOCK_US = {"memory": 12_000.0, "arithmetic": 15_000.0}
 LEAST_CALL_US = 150.0  # shorter calls would measure launches; 4096³ on today's fastest card takes about 170
 WARM_CALLS, WARM_US = 10, 300_000.0
+SLOW_BLOCK_US = 250_000.0  # a longer block of the student's gets fewer calls: rounds would take minutes
 TUNE_LIMIT_S = 120.0
 BLOCK_LIMIT_S = 60.0
 EMPTY_BLOCKS = 15
@@ -89,13 +90,19 @@ class Duel:
         most = min(MOST_CALLS, self.arena.size // 2 // slot_bytes(self.exercise, case))
         self._ring(max(FEWEST_CALLS, min(most, round(wanted))))
         values = self.ring.fill()
-        plans = {("reference", k): self._plan("reference", k, arm) for k in range(2)}
+        plans = self._plans("reference", arm)
         alone = [self._block("reference", plans["reference", 0], BLOCK_LIMIT_S) for _ in range(ALONE_BLOCKS)]
+        alone_us = min(alone) / self.ring.calls
         self._must(self.student.start())
         self.ring.poison(0)
-        plans |= {("student", k): self._plan("student", k, arm) for k in range(2)}
-        self._warm("student", plans["student", 0], TUNE_LIMIT_S)
+        plans |= self._plans("student", arm)
+        call_us = self._warm("student", plans["student", 0], TUNE_LIMIT_S)
         self._verify(0, values)
+        if call_us * self.ring.calls > SLOW_BLOCK_US:  # or it was compiled in that block
+            call_us = self._block("student", plans["student", 0], BLOCK_LIMIT_S) / self.ring.calls
+        if call_us * self.ring.calls > SLOW_BLOCK_US:
+            self._ring(max(FEWEST_CALLS, int(SLOW_BLOCK_US / call_us)))
+            plans = self._plans("reference", arm) | self._plans("student", arm)
         overhead_us = self.overhead_us = self._overhead()
         rounds, ratios, disturbed = [], [], 0
         began = time.monotonic()
@@ -109,9 +116,9 @@ class Duel:
                 continue
             rounds.append(this)
             ratios.append(this.ratio(overhead_us))
-        usual, now = min(alone), timing.median([time for one in rounds for time in one.reference_us])
-        if now > INTERFERENCE * usual:
-            slower = f"{now / usual:.1f} times as long as before the student's process had begun"
+        now_us = timing.median([time for one in rounds for time in one.reference_us]) / self.ring.calls
+        if now_us > INTERFERENCE * alone_us:
+            slower = f"{now_us / alone_us:.1f} times as long as before the student's process had begun"
             why = f"the reference took {slower}"
             return Outcome(Verdict.INCONCLUSIVE, where=why)
         peers = {peer.name: self._time_arm(peer) for peer in self.exercise.speed.peers}
@@ -173,6 +180,9 @@ class Duel:
         self.sampled = None
         if not self.trusted:
             self._must(self.verifier.check(k, values))
+
+    def _plans(self, side: str, arm: Arm) -> dict[tuple[str, int], int]:
+        return {(side, k): self._plan(side, k, arm) for k in range(2)}
 
     def _plan(self, side: str, k: int, arm: Arm | None = None) -> int:
         calls = self.ring.sets[k]

@@ -23,7 +23,7 @@ FLAGS = (*PROGRAM_FLAGS, "-shared", "-Xcompiler", "-fPIC", "-Xptxas", "-v", "-DN
 HEADERS = frozenset(
     {
         "cooperative_groups.h", "cuda.h", "cuda_bf16.h", "cuda_fp16.h", "cuda_pipeline.h", "cuda_runtime.h",
-        "mma.h", "algorithm", "climits", "cstddef", "cstdint", "limits.h", "stddef.h", "stdint.h",
+        "mma.h", "algorithm", "atomic", "climits", "cstddef", "cstdint", "limits.h", "stddef.h", "stdint.h",
     }
 )  # fmt: skip
 LIMIT_S = 120.0

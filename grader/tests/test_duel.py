@@ -85,6 +85,18 @@ def test_a_right_answer_is_timed_with_paired_rounds(fight, what):
     assert figures["student_us"] > figures["reference_us"]  # an interpreter against PyTorch
 
 
+def test_a_slow_answer_gets_fewer_calls_a_block_and_a_compilation_does_not_count(fight, monkeypatch):
+    calls = 3 * duel.FEWEST_CALLS
+    monkeypatch.setattr(duel, "BLOCK_US", {"memory": 1e9, "arithmetic": 1e9})
+    monkeypatch.setattr(duel, "MOST_CALLS", calls)
+    waits = "        import time\n        time.sleep({})\n"
+    slow = fight(ADD, LAUNCH, waits.format("0.05") + LAUNCH)
+    once = "        if not globals().setdefault('compiled', []):\n            compiled.append(1)\n    "
+    compiled = fight(ADD, LAUNCH, once + waits.format("0.6").replace("\n    ", "\n        ", 1) + LAUNCH)
+    assert duel.FEWEST_CALLS <= slow.figures["calls_per_block"] <= duel.SLOW_BLOCK_US / 1e6 / 0.05 < calls
+    assert compiled.figures["calls_per_block"] == calls
+
+
 def test_an_answer_that_is_random_is_held_to_its_own_choice(fight, monkeypatch):
     monkeypatch.setattr(verify, "FP64_EVERY", 2)  # both ways to know what is right, within a few rounds
     outcome = fight(DROPOUT)

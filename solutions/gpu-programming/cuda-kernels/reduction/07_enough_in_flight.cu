@@ -10,6 +10,7 @@
 // Prediction: eight LDG.E.EF.128 in a row, DRAM above 90 %, 4.3 to 4.4 TB/s at 2^28 and 2^30 on an H200.
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cuda_runtime.h>
 
@@ -22,17 +23,17 @@ constexpr int VECTORS = 8;        // float4 that a thread has in flight; the tre
 constexpr int TILE = THREADS * VECTORS;  // float4 that a block takes at a time: 32 KB
 constexpr int WAVES = 1;          // blocks of the grid for each one that is resident
 constexpr int MAX_BLOCKS = 8192;  // room for 1024 SMs of 8 blocks
-constexpr int SLOTS = 64;
+constexpr int SLOTS = 64;         // for streams, and as many again for captured graphs
 
-// Scratch of the calls on one stream, which never overlap.
+// Scratch of calls that never overlap: those on one stream, or the replays of one call in a graph.
 struct Slot {
     float partials[MAX_BLOCKS];
     unsigned int tickets_drawn;  // 0 whenever no kernel runs
 };
 
-// 2 MB on each GPU. Streams whose ids differ by a multiple of SLOTS share a slot and must not overlap, and a
-// captured graph keeps the slot of the stream it was captured on: replay it where that stream does not run.
-__device__ Slot slots[SLOTS];
+// 4 MB on each GPU. Streams whose ids differ by a multiple of SLOTS share a slot and must not overlap; neither
+// must captured calls with SLOTS or more between them.
+__device__ Slot slots[2 * SLOTS];
 
 // Sum over the 32 lanes of a warp, in lane 0; the other lanes end with parts of it.
 __device__ float warp_sum(float value) {
@@ -129,16 +130,32 @@ cudaError_t choose_blocks(long long n, int* blocks) {
     return error;
 }
 
+// The slot of a call on stream. A stream that is being captured cannot be asked for its id, and a graph may be
+// replayed on any stream, beside the one it came from: each captured call has a slot of its own.
+cudaError_t choose_slot(cudaStream_t stream, int* slot) {
+    static std::atomic<unsigned int> captured{0};
+    cudaStreamCaptureStatus status;
+    cudaError_t error = cudaStreamIsCapturing(stream, &status);
+    if (error != cudaSuccess) return error;
+    if (status != cudaStreamCaptureStatusNone) {
+        *slot = SLOTS + static_cast<int>(captured++ % SLOTS);
+        return cudaSuccess;
+    }
+    unsigned long long id = 0;
+    error = cudaStreamGetId(stream, &id);
+    *slot = static_cast<int>(id % SLOTS);
+    return error;
+}
+
 // x: (n,) fp32, out: one fp32, both on the device. Returns a cudaError_t; the work is queued on stream.
 extern "C" int reduce_sum(const float* x, float* out, long long n, cudaStream_t stream) {
     if (n < 0) return cudaErrorInvalidValue;
-    int blocks = 0;
-    unsigned long long stream_id = 0;
+    int blocks = 0, slot = 0;
     cudaError_t error = choose_blocks(n, &blocks);
-    if (error == cudaSuccess) error = cudaStreamGetId(stream, &stream_id);
+    if (error == cudaSuccess) error = choose_slot(stream, &slot);
     if (error != cudaSuccess) return error;
     // n = 0 needs no case of its own: one block without elements writes 0.
-    sum_kernel<<<blocks, THREADS, 0, stream>>>(x, out, n, static_cast<int>(stream_id % SLOTS));
+    sum_kernel<<<blocks, THREADS, 0, stream>>>(x, out, n, slot);
     return cudaGetLastError();
 }
 
