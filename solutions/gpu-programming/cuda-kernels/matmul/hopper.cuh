@@ -183,9 +183,10 @@ __device__ __forceinline__ void wgmma(float (&sums)[N / 2], uint64_t a, uint64_t
 #define SUMS_32_63 \
     "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
     "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define SUMS_64_127 \
+#define SUMS_64_95 \
     "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
-    "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, " \
+    "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define SUMS_96_127 \
     "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
     "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 #define FOUR(i) "+f"(sums[i]), "+f"(sums[i + 1]), "+f"(sums[i + 2]), "+f"(sums[i + 3])
@@ -209,10 +210,19 @@ __device__ __forceinline__ void wgmma<128>(float (&sums)[64], uint64_t a, uint64
 }
 
 template <>
+__device__ __forceinline__ void wgmma<192>(float (&sums)[96], uint64_t a, uint64_t b, bool add) {
+    asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %98, 0;\n\t"
+                 "wgmma.mma_async.sync.aligned.m64n192k16.f32.bf16.bf16 "
+                 "{" SUMS_0_31 ", " SUMS_32_63 ", " SUMS_64_95 "}, %96, %97, p, 1, 1, 0, 0;\n\t}"
+                 : SIXTEEN(0), SIXTEEN(16), SIXTEEN(32), SIXTEEN(48), SIXTEEN(64), SIXTEEN(80)
+                 : "l"(a), "l"(b), "r"(int(add)) : "memory");
+}
+
+template <>
 __device__ __forceinline__ void wgmma<256>(float (&sums)[128], uint64_t a, uint64_t b, bool add) {
     asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %130, 0;\n\t"
                  "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 "
-                 "{" SUMS_0_31 ", " SUMS_32_63 ", " SUMS_64_127 "}, %128, %129, p, 1, 1, 0, 0;\n\t}"
+                 "{" SUMS_0_31 ", " SUMS_32_63 ", " SUMS_64_95 ", " SUMS_96_127 "}, %128, %129, p, 1, 1, 0, 0;\n\t}"
                  : SIXTEEN(0), SIXTEEN(16), SIXTEEN(32), SIXTEEN(48),
                    SIXTEEN(64), SIXTEEN(80), SIXTEEN(96), SIXTEEN(112)
                  : "l"(a), "l"(b), "r"(int(add)) : "memory");
@@ -220,7 +230,8 @@ __device__ __forceinline__ void wgmma<256>(float (&sums)[128], uint64_t a, uint6
 
 #undef SUMS_0_31
 #undef SUMS_32_63
-#undef SUMS_64_127
+#undef SUMS_64_95
+#undef SUMS_96_127
 #undef FOUR
 #undef SIXTEEN
 
