@@ -92,7 +92,7 @@ class Duel:
         values = self.ring.fill()
         plans = self._plans("reference", arm)
         alone = [self._block("reference", plans["reference", 0], BLOCK_LIMIT_S) for _ in range(ALONE_BLOCKS)]
-        alone_us = min(alone) / self.ring.calls
+        calls_alone = self.ring.calls
         self._must(self.student.start())
         self.ring.poison(0)
         plans |= self._plans("student", arm)
@@ -116,13 +116,20 @@ class Duel:
                 continue
             rounds.append(this)
             ratios.append(this.ratio(overhead_us))
-        now_us = timing.median([time for one in rounds for time in one.reference_us]) / self.ring.calls
-        if now_us > INTERFERENCE * alone_us:
-            slower = f"{now_us / alone_us:.1f} times as long as before the student's process had begun"
-            why = f"the reference took {slower}"
-            return Outcome(Verdict.INCONCLUSIVE, where=why)
+        usual_us = (min(alone) - overhead_us) / calls_alone
+        self._must(self._interference(usual_us, rounds))
         peers = {peer.name: self._time_arm(peer) for peer in self.exercise.speed.peers}
         return self._outcome(arm, overhead_us, rounds, ratios, disturbed, peers)
+
+    def _interference(self, usual_us: float, rounds: list[timing.Round]) -> Outcome | None:
+        """An outcome where calls of the reference take longer than alone; hand-shakes are taken off."""
+        blocks = [time for one in rounds for time in one.reference_us]
+        now_us = (timing.median(blocks) - self.overhead_us) / self.ring.calls
+        slower = now_us / max(usual_us, 1e-9)
+        if slower <= INTERFERENCE:
+            return None
+        where = f"the reference took {slower:.1f} times as long as before the student's process had begun"
+        return Outcome(Verdict.INCONCLUSIVE, where=where)
 
     def _round(self, number: int, plans) -> tuple[timing.Round, list[str]]:
         mine, theirs = number % 2, 1 - number % 2  # sets are traded between rounds

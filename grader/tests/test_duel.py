@@ -97,6 +97,24 @@ def test_a_slow_answer_gets_fewer_calls_a_block_and_a_compilation_does_not_count
     assert compiled.figures["calls_per_block"] == calls
 
 
+def test_the_hand_shake_of_a_block_with_few_calls_is_not_taken_for_a_busy_gpu(fight, monkeypatch):
+    monkeypatch.setattr(duel, "BLOCK_US", {"memory": 1e9, "arithmetic": 1e9})
+    monkeypatch.setattr(duel, "MOST_CALLS", 3 * duel.FEWEST_CALLS)
+    monkeypatch.setattr(duel, "INTERFERENCE", 1.3)
+    monkeypatch.setattr(duel.Duel, "hand_shake_us", 500.0)
+    take, call_us = duel.Duel._block, {"reference": 100.0, "student": duel.SLOW_BLOCK_US}
+
+    def by_a_clock_of_ours(self, side, plan, limit_s, k=None):
+        take(self, side, plan, limit_s, k)
+        return self.hand_shake_us + call_us[side] * self.ring.calls
+
+    monkeypatch.setattr(duel.Duel, "_block", by_a_clock_of_ours)
+    outcome = fight(ADD)
+    assert outcome.verdict is Verdict.SLOW, outcome.where
+    assert outcome.figures["calls_per_block"] == duel.FEWEST_CALLS
+    assert outcome.figures["reference_us"] == pytest.approx(100.0)
+
+
 def test_an_answer_that_is_random_is_held_to_its_own_choice(fight, monkeypatch):
     monkeypatch.setattr(verify, "FP64_EVERY", 2)  # both ways to know what is right, within a few rounds
     outcome = fight(DROPOUT)
