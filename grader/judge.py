@@ -4,9 +4,12 @@ memory.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from grader import compare, diagnose
+from grader.error_map import map_of
 from grader.inputs import (
     Loan,
     Placer,
@@ -206,6 +209,7 @@ def _wrong(lab, exercise, case, finding, values, expected, got, results) -> Outc
         cause=found.cause,
         hint=found.hint,
         used=finding.used,
+        error_map=map_of(finding),
     )
 
 
@@ -229,7 +233,8 @@ def _read(lab: Lab, case: Case, finding) -> Outcome:
     """NaN from outside an input: from between its rows, or from behind them."""
     sign = "out of bounds read" if any(layout.pad for layout in case.layouts.values()) else "unmasked read"
     pattern = diagnose.pattern_of(finding)
-    return _said(lab, Verdict.OUT_OF_BOUNDS, "READ", sign, _first(finding), pattern)
+    said = _said(lab, Verdict.OUT_OF_BOUNDS, "READ", sign, _first(finding), pattern)
+    return replace(said, error_map=map_of(finding))
 
 
 def _said(lab: Lab, verdict: Verdict, reason: str, sign: str, where: str, pattern: str = "") -> Outcome:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from grader.error_map import ErrorMap
 from grader.spec import Verdict
 
 MAX_FRAMES = 8
@@ -25,6 +26,7 @@ class Outcome:
     printed: str = ""  # what the student's code wrote, for failures
     used: float | None = None  # share of the tolerance that the worst element used
     figures: dict[str, Any] = field(default_factory=dict)  # timings or codegen facts
+    error_map: ErrorMap | None = None  # where the wrong elements lie, of a wrong result
 
 
 def failure(error: dict, loading: bool = False) -> Outcome:

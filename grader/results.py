@@ -13,11 +13,12 @@ from pydantic import BaseModel, ConfigDict
 
 import grader
 from grader import scoring
+from grader.error_map import ErrorMap
 from grader.outcome import Outcome
 from grader.questions import SPEED, Question
 from grader.spec import Verdict
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2  # 2: a wrong item may have an error_map, a timed one has the lines of its score
 
 
 class _Model(BaseModel):
@@ -42,6 +43,7 @@ class ItemResult(_Model):
     printed: str = ""
     tolerance_used: float | None = None
     figures: dict[str, Any] = {}
+    error_map: ErrorMap | None = None
     seconds: float
 
 
@@ -229,5 +231,6 @@ def item_of(question: Question, outcome: Outcome, earned: float = 0.0, seconds: 
         printed=outcome.printed,
         tolerance_used=outcome.used,
         figures=outcome.figures,
+        error_map=outcome.error_map,
         seconds=round(seconds, 3),
     )

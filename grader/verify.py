@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from grader import compare, diagnose
+from grader.error_map import map_of
 from grader.inputs import bands_whole, in_dtype, same_bits
 from grader.outcome import Outcome
 from grader.ring import Ring
@@ -104,4 +105,5 @@ class Verifier:
             pattern=found.pattern,
             cause=found.cause,
             hint=found.hint,
+            error_map=map_of(finding),
         )
