@@ -25,6 +25,7 @@ STYLES = {
     "SLOW": "yellow",
     "INCONCLUSIVE": "yellow",
 }
+WAITS = "not looked at until"  # how the words for code and speed of a function with a wrong case begin
 SHOWN_FRAMES = 3
 SHOWN_NAMES = 6  # of cases that failed like the first
 SHOWN_LINES = 12  # of an error's text
@@ -48,7 +49,7 @@ def details_of(item: ItemResult, folder: str, path: str) -> Iterator[str]:
     """The lines under an item's verdict: where, which pattern, why, and what to read."""
     for todo in item.figures.get("todos", ()):
         yield f"    {path}:{todo['line']}  TODO {todo['number']}: {todo['text']}"
-    label = {Verdict.WRONG: "first wrong" if item.kind == CORRECTNESS else "found"}.get(item.verdict, "what")
+    label = label_of(item)
     if item.where:
         first, *rest = item.where.splitlines()
         yield f"    {label:<13} {first}"
@@ -68,6 +69,20 @@ def details_of(item: ItemResult, folder: str, path: str) -> Iterator[str]:
         yield from (f"    {'':<13} {line}" for line in lines[1:SHOWN_PRINTED])
     if item.verdict is Verdict.GRADER_FAULT:
         yield from (f"    {line}" for line in FAULT_ADVICE)
+
+
+def label_of(item: ItemResult) -> str:
+    """What an item's `where` is called beside its text."""
+    return {Verdict.WRONG: "first wrong" if item.kind == CORRECTNESS else "found"}.get(item.verdict, "what")
+
+
+def alike(items: Sequence[ItemResult], folder: str, path: str) -> list[list[ItemResult]]:
+    """Items with one verdict and one cause, or with the same message where no cause is known."""
+    groups: dict[tuple, list[ItemResult]] = {}
+    for item in items:
+        same = (item.cause,) if item.cause else tuple(details_of(item, folder, path))
+        groups.setdefault((item.verdict, *same), []).append(item)
+    return list(groups.values())
 
 
 def readme_of(folder: str) -> str:
@@ -130,14 +145,10 @@ def _failures(lab, exercise, items, title):
     if not items or _said_above(lab, exercise, items):
         return
     path = f"{lab.folder}/{exercise.file}"
-    groups: dict[tuple, list[ItemResult]] = {}
-    for item in items:
-        same = (item.cause,) if item.cause else tuple(details_of(item, lab.folder, path))
-        groups.setdefault((item.verdict, *same), []).append(item)
-    for first, *others in groups.values():
+    for first, *others in alike(items, lab.folder, path):
         if first.verdict is Verdict.NOT_STARTED and title != "correctness":
             continue  # said once, under correctness
-        if first.where.startswith("not looked at until"):
+        if first.where.startswith(WAITS):
             yield f"  {first.where}", "dim"
             continue
         heading = word(first) if first.verdict is Verdict.NOT_STARTED else f"{word(first)}  {first.name}"

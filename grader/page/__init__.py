@@ -1,0 +1,1 @@
+"""A graded run as one page of HTML, made from its results alone."""

@@ -1,0 +1,57 @@
+"""The page of a graded run: a pure function of its results, safe whatever a student wrote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from grader.outcome import printable
+from grader.page import plots, roof, view
+from grader.page.next_step import next_step
+from grader.report import readme_of, word
+from grader.results import Results
+
+
+def render(results: Results) -> str:
+    """One HTML file with styles and pictures in it; the same results give the same bytes."""
+    return (
+        _environment()
+        .get_template("report.html")
+        .render(
+            results=results,
+            labs=view.labs_of(results),
+            files=view.files_of(results),
+            next_step=next_step(results),
+            under_the_roof=roof.under_the_roof(results),
+            roof=roof.plot(results),
+        )
+    )
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).with_name("templates")),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_clean,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals |= {
+        "word": word,
+        "shape_of": view.shape_of,
+        "readme_of": readme_of,
+        "rounds_plot": plots.rounds_plot,
+        "map_plot": plots.map_plot,
+        "map_words": plots.map_words,
+        "canvas": plots,
+        "roof_canvas": roof,
+    }
+    environment.filters["points"] = "{:.1f}".format
+    return environment
+
+
+def _clean(value):
+    """Text without control characters or marks that turn its direction; markup and numbers as they are."""
+    return printable(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
