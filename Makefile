@@ -1,6 +1,7 @@
 # The targets call `python -m grader`; for all of its options: .venv/bin/python -m grader --help
 # Variables: LAB=2 (or capstone)  FROM=solutions  TIER=cpu  K=backward  SEED=1  MIN=60  OP=matmul  QUICK=1
 # SHARD=1/4  JOBS=6  ARCH=sm_90  EXTRA=dev  STEP="what you expect"  FILE=path  SIZE=n=1024  REDRAW=1
+# OPEN=1  RESULTS=folder
 
 PYTHON ?= python3
 RUN := .venv/bin/python -m
@@ -10,7 +11,7 @@ NVCC := $(or $(shell command -v nvcc),$(wildcard $(CUDA_HOME)/bin/nvcc /usr/loca
 WITH_NVCC := $(if $(NVCC),,--extra nvcc)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup grade bench profile survey log check-log test test-gpu skeletons tables todo doctor inspect sanitize lint clean
+.PHONY: help setup grade report bench profile survey log check-log test test-gpu skeletons tables todo doctor inspect sanitize lint clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -24,6 +25,10 @@ grade:  ## grade your kernels: LAB=2, K=backward, TIER=cpu, FROM=solutions, SEED
 	@$(RUN) grader grade $(if $(LAB),--lab "$(LAB)") $(if $(FROM),--from "$(FROM)") \
 		$(if $(TIER),--tier "$(TIER)") $(if $(K),-k "$(K)") $(if $(SEED),--seed "$(SEED)") \
 		$(if $(MIN),--min "$(MIN)")
+
+report:  ## write results/report.html, a page on your last graded run: OPEN=1, RESULTS=folder
+	@$(SETUP)
+	@$(RUN) grader report $(if $(RESULTS),--results "$(RESULTS)") $(if $(OPEN),--open)
 
 bench:  ## time kernels beside their peers on a GPU: OP=matmul, LAB=capstone, QUICK=1, FROM=solutions
 	@$(SETUP) --extra bench $(if $(filter capstone,$(LAB)),$(WITH_NVCC))

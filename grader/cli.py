@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from grader import __version__, catalog, cli_measure
+from grader import __version__, catalog, cli_measure, cli_report
 from grader.cli_shared import BELOW, FAULT, INTERRUPTED, USAGE, command_of, writable
 from grader.spec import lab_word
 from grader.todos import open_errors, open_todos
@@ -31,6 +31,7 @@ for command in (
     cli_measure.log,
     cli_measure.check_log,
     cli_measure.sanitize,
+    cli_report.report,
 ):
     main.add_command(command)
 
@@ -154,6 +155,8 @@ def grade(labs, source, tier, seed, keyword, screen, confine, least, arch, folde
             highlight=False,
             markup=False,
         )
+        seen = f"for a page with error maps, timing rounds and the next step: {cli_report.how_to_see(folder)}"
+        console.print(seen, highlight=False, markup=False)
     except OSError as error:
         click.echo(f"{folder}: the reports could not be written: {error.strerror}", err=True)
         sys.exit(FAULT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from grader.outcome import one_line
 from grader.report import readme_of, word
 from grader.results import ExerciseResult, ItemResult, LabResult, Results
 from grader.spec import Verdict, lab_word
@@ -55,13 +56,13 @@ def _all(results: Results) -> Iterator[tuple[LabResult, ExerciseResult, ItemResu
 
 
 def _mend(lab: LabResult, exercise: ExerciseResult, item: ItemResult) -> str:
-    said = f"Begin with {exercise.name}, {item.name}, which is {word(item)}"
+    said = f"Begin with {exercise.name} at {item.name}, which is {word(item)}"
     advice = _hint(lab, item)
     if advice:
         return f"{said}: {advice}"
     if item.frames:
         return f"{said}: look at line {item.frames[0].get('line', '?')} of {exercise.file}."
-    return f"{said}: {(item.where.splitlines() or ['read what is said there'])[0]}"
+    return f"{said}: {one_line(item.where) or 'read what is said there'}."
 
 
 def _begin(lab: LabResult, exercise: ExerciseResult, item: ItemResult) -> str:

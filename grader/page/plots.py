@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from itertools import groupby
 
-from grader.error_map import ALL, ErrorMap
+from grader.error_map import ErrorMap
 from grader.timing import Round, median
 
 WIDTH, HEIGHT = 360, 170
@@ -37,23 +37,13 @@ class RoundsPlot:
 
 
 @dataclass(frozen=True)
-class Run:
-    """Cells of one shade side by side in one row of a map."""
-
-    x: int
-    y: int
-    width: int
-    shade: int
-
-
-@dataclass(frozen=True)
 class MapPlot:
-    """An error map: its grid, the runs of wrong cells, and where its edges lie in cells."""
+    """An error map: its grid, a path for each shade, as wide as a row, and where its edges lie in cells."""
 
     columns: int
     rows: int
     height: int  # pixels
-    runs: list[Run]
+    paths: list[tuple[int, str]]
     box: tuple[float, float, float, float]  # x, y, width, height in cells
 
 
@@ -125,7 +115,7 @@ def map_plot(found: ErrorMap) -> MapPlot:
         columns=columns,
         rows=rows,
         height=max(28, min(7 * rows, 168)),
-        runs=[run for y, row in enumerate(found.cells) for run in _runs(row, y)],
+        paths=_paths(found.cells),
         box=tuple(
             round(v, 3)
             for v in (left * across, top * down, (right + 1 - left) * across, (bottom + 1 - top) * down)
@@ -133,19 +123,25 @@ def map_plot(found: ErrorMap) -> MapPlot:
     )
 
 
-def _runs(row: str, y: int):
-    x = 0
-    for shade, cells in groupby(row, key=lambda level: SHADES[min(int(level), ALL)]):
-        width = len(list(cells))
-        if shade:
-            yield Run(x, y, width, shade)
-        x += width
+def _paths(cells: list[str]) -> list[tuple[int, str]]:
+    """For each shade the strokes that fill its cells, a stroke for those side by side."""
+    strokes: dict[int, list[str]] = {}
+    for y, row in enumerate(cells):
+        x = 0
+        for shade, same in groupby(row, key=lambda level: SHADES[int(level)]):
+            width = len(list(same))
+            if shade:
+                strokes.setdefault(shade, []).append(f"M{x} {y}h{width}")
+            x += width
+    return [(shade, "".join(found)) for shade, found in sorted(strokes.items())]
 
 
 def map_words(found: ErrorMap) -> str:
     """What an error map shows, for who does not see it."""
     height, width = found.extent
     top, bottom, left, right = found.box
+    if found.wrong == height * width:
+        return "every element."
     if len(found.shape) == 1:
         return f"{found.wrong:,} of {width:,} elements, within {left} to {right}{edge(left, right, width)}."
     return (

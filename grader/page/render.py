@@ -7,7 +7,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from grader.outcome import printable
-from grader.page import plots, roof, view
+from grader.page import failures, plots, roof, view
 from grader.page.next_step import next_step
 from grader.report import readme_of, word
 from grader.results import Results
@@ -43,12 +43,14 @@ def _environment() -> Environment:
         "shape_of": view.shape_of,
         "readme_of": readme_of,
         "rounds_plot": plots.rounds_plot,
+        "gallery": failures.gallery,
+        "left_out": failures.LEFT_OUT,
         "map_plot": plots.map_plot,
         "map_words": plots.map_words,
         "canvas": plots,
         "roof_canvas": roof,
     }
-    environment.filters["points"] = "{:.1f}".format
+    environment.filters |= {"points": "{:.1f}".format, "spaced": view.spaced, "short": failures.short}
     return environment
 
 

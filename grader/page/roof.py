@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from grader.results import Results
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 260, 46, 14, 12, 36
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 260, 46, 26, 12, 36
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def plot(results: Results) -> Plot | None:
     ridge = peak / bandwidth
     intensity = [f["flops"] / f["bytes_moved"] for _, _, f in counted]
     x_range = _decades(min(1.0, *intensity), max(4 * ridge, *intensity))
-    y_range = _decades(min(bandwidth, *(f["teraflops"] for _, _, f in counted)), peak)
+    y_range = _decades(min(bandwidth, *(f["teraflops"] for _, _, f in counted)), peak)[0], 2 * peak
 
     def x(value: float) -> float:
         return round(LEFT + (WIDTH - LEFT - RIGHT) * _along(value, x_range), 1)
@@ -119,5 +119,5 @@ def _along(value: float, ends: tuple[float, float]) -> float:
 
 
 def _ticks(ends: tuple[float, float], place) -> list[tuple[float, str]]:
-    first, last = (round(math.log10(end)) for end in ends)
+    first, last = math.ceil(math.log10(ends[0])), math.floor(math.log10(ends[1]))
     return [(place(10.0**power), f"{10.0**power:,.6g}") for power in range(first, last + 1)]

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 
-from grader.error_map import ErrorMap
-from grader.report import FAULT_ADVICE, KINDS, SHOWN_FRAMES, SHOWN_LINES, WAITS, alike, label_of
+from grader.page.failures import Failure, failures_of
+from grader.report import KINDS, WAITS, alike
 from grader.results import ExerciseResult, ItemResult, LabResult, Results
 from grader.spec import Verdict, lab_word
 
-MOST_MAPS = 120  # pictures on one page: a run in which everything is wrong must not weigh megabytes
-MOST_LINE = 400  # characters of a line that a student's code wrote
-MOST_PRINTED = 40  # lines of it
 SHAPES = {
     Verdict.PASS: "pass",
     Verdict.SLOW: "slow",
@@ -24,25 +19,8 @@ SHAPES = {
     Verdict.NOT_GRADED: "open",
     Verdict.GRADER_FAULT: "fault",
 }
+QUIET = (Verdict.PASS, Verdict.NOT_GRADED, Verdict.NOT_STARTED)
 UNGRADED = (Verdict.NOT_GRADED, Verdict.GRADER_FAULT)
-_VALUES = re.compile(r"(.*?) {3}yours (.*?) {3}expected (.*)")
-
-
-@dataclass(frozen=True)
-class Failure:
-    """One item that failed, with its place and values apart where it has any."""
-
-    item: ItemResult
-    label: str
-    place: str
-    yours: str
-    expected: str
-    text: list[str]  # further lines of an error
-    frames: list[dict]
-    printed: list[str]
-    advice: tuple[str, ...]
-    error_map: ErrorMap | None
-    map_left_out: bool
 
 
 @dataclass(frozen=True)
@@ -99,21 +77,16 @@ class Lab:
     word: str
     result: LabResult
     tally: list[tuple[Verdict, int]]
+    waiting: int  # items that are looked at once every case is right
     todos: list[tuple[str, dict]]  # path of the file, and its open TODO
     exercises: list[Exercise]
 
 
 def labs_of(results: Results) -> list[Lab]:
     """Every lab of a run, in its order."""
-    mapped = (
-        item.id
-        for lab in results.labs
-        for exercise in lab.exercises
-        for item in exercise.items
-        if item.error_map
-    )
-    drawn = set(islice(mapped, MOST_MAPS))
-    return [_lab(lab, drawn) for lab in results.labs]
+    items = [item for lab in results.labs for exercise in lab.exercises for item in exercise.items]
+    failures = failures_of([item for item in items if item.verdict not in QUIET])
+    return [_lab(lab, failures) for lab in results.labs]
 
 
 def files_of(results: Results) -> list[tuple[str, str]]:
@@ -137,24 +110,27 @@ def shape_of(verdict: Verdict) -> str:
     return SHAPES.get(verdict, "fail")
 
 
-def _lab(lab: LabResult, drawn: set[str]) -> Lab:
+def _lab(lab: LabResult, failures: dict[str, Failure]) -> Lab:
     todos = {
         (f"{lab.folder}/{exercise.file}", todo.get("line")): todo
         for exercise in lab.exercises
         for item in exercise.items
         for todo in item.figures.get("todos", ())
     }
+    items = [item for exercise in lab.exercises for item in exercise.items]
+    looked_at = [item for item in items if not item.where.startswith(WAITS)]
     return Lab(
         folder=lab.folder,
         word=lab_word(lab.folder, lab.number),
         result=lab,
-        tally=tally([item for exercise in lab.exercises for item in exercise.items]),
+        tally=tally(looked_at),
+        waiting=len(items) - len(looked_at),
         todos=[(path, todo) for (path, _), todo in todos.items()],
-        exercises=[_exercise(lab, exercise, drawn) for exercise in lab.exercises],
+        exercises=[_exercise(lab, exercise, failures) for exercise in lab.exercises],
     )
 
 
-def _exercise(lab: LabResult, exercise: ExerciseResult, drawn: set[str]) -> Exercise:
+def _exercise(lab: LabResult, exercise: ExerciseResult, failures: dict[str, Failure]) -> Exercise:
     kinds = [kind for kind in KINDS if any(item.kind == kind for item in exercise.items)]
     return Exercise(
         name=exercise.name,
@@ -162,14 +138,13 @@ def _exercise(lab: LabResult, exercise: ExerciseResult, drawn: set[str]) -> Exer
         points=sum(item.points for item in exercise.items),
         max_points=sum(item.max_points for item in exercise.items),
         open_points=sum(item.max_points for item in exercise.items if item.verdict in UNGRADED),
-        sections=[_section(lab, exercise, kind, drawn) for kind in kinds],
+        sections=[_section(lab, exercise, kind, failures) for kind in kinds],
     )
 
 
-def _section(lab: LabResult, exercise: ExerciseResult, kind: str, drawn: set[str]) -> Section:
+def _section(lab: LabResult, exercise: ExerciseResult, kind: str, failures: dict[str, Failure]) -> Section:
     items = [item for item in exercise.items if item.kind == kind]
-    quiet = (Verdict.PASS, Verdict.NOT_GRADED, Verdict.NOT_STARTED)
-    bad = [item for item in items if item.verdict not in quiet]
+    bad = [item for item in items if item.verdict not in QUIET]
     waits = next((item.where for item in bad if item.where.startswith(WAITS)), "")
     bad = [item for item in bad if not item.where.startswith(WAITS)]
     graded = [item for item in items if item.verdict not in UNGRADED]
@@ -181,7 +156,7 @@ def _section(lab: LabResult, exercise: ExerciseResult, kind: str, drawn: set[str
         points=sum(item.points for item in graded),
         graded_points=sum(item.max_points for item in graded),
         failures=[
-            [_failure(item, drawn) for item in group]
+            [failures[item.id] for item in group]
             for group in alike(bad, lab.folder, f"{lab.folder}/{exercise.file}")
         ],
         waits=waits,
@@ -196,25 +171,6 @@ def _not_graded(items: Sequence[ItemResult]) -> list[Open]:
     return [Open(why, len(group), sum(i.max_points for i in group)) for why, group in same.items()]
 
 
-def _failure(item: ItemResult, drawn: set[str]) -> Failure:
-    first, *rest = item.where.splitlines() or [""]
-    values = _VALUES.fullmatch(first)
-    return Failure(
-        item=item,
-        label=label_of(item),
-        place=short(values[1] if values else first),
-        yours=values[2] if values else "",
-        expected=values[3] if values else "",
-        # Triton quotes the kernel first and gives its reason last.
-        text=[short(line) for line in rest[-SHOWN_LINES:]],
-        frames=item.frames[:SHOWN_FRAMES],
-        printed=[short(line) for line in item.printed.strip().splitlines()[:MOST_PRINTED]],
-        advice=FAULT_ADVICE if item.verdict is Verdict.GRADER_FAULT else (),
-        error_map=item.error_map if item.id in drawn else None,
-        map_left_out=item.error_map is not None and item.id not in drawn,
-    )
-
-
-def short(line: str) -> str:
-    """A line cut where no reader would follow it."""
-    return line if len(line) <= MOST_LINE else f"{line[:MOST_LINE]} ... {len(line) - MOST_LINE:,} more"
+def spaced(name: str) -> str:
+    """The name of a case with places where a line may break."""
+    return name.replace(",", ", ")
