@@ -134,7 +134,7 @@ def _examine_one(name, case, expected, k, got, untouched):
     if got.numel() == 0:
         return None, 0.0
     if case.bitwise:
-        bad = got.contiguous().view(BITS[got.dtype]) != rounded.contiguous().view(BITS[got.dtype])
+        bad = _bits(got) != _bits(rounded)
         used = float("inf") if bad.any() else 0.0
     else:
         share = (got.to(reference.dtype) - reference).abs() / expected.allowed[k]
@@ -180,6 +180,19 @@ def _nearly(got, reference) -> bool:
 def _finding(name, reason, bad, got, reference, used) -> Finding:
     index = tuple(int(i) for i in bad.nonzero()[0])
     return Finding(name, reason, index, got[index].item(), reference[index].item(), bad, used)
+
+
+def difference(exercise: Exercise, first, second) -> Finding:
+    """Where the outputs of two runs on the same inputs differ in their bits; some of them do."""
+    for name, before, after in zip(exercise.outputs, first, second, strict=True):
+        bad = _bits(before) != _bits(after)
+        if bad.any():
+            return _finding(name, "NONDETERMINISTIC", bad, after, before, math.inf)
+    raise ValueError("the two runs agree")
+
+
+def _bits(value: torch.Tensor) -> torch.Tensor:
+    return value.contiguous().view(BITS[value.dtype])
 
 
 def accepted_nulls(exercise: Exercise, case: Case, expected: Expected, inputs, other: Expected) -> list[str]:

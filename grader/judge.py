@@ -93,7 +93,8 @@ def grade_case(seat: Seat, lab: Lab, exercise: Exercise, case: Case, count_kerne
             return _wrong(lab, exercise, case, finding, values, expected[call], got, results)
         if call == 0 and results and not all(map(same_bits, results[0], got)):
             where = "two runs on the same inputs differ"
-            return _said(lab, Verdict.WRONG, "NONDETERMINISTIC", "nondeterministic", where)
+            said = _said(lab, Verdict.WRONG, "NONDETERMINISTIC", "nondeterministic", where)
+            return replace(said, error_map=map_of(compare.difference(exercise, results[0], got)))
         results.append(got)
         used = max(used, share)
     foreign = _foreign_work(seat, lab, exercise, case, inputs, outputs, rng, count_kernels)

@@ -596,6 +596,7 @@ def test_an_answer_right_once_and_wrong_the_second_time_is_nondeterministic(subm
     body = "CALLS.append(1)\nadd(x, y, out)\nif len(CALLS) > 1:\n    out[0] = 7.0"
     outcome = only(submissions.grade(1, function(body, "CALLS = []\n"), ADD7))
     assert (outcome.verdict, outcome.reason) == (Verdict.WRONG, "NONDETERMINISTIC")
+    assert (outcome.error_map.wrong, outcome.error_map.cells) == (1, ["9000000"])
 
 
 # -- the command line

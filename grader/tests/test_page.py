@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 from html.parser import HTMLParser
 from itertools import pairwise
 
@@ -485,6 +484,10 @@ def test_a_page_needs_neither_torch_nor_triton_nor_matplotlib(tmp_path):
     done = python("-c", code)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "p.html").is_file()
-    assert (
-        "jinja2" not in sys.modules or "jinja2" not in python("-X", "importtime", "-m", "grader", "-h").stderr
-    )
+
+
+def test_help_loads_nothing_of_the_page():
+    done = python("-X", "importtime", "-m", "grader", "-h")
+    loaded = set(re.findall(r"\| +([\w.]+)$", done.stderr, re.MULTILINE))
+    assert "grader.cli_report" in loaded
+    assert not [name for name in loaded if name.split(".")[0] in ("jinja2", "torch") or "grader.page" in name]
