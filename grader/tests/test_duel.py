@@ -83,6 +83,7 @@ def test_a_right_answer_is_timed_with_paired_rounds(fight, what):
     assert all(time > 0 for one in figures["rounds"] for side in one for time in side)
     assert figures["calls_per_block"] == duel.FEWEST_CALLS
     assert figures["student_us"] > figures["reference_us"]  # an interpreter against PyTorch
+    assert 0 < figures["zero_at"] < figures["passing_at"] <= figures["full_at"] <= 100
 
 
 def test_a_slow_answer_gets_fewer_calls_a_block_and_a_compilation_does_not_count(fight, monkeypatch):
@@ -169,6 +170,7 @@ def test_a_store_past_the_end_is_found_in_a_timed_block(fight):
 def test_one_wrong_element_in_a_timed_block_is_found(fight):
     outcome = fight(ADD, LAUNCH, LAUNCH + "\n        out[n // 2] += 1.0")
     assert outcome.verdict is Verdict.WRONG
+    assert outcome.error_map.wrong == 1
     assert "out[2049]" in outcome.where
 
 

@@ -3,10 +3,13 @@
 import jsonschema
 import pytest
 import torch
+from conftest import ROOT, solution
 from pydantic import ValidationError
 
 from grader.compare import Finding
 from grader.error_map import ALL, MOST_COLUMNS, MOST_OF_A_VECTOR, MOST_ROWS, ErrorMap, map_of
+from grader.results import item_of
+from grader.spec import Verdict
 
 
 def finding(bad):
@@ -80,3 +83,26 @@ def test_a_map_out_of_bounds_is_refused_by_model_and_schema(change):
     with pytest.raises(ValidationError):
         ErrorMap.model_validate(right | change)
     assert not schema.is_valid(right | change)
+
+
+WRONG = {
+    "load_of_a_row_without_mask": (
+        Verdict.OUT_OF_BOUNDS,
+        [27, 28],
+    ),  # behind any other row lies the next one, no NaN
+    "masked_lanes_load_zero": (Verdict.WRONG, [0, 28]),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_graded_answer_has_its_map_and_a_right_one_has_none(submissions, name):
+    text = (ROOT / "solutions" / "lab2_online_softmax" / "wrong" / f"{name}.py").read_text("utf-8")
+    (outcome,) = submissions.grade(2, text, "softmax_forward/rows=29,cols=1001,fp32").values()
+    verdict, rows = WRONG[name]
+    assert (outcome.verdict, outcome.error_map.box[:2]) == (verdict, rows)
+    assert outcome.error_map.shape == [29, 1001]
+    place = outcome.where.partition("   ")[0]
+    assert place == f"out[{', '.join(map(str, outcome.error_map.first))}]"
+    assert item_of(next(iter(submissions.asked.values())), outcome).error_map == outcome.error_map
+    (right,) = submissions.grade(2, solution(2), "softmax_forward/rows=29,cols=1001,fp32").values()
+    assert (right.verdict, right.error_map) == (Verdict.PASS, None)
