@@ -66,7 +66,7 @@ def rounds_plot(figures: dict) -> RoundsPlot | None:
 
     across = (WIDTH - LEFT - RIGHT) / len(ratios)
     points = [(round(LEFT + across * (k + 0.5), 1), y(ratio)) for k, ratio in enumerate(ratios)]
-    lines = [(y(middle), f"median {middle:.1f}", "median")]
+    lines = [(y(middle), f"median {_shown(middle)}", "median")]
     lines += [(y(at), f"{name} {at:g}", name.split()[0]) for name, at in marks.items()]
     return RoundsPlot(
         points=points,
@@ -81,15 +81,18 @@ def rounds_plot(figures: dict) -> RoundsPlot | None:
 
 def _words(ratios, low, high, marks) -> str:
     said = "".join(f"; {name} at {at:g} %" for name, at in marks.items())
-    return (
-        f"{len(ratios)} rounds from {min(ratios):.1f} to {max(ratios):.1f} % of the baseline's speed; median "
-        f"{median(ratios):.1f} %, its interval {low:.1f} to {high:.1f} %{said}."
-    )
+    ends = f"{_shown(min(ratios))} to {_shown(max(ratios))} % of the baseline's speed"
+    middle = f"median {_shown(median(ratios))} %, its interval {_shown(low)} to {_shown(high)} %"
+    return f"{len(ratios)} rounds from {ends}; {middle}{said}."
+
+
+def _shown(percent: float) -> str:
+    return f"{percent:.1f}" if percent >= 10 else f"{percent:.2f}"
 
 
 def _scale(least: float, most: float) -> tuple[float, float, float]:
     """Round ends around a range, and a round step that divides it into few parts."""
-    rough = max(most - least, 0.5) / 4
+    rough = max(most - least, 0.01 * most, 0.01) / 4
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * k for k in (1, 2, 5, 10) if power * k >= rough)
     low, high = step * math.floor(least / step), step * math.ceil(most / step)
