@@ -10,7 +10,7 @@ from pathlib import Path
 from grader.figures.figure import FOLDER, load
 
 PICTURES = FOLDER / "screenshots"
-WIDTH, HEIGHT, SCALE = 1000, 700, 1.5  # of the window; pixels of the picture to one of the page
+WIDTH, HEIGHT, SCALE = 1000, 300, 1.5  # of the window, which grows with the page; pixels of both
 _PROGRAMS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 _QUIET = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
