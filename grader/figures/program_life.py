@@ -82,7 +82,7 @@ def _case(case: Case, programs: list) -> dict:
         "title": case.title,
         "size": case.size,
         "file": f"solutions/{launch.file}",
-        "source": [{"number": number, "text": text} for number, text in lines(source, launch.kernel)],
+        "code": [{"number": number, "text": text} for number, text in lines(source, launch.kernel)],
         "buffers": buffers,
         "rows": case.rows,
         "cols": case.cols,
@@ -171,8 +171,8 @@ FIGURE = Figure(
         " interpreter: every load, store and mask was recorded as it happened.",
         "A cell of memory shows a value above its offset in elements; a byte address is the pointer plus the"
         " offset times the bytes of an element.",
-        "Dashed red lanes are masked off: nothing is read or written there. Where a load names no `other`, such"
-        " a lane holds no defined value, shown as ?.",
+        "Dashed red lanes are masked off: nothing is read or written there. Where a load names no `other`,"
+        " such a lane holds no defined value, shown as ?.",
         "A GPU runs many programs at once, in no order that a kernel could count on, and the lanes of a block"
         " side by side.",
     ),

@@ -66,7 +66,8 @@ def _moved(access: dict, one: bool) -> str:
     off = [lane for lane, is_there in enumerate(access["mask"]) if not is_there]
     if not off:
         return text
-    who = f"Lane {off[0]} is" if len(off) == 1 else f"Lanes {off[0]} to {off[-1]} are"
+    between = "and" if len(off) == 2 else "to"
+    who = f"Lane {off[0]} is" if len(off) == 1 else f"Lanes {off[0]} {between} {off[-1]} are"
     if access["kind"] == "store":
         return f"{text} {who} masked off and write{'s' if len(off) == 1 else ''} nothing."
     holds = access["values"][off[0]] if access["other"] else "no defined value"

@@ -96,8 +96,8 @@ run({
     const step = program[at];
     const past = history(program, at);
     const [first, last] = step.lines;
-    const now = one.source.map(({ number }) => number).filter((number) => number >= first && number <= last);
-    const code = source(one.source, now, `Source of the kernel, ${one.file}`);
+    const now = one.code.map(({ number }) => number).filter((number) => number >= first && number <= last);
+    const code = source(one.code, now, `Source of the kernel, ${one.file}`);
     stage.append(
       html("ol", { class: "phases", "aria-label": "Phases" }, ...data.phases.map((phase) =>
         html("li", { class: step.phases.includes(phase) ? `at ${phase}` : null, "aria-current": step.phases.includes(phase) ? "step" : null }, phase))),
