@@ -73,5 +73,5 @@ def _keep(picture: bytes, path: Path) -> None:
     from PIL import Image
 
     with Image.open(io.BytesIO(picture)) as image:
-        flat = image.convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+        flat = image.convert("RGB").quantize(256, dither=Image.Dither.NONE)
         flat.save(path, optimize=True)
