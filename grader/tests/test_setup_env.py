@@ -19,7 +19,7 @@ from grader import setup_env, setup_steps
 ROOT = Path(__file__).resolve().parents[2]
 MAKEFILE = (ROOT / "Makefile").read_text()
 # Everything the setup would install counts as present in the active Python of these tests.
-WANTED = setup_steps.requirements(str(ROOT), ["dev", "nvcc"])
+WANTED = setup_steps.requirements(str(ROOT), ["dev", "browser", "nvcc"])
 SITE = f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
 
 
@@ -211,7 +211,7 @@ def test_the_requirements_are_those_a_toml_reader_finds():
     tomllib = pytest.importorskip("tomllib", reason="Python 3.10 has none")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    assert project["dependencies"] + extras["dev"] + extras["nvcc"] == WANTED
+    assert project["dependencies"] + extras["dev"] + extras["browser"] + extras["nvcc"] == WANTED
 
 
 def test_every_requirement_has_the_form_that_the_setup_compares():
