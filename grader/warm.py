@@ -35,6 +35,7 @@ def main(control: int, uid: int) -> None:
 
         interpreted.remember_builtins()
         interpreted.remember_types()
+        interpreted.leave_out_the_check_for_overflow()
     requests = socket.socket(fileno=control)
     findings = json.dumps(asdict(confine.probe(os.getppid(), uid))).encode()
     requests.sendall(struct.pack("<I", len(findings)) + findings)

@@ -129,6 +129,66 @@ def test_values_that_hold_more_than_is_known_of_are_left_as_they_are(tmp_path, p
     assert done.returncode == 0, done.stderr
 
 
+OVERFLOWS = dedent("""\
+    import dataclasses, sys
+    import torch, triton, triton.language as tl
+    from triton.runtime import interpreter
+    from grader.interpreted import leave_out_the_check_for_overflow
+
+    checked, semantic = [], interpreter.interpreter_semantic
+    assure = semantic.device_assert
+    semantic.device_assert = lambda *arguments: checked.append(arguments) or assure(*arguments)
+    if "debug" in sys.argv:
+        builder = interpreter.interpreter_builder
+        builder.options = dataclasses.replace(builder.options, debug=True)
+    if "left out" in sys.argv:
+        leave_out_the_check_for_overflow()
+
+    @triton.jit
+    def kernel(out_ptr, a, b, OP: tl.constexpr):
+        lanes = tl.arange(0, 4)
+        if OP == "add":
+            c = lanes + a + b
+        elif OP == "sub":
+            c = lanes + a - b
+        else:
+            c = (lanes - lanes + a) * b
+        tl.store(out_ptr + lanes, c)
+
+    large, small = 2**31 - 1, -(2**31)
+    for a, b, op in (
+        (2, 3, "add"), (large - 3, 1, "add"), (small, -1, "add"), (-5, large - 3, "sub"),
+        (65536, 32767, "mul"), (65536, 32768, "mul"), (small, -1, "mul"), (2**31, 2**31 + 1, "sub"),
+    ):
+        out = torch.zeros(4, dtype=torch.int64)
+        try:
+            kernel[(1,)](out, a, b, OP=op)
+            print(op, a, b, out.tolist())
+        except interpreter.InterpreterError as error:
+            print(op, a, b, "overflow" if "overflow detected" in str(error) else error)
+    print(len(checked))
+    """)
+
+
+def test_a_check_is_left_out_where_it_reports_nothing_and_there_alone(tmp_path):
+    (tmp_path / "overflows.py").write_text(OVERFLOWS)
+
+    def lines(*arguments):
+        done = python(tmp_path / "overflows.py", *arguments, TRITON_INTERPRET="1", PYTHONPATH=str(ROOT))
+        assert done.returncode == 0, done.stderr
+        *found, checked = done.stdout.splitlines()
+        assert len(found) == 8
+        return found, int(checked)
+
+    (plain, checked), (same, never) = lines(), lines("left out")
+    assert plain == same
+    assert not any(line.endswith("overflow") for line in plain)
+    assert checked > never == 0
+    with_debug = lines("debug", "left out")
+    assert with_debug == lines("debug")
+    assert sum(line.endswith("overflow") for line in with_debug[0]) >= 4
+
+
 def test_a_worker_that_noted_operators_has_not_imported_the_compiler_of_torch(submissions):
     text = dedent("""\
         import sys, torch
