@@ -538,7 +538,7 @@ def test_f19_the_first_bad_element_is_named(submissions):
     assert "out[77]" in outcome.where
 
 
-def test_f19_minus_zero_is_not_zero_where_every_bit_must_agree(tmp_path):
+def test_f19_minus_zero_is_not_zero_where_every_bit_must_agree(warm, tmp_path):
     def opposites(rng, case):
         x = rng.normal(case.params["n"])
         return {"x": x, "y": -x}
@@ -546,7 +546,7 @@ def test_f19_minus_zero_is_not_zero_where_every_bit_must_agree(tmp_path):
     entry = with_one_case(lab(1), "n=7,", inputs=opposites)
     for new, wanted in ((STORE, Verdict.PASS), (STORE.replace("x + y", "(x + y) * -1.0"), Verdict.WRONG)):
         lay_out(tmp_path, swap(solution(1), STORE, new))
-        run = Run(tmp_path, "cpu", SEED, None)
+        run = Run(tmp_path, "cpu", SEED, None, session=warm)
         try:
             ((_, outcome, _),) = ask(run, entry)
         finally:
@@ -1042,14 +1042,14 @@ BROKEN_TOLERANCES = {
 }
 
 
-def answer_of(tmp_path, bitwise, changes):
+def answer_of(warm, tmp_path, bitwise, changes):
     lay_out(tmp_path, solution(1))
     entry = with_one_case(lab(1), "n=129,", **changes)
     (exercise,) = entry.lab.exercises
     cases = tuple(dataclasses.replace(case, bitwise=bitwise) for case in exercise.cases)
     exercise = dataclasses.replace(exercise, cases=cases)
     entry = dataclasses.replace(entry, lab=dataclasses.replace(entry.lab, exercises=(exercise,)))
-    run = Run(tmp_path, "cpu", SEED, None)
+    run = Run(tmp_path, "cpu", SEED, None, session=warm)
     try:
         return ask(run, entry)[0][1]
     finally:
@@ -1057,22 +1057,22 @@ def answer_of(tmp_path, bitwise, changes):
 
 
 @pytest.mark.parametrize("name", BROKEN_LABS)
-def test_f26_a_broken_reference_is_the_graders_fault(tmp_path, name):
-    outcome = answer_of(tmp_path, True, BROKEN_LABS[name])
+def test_f26_a_broken_reference_is_the_graders_fault(warm, tmp_path, name):
+    outcome = answer_of(warm, tmp_path, True, BROKEN_LABS[name])
     assert outcome.verdict is Verdict.GRADER_FAULT, (outcome.verdict, outcome.where)
     if "NaN" in name or "infinity" in name:
         assert outcome.reason in ("INVALID_REFERENCE", "INVALID_CASE")
 
 
 @pytest.mark.parametrize("name", BROKEN_TOLERANCES)
-def test_f26_a_broken_tolerance_is_the_graders_fault(tmp_path, name):
-    outcome = answer_of(tmp_path, False, BROKEN_TOLERANCES[name])
+def test_f26_a_broken_tolerance_is_the_graders_fault(warm, tmp_path, name):
+    outcome = answer_of(warm, tmp_path, False, BROKEN_TOLERANCES[name])
     assert outcome.verdict is Verdict.GRADER_FAULT, (outcome.verdict, outcome.where)
 
 
-def test_f26_a_case_of_one_element_with_a_nan_for_its_result_is_no_pass(tmp_path):
+def test_f26_a_case_of_one_element_with_a_nan_for_its_result_is_no_pass(warm, tmp_path):
     changes = {"reference": lambda x, y: (x + y + NAN,), "torch_op": lambda x, y: (x + y + NAN,)}
-    assert answer_of(tmp_path, True, changes).verdict is Verdict.GRADER_FAULT
+    assert answer_of(warm, tmp_path, True, changes).verdict is Verdict.GRADER_FAULT
 
 
 # -- F27: clocks that jump, a machine that was asleep
