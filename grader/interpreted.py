@@ -1,12 +1,16 @@
-"""What Triton's interpreter looks up anew for every kernel and for every function in one, looked up once."""
+"""What Triton's interpreter works out anew for every kernel, and for every value in one, worked out once."""
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import types
 
 import triton.language as tl
 from triton.runtime import interpreter
+
+OF_A_VALUE = {"handle", "shape", "numel", "type", "dtype"}
+OF_A_BLOCK = {"element_ty", "shape", "numel", "name"}
 
 
 def remember_builtins() -> None:
@@ -32,3 +36,71 @@ def remember_builtins() -> None:
 
 def _builtins(place) -> list[tuple]:
     return [(name, member) for name, member in inspect.getmembers(place) if tl.core.is_builtin(member)]
+
+
+def remember_types() -> None:
+    """From now on a shape is looked at once, and not for every value that has it: that took a third of the
+    time of a kernel. A release whose values hold anything else is left as it is.
+    """
+    one, block = tl.tensor(None, tl.int32), tl.block_type(tl.int32, [2])
+    if set(vars(one)) != OF_A_VALUE or set(vars(block)) != OF_A_BLOCK:
+        return
+    _share_what_a_shape_gives_a_value()
+    _share_what_a_shape_gives_a_type()
+    if hasattr(interpreter, "_get_np_dtype"):
+        interpreter._get_np_dtype = _by_name(interpreter._get_np_dtype)
+
+
+def _share_what_a_shape_gives_a_value() -> None:
+    plain, known = tl.tensor.__init__, {}
+
+    def begin(self, handle, type):  # noqa: A002 - its name is Triton's
+        shape = tuple(type.shape) if type.is_block() else ()
+        if shape in known:
+            self.handle, self.type, self.dtype = handle, type, type.scalar
+            self.numel, self.shape = known[shape]
+        else:
+            plain(self, handle, type)
+            known[shape] = self.numel, self.shape
+
+    tl.tensor.__init__ = begin
+
+
+def _share_what_a_shape_gives_a_type() -> None:
+    plain, known = tl.block_type.__init__, {}
+
+    def begin(self, element_ty, shape):
+        # Only the shape of another value: one that stands in the kernel has yet to be checked.
+        key = (element_ty.name, *shape) if isinstance(shape, tl.core.tuple) else None
+        if key in known:
+            self.element_ty = element_ty
+            self.shape, self.numel, self.name = known[key]
+        else:
+            plain(self, element_ty, shape)
+            if key:
+                known[key] = self.shape, self.numel, self.name
+
+    tl.block_type.__init__ = begin
+
+
+def leave_out_the_check_for_overflow() -> None:
+    """From now on the interpreter computes nothing to find an overflow: it does every sum and product of
+    whole numbers again in 64 bits, a quarter of the time of a kernel, and reports nothing unless its option
+    `debug` is on, which no launch can turn on.
+    """
+    builder = getattr(interpreter, "interpreter_builder", None)
+    options = getattr(builder, "options", None)
+    if getattr(options, "sanitize_overflow", False) and not getattr(options, "debug", True):
+        builder.options = dataclasses.replace(options, sanitize_overflow=False)
+
+
+def _by_name(plain):
+    """The same function of a Triton type, which builds a table of all of them at every call."""
+    known = {}
+
+    def dtype_of(kind):
+        if kind.name not in known:
+            known[kind.name] = plain(kind)
+        return known[kind.name]
+
+    return dtype_of

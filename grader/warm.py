@@ -34,6 +34,8 @@ def main(control: int, uid: int) -> None:
         from grader import interpreted
 
         interpreted.remember_builtins()
+        interpreted.remember_types()
+        interpreted.leave_out_the_check_for_overflow()
     requests = socket.socket(fileno=control)
     findings = json.dumps(asdict(confine.probe(os.getppid(), uid))).encode()
     requests.sendall(struct.pack("<I", len(findings)) + findings)

@@ -41,6 +41,11 @@ KERNELS_OF = {"mm": ("gemm", "gemv", "nvjet", "cutlass", "xmma", "splitK", "dot_
 class _Operators(TorchDispatchMode):
     """Notes which torch operators run."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # PyTorch's default has every worker import torch._dynamo at its first operator: a second of CPU.
+        return False
+
     def __init__(self):
         super().__init__()
         self.seen: Counter[str] = Counter()

@@ -43,10 +43,12 @@ def main(control: int, stdout: int, stderr: int, memory: int) -> None:
         return
     channel.sendall(pack(Kind.DONE, block, {}))
     module = None
-    on_gpu = arena.device != "cpu"
+    on_gpu, timed = arena.device != "cpu", setup["tuning"] == "full"
     plans = {}
     while True:
-        frame = _receive(channel)
+        # A frame that follows at once finds a timed process awake: how long the kernel takes to wake it up
+        # differs from one worker to the next, and would count as time.
+        frame = _receive(channel, SPIN_S if timed else 0.0)
         if frame is None:
             return
         kind, block, payload = frame
@@ -71,7 +73,6 @@ def main(control: int, stdout: int, stderr: int, memory: int) -> None:
                 asked = payload | {"own_kernels": getattr(module, "kernels", [])}
                 reply = _watch(plans[payload["plan"]], on_gpu, [setup["file"], *setup["given"]], asked)
             else:
-                timed = setup["tuning"] == "full"
                 reply = (
                     _run(plans[payload["plan"]], on_gpu) if timed else _seen(plans[payload["plan"]], on_gpu)
                 )
@@ -86,8 +87,8 @@ def main(control: int, stdout: int, stderr: int, memory: int) -> None:
         channel.sendall(pack(answer, block, reply))
 
 
-def _receive(channel: socket.socket):
-    """The next frame, or None once the judge has closed its end."""
+def _receive(channel: socket.socket, spin_s: float = 0.0):
+    """The next frame, or None once the judge has closed its end; looks out for it before going to sleep."""
 
     def exactly(count, spin_s=0.0):
         data = b""
@@ -104,9 +105,7 @@ def _receive(channel: socket.socket):
             data += more
         return data
 
-    # A frame that follows at once finds this process awake: how long the kernel takes to wake it up differs
-    # from one worker to the next, and would count as time.
-    header = exactly(HEADER.size, SPIN_S)
+    header = exactly(HEADER.size, spin_s)
     if header is None:
         return None
     kind, block, length = unpack_header(header)

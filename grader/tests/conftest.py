@@ -17,6 +17,7 @@ from grader.gpu_lock import GpuLock
 from grader.plugin import PASSED
 from grader.questions import Question, questions
 from grader.run import Run
+from grader.session import Session
 
 ROOT = Path(__file__).resolve().parents[2]
 SEED = 20240229
@@ -26,8 +27,8 @@ OWN_OPTIONS = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "PYTHONPATH", "PYTEST_ADDOP
 class Submissions:
     """Grades texts as the student's file of a lab, on the CPU tier, unscreened; one run serves them all."""
 
-    def __init__(self, folder: Path):
-        self.run = Run(folder, "cpu", SEED, None, screened=False)
+    def __init__(self, folder: Path, session: Session):
+        self.run = Run(folder, "cpu", SEED, None, screened=False, session=session)
         self.asked: dict[str, Question] = {}  # of the last text, by id
         self._folder, self._count = folder, 0
         self._labs = {entry.number: entry for entry in catalog.find()}
@@ -56,8 +57,19 @@ class Submissions:
 
 
 @pytest.fixture(scope="session")
-def submissions(tmp_path_factory):
-    found = Submissions(tmp_path_factory.mktemp("submissions"))
+def warm():
+    """The session of all tests that grade a file on the CPU and look at nothing else in it: the imports of
+    one more cost two seconds.
+    """
+    session = Session("cpu", SEED)
+    yield session
+    session.close()
+    assert not session.folder.exists()
+
+
+@pytest.fixture(scope="session")
+def submissions(tmp_path_factory, warm):
+    found = Submissions(tmp_path_factory.mktemp("submissions"), warm)
     yield found
     found.run.close()
 

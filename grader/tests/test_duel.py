@@ -5,6 +5,7 @@ import math
 from types import SimpleNamespace
 
 import pytest
+from conftest import SEED
 
 from grader import catalog, duel, timing, verify
 from grader.lending import Arena
@@ -12,7 +13,6 @@ from grader.outcome import Outcome
 from grader.questions import SPEED, questions
 from grader.run import REFERENCE, Run
 from grader.seat import Seat
-from grader.session import Session
 from grader.spec import Verdict
 
 ADD = (1, {"n": 4099})
@@ -36,10 +36,9 @@ def short(monkeypatch):
 
 
 @pytest.fixture
-def fight(tmp_path, short):  # noqa: ARG001 - it only changes settings
+def fight(tmp_path, short, warm):  # noqa: ARG001 - it only changes settings
     """Runs a duel of a changed solution on the CPU: (lab and sizes, old text, new text) to an outcome."""
-    session, arena = Session("cpu", 21), Arena.create("cpu", 1 << 26)
-    seats = []
+    arena, seats = Arena.create("cpu", 1 << 26), []
 
     def run(what, old="", new="", function=""):
         number, params, *name = what
@@ -54,7 +53,7 @@ def fight(tmp_path, short):  # noqa: ARG001 - it only changes settings
         tuning = "chance" if "autotune" in text else "full"  # there is no clock to tune by without a GPU
         student, reference = (
             Seat(
-                session,
+                warm,
                 f,
                 arena,
                 interpreted=True,
@@ -71,7 +70,6 @@ def fight(tmp_path, short):  # noqa: ARG001 - it only changes settings
     for seat in seats:
         seat.close()
     arena.close()
-    session.close()
 
 
 @pytest.mark.parametrize("what", [ADD, SOFTMAX], ids=["add", "softmax"])
@@ -248,21 +246,20 @@ def asked_of(name):
 
 
 @pytest.fixture
-def runs(short, monkeypatch):  # noqa: ARG001 - it only changes settings
+def runs(short, monkeypatch, warm):  # noqa: ARG001 - it only changes settings
     """Makes runs of the GPU tier whose workers and memory are on the CPU."""
-    session, arena = Session("cpu", 21), Arena.create("cpu", 1 << 26)
+    arena = Arena.create("cpu", 1 << 26)
     monkeypatch.setattr(Run, "_arena", lambda *_: arena)
     made = []
 
     def make(source):
-        made.append(Run(source, "gpu", 21, None, screened=False, session=session))
+        made.append(Run(source, "gpu", SEED, None, screened=False, session=warm))
         return made[-1]
 
     yield make
     for run in made:
         run.close()
     arena.close()
-    session.close()
 
 
 @pytest.mark.parametrize("name", SIDES)

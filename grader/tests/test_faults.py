@@ -64,9 +64,9 @@ few = settings(max_examples=60, deadline=None, database=None)
 
 
 @pytest.fixture(scope="module")
-def unscreened(tmp_path_factory):
+def unscreened(tmp_path_factory, warm):
     """Grades texts, as `submissions` does, with the static screen off: what it refuses must fail there."""
-    found = Submissions(tmp_path_factory.mktemp("unscreened"))
+    found = Submissions(tmp_path_factory.mktemp("unscreened"), warm)
     found.run.screened = False
     yield found
     found.run.close()
@@ -219,41 +219,46 @@ AFTER = {
 }
 
 
+@pytest.fixture(scope="module")
+def session():
+    """A session in which one fault follows the other, and which leaves nothing in the end."""
+    found = Session("cpu", SEED)
+    yield found
+    assert eventually(lambda: not processes_below(found.folder), 5), processes_below(found.folder)
+    found.close()
+    assert not found.folder.exists()
+
+
 @pytest.mark.parametrize("name", AFTER)
-def test_after_a_fault_the_next_file_is_graded_as_before_and_nothing_is_left(tmp_path, name):
+def test_after_a_fault_the_next_file_is_graded_as_before_and_nothing_is_left(tmp_path, session, name):
     entry, limit_s = lab(1), 2.0
     before = zombies()
     bad, good = tmp_path / "bad", tmp_path / "good"
     lay_out(bad, (FOLDER / f"{name}.py").read_bytes())
     lay_out(good, solution(1))
-    session = Session("cpu", SEED)
-    try:
-        exercise = entry.lab.exercises[0]
-        asked = [q for q in questions(entry) if q.case.name in ("n=7,fp32", "n=129,fp32")]
-        asked = [dataclasses.replace(q, case=dataclasses.replace(q.case, limit_s=limit_s)) for q in asked]
-        for source, wanted, share in (
-            (good, Verdict.PASS, 1.0),
-            (bad, AFTER[name], 0.0),
-            (good, Verdict.PASS, 1.0),
-        ):
-            run = Run(source, "cpu", SEED, None, screened=False, session=session)
-            began = time.monotonic()
-            try:
-                outcomes = [run.answer(question) for question in asked]
-                # Each of the three frames of a call has the limit; a worker starts anew after each fault.
-                assert time.monotonic() - began < len(asked) * 3 * limit_s + 10
-            finally:
-                run.close()
-            assert [(o.verdict, o.share) for o in outcomes] == [(wanted, share)] * len(asked), [
-                o.where for o in outcomes
-            ]
-            answered = [(q, o, 0.0) for q, o in zip(asked, outcomes, strict=True)]
-            points = sum(item.points for item in results._items(exercise, answered))
-            assert points == pytest.approx(share * sum(question.points for question in asked))
-        assert eventually(lambda: not processes_below(session.folder), 5), processes_below(session.folder)
-    finally:
-        session.close()
-    assert not session.folder.exists()
+    exercise = entry.lab.exercises[0]
+    asked = [q for q in questions(entry) if q.case.name in ("n=7,fp32", "n=129,fp32")]
+    asked = [dataclasses.replace(q, case=dataclasses.replace(q.case, limit_s=limit_s)) for q in asked]
+    for source, wanted, share in (
+        (good, Verdict.PASS, 1.0),
+        (bad, AFTER[name], 0.0),
+        (good, Verdict.PASS, 1.0),
+    ):
+        run = Run(source, "cpu", SEED, None, screened=False, session=session)
+        began = time.monotonic()
+        try:
+            outcomes = [run.answer(question) for question in asked]
+            # Each of the three frames of a call has the limit; a worker starts anew after each fault.
+            assert time.monotonic() - began < len(asked) * 3 * limit_s + 10
+        finally:
+            run.close()
+        assert [(o.verdict, o.share) for o in outcomes] == [(wanted, share)] * len(asked), [
+            o.where for o in outcomes
+        ]
+        answered = [(q, o, 0.0) for q, o in zip(asked, outcomes, strict=True)]
+        points = sum(item.points for item in results._items(exercise, answered))
+        assert points == pytest.approx(share * sum(question.points for question in asked))
+    assert eventually(lambda: not processes_below(session.folder), 5), processes_below(session.folder)
     assert set(zombies()) <= set(before)
 
 
@@ -533,7 +538,7 @@ def test_f19_the_first_bad_element_is_named(submissions):
     assert "out[77]" in outcome.where
 
 
-def test_f19_minus_zero_is_not_zero_where_every_bit_must_agree(tmp_path):
+def test_f19_minus_zero_is_not_zero_where_every_bit_must_agree(warm, tmp_path):
     def opposites(rng, case):
         x = rng.normal(case.params["n"])
         return {"x": x, "y": -x}
@@ -541,7 +546,7 @@ def test_f19_minus_zero_is_not_zero_where_every_bit_must_agree(tmp_path):
     entry = with_one_case(lab(1), "n=7,", inputs=opposites)
     for new, wanted in ((STORE, Verdict.PASS), (STORE.replace("x + y", "(x + y) * -1.0"), Verdict.WRONG)):
         lay_out(tmp_path, swap(solution(1), STORE, new))
-        run = Run(tmp_path, "cpu", SEED, None)
+        run = Run(tmp_path, "cpu", SEED, None, session=warm)
         try:
             ((_, outcome, _),) = ask(run, entry)
         finally:
@@ -667,7 +672,7 @@ def test_f22_an_error_of_the_judges_own_gpu_is_the_graders_fault_and_leaves_the_
 
 
 @pytest.fixture
-def fight(tmp_path, monkeypatch):
+def fight(tmp_path, monkeypatch, warm):
     """Runs a duel of a lab's solution in the interpreter; its reader of clocks says what it is told."""
     monkeypatch.setattr(duel, "LEAST_CALL_US", 0.0)
     monkeypatch.setattr(duel, "WARM_US", 0.0)
@@ -675,7 +680,7 @@ def fight(tmp_path, monkeypatch):
     monkeypatch.setattr(duel.Duel, "_overhead", lambda _: 0.0)
     monkeypatch.setattr(timing, "MOST_ROUNDS", 12)
     monkeypatch.setattr(duel, "INTERFERENCE", float("inf"))  # the tests themselves share two cores
-    session, arena, seats = Session("cpu", 21), Arena.create("cpu", 1 << 26), []
+    arena, seats = Arena.create("cpu", 1 << 26), []
 
     def run(reasons=(), missing=""):
         told = iter(reasons)
@@ -693,7 +698,7 @@ def fight(tmp_path, monkeypatch):
         file = lay_out(tmp_path, solution(1))
         case = dataclasses.replace(exercise.speed.shapes[0], params={"n": 4099}, dtype="fp32")
         student, reference = (
-            Seat(session, f, arena, interpreted=True, tuning="full", trusted=f == entry.lab_file)
+            Seat(warm, f, arena, interpreted=True, tuning="full", trusted=f == entry.lab_file)
             for f in (file, entry.lab_file)
         )
         seats.extend((student, reference))
@@ -705,7 +710,6 @@ def fight(tmp_path, monkeypatch):
     for seat in seats:
         seat.close()
     arena.close()
-    session.close()
 
 
 def left_open(question, outcome) -> bool:
@@ -1038,14 +1042,14 @@ BROKEN_TOLERANCES = {
 }
 
 
-def answer_of(tmp_path, bitwise, changes):
+def answer_of(warm, tmp_path, bitwise, changes):
     lay_out(tmp_path, solution(1))
     entry = with_one_case(lab(1), "n=129,", **changes)
     (exercise,) = entry.lab.exercises
     cases = tuple(dataclasses.replace(case, bitwise=bitwise) for case in exercise.cases)
     exercise = dataclasses.replace(exercise, cases=cases)
     entry = dataclasses.replace(entry, lab=dataclasses.replace(entry.lab, exercises=(exercise,)))
-    run = Run(tmp_path, "cpu", SEED, None)
+    run = Run(tmp_path, "cpu", SEED, None, session=warm)
     try:
         return ask(run, entry)[0][1]
     finally:
@@ -1053,22 +1057,22 @@ def answer_of(tmp_path, bitwise, changes):
 
 
 @pytest.mark.parametrize("name", BROKEN_LABS)
-def test_f26_a_broken_reference_is_the_graders_fault(tmp_path, name):
-    outcome = answer_of(tmp_path, True, BROKEN_LABS[name])
+def test_f26_a_broken_reference_is_the_graders_fault(warm, tmp_path, name):
+    outcome = answer_of(warm, tmp_path, True, BROKEN_LABS[name])
     assert outcome.verdict is Verdict.GRADER_FAULT, (outcome.verdict, outcome.where)
     if "NaN" in name or "infinity" in name:
         assert outcome.reason in ("INVALID_REFERENCE", "INVALID_CASE")
 
 
 @pytest.mark.parametrize("name", BROKEN_TOLERANCES)
-def test_f26_a_broken_tolerance_is_the_graders_fault(tmp_path, name):
-    outcome = answer_of(tmp_path, False, BROKEN_TOLERANCES[name])
+def test_f26_a_broken_tolerance_is_the_graders_fault(warm, tmp_path, name):
+    outcome = answer_of(warm, tmp_path, False, BROKEN_TOLERANCES[name])
     assert outcome.verdict is Verdict.GRADER_FAULT, (outcome.verdict, outcome.where)
 
 
-def test_f26_a_case_of_one_element_with_a_nan_for_its_result_is_no_pass(tmp_path):
+def test_f26_a_case_of_one_element_with_a_nan_for_its_result_is_no_pass(warm, tmp_path):
     changes = {"reference": lambda x, y: (x + y + NAN,), "torch_op": lambda x, y: (x + y + NAN,)}
-    assert answer_of(tmp_path, True, changes).verdict is Verdict.GRADER_FAULT
+    assert answer_of(warm, tmp_path, True, changes).verdict is Verdict.GRADER_FAULT
 
 
 # -- F27: clocks that jump, a machine that was asleep

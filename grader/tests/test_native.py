@@ -359,12 +359,13 @@ cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
 }
 }
 """
-SLOW = """#include <cuda_runtime.h>
+SLOW = """#include <cstdlib>
+#include <cuda_runtime.h>
 
 extern float now_ms;
 
 extern "C" int reduce_sum(const float*, float* out, long long, cudaStream_t) {
-    now_ms += CALL_MS;
+    now_ms += std::atof(std::getenv("CALL_MS"));
     *out = 0.0f;
     return cudaSuccess;
 }
@@ -374,22 +375,30 @@ PROGRAM_REDUCTION(reduce_sum)
 """
 
 
-@pytest.mark.skipif(NVCC is None, reason="no nvcc")
-@pytest.mark.parametrize("call_ms", ["0.05f", "50.0f", "500.0f"])
-def test_a_program_checks_only_what_it_has_called_however_long_a_call_takes(tmp_path, call_ms):
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory):
+    """A program whose one kernel takes CALL_MS of its environment."""
+    folder = tmp_path_factory.mktemp("slow")
     for name, text in (("runtime.cpp", RUNTIME), ("slow.cu", SLOW)):
-        (tmp_path / name).write_text(text)
-    shutil.copyfile(SOLVED / "program.cuh", tmp_path / "program.cuh")
+        (folder / name).write_text(text)
+    shutil.copyfile(SOLVED / "program.cuh", folder / "program.cuh")
     # The functions above come first, and all others from the runtime itself.
-    command = [NVCC, "-std=c++17", "-Xlinker=-zmuldefs", f"-DCALL_MS={call_ms}", "slow.cu", "runtime.cpp"]
-    subprocess.run([*command, "-o", "program"], cwd=tmp_path, check=True)
+    command = [NVCC, "-std=c++17", "-Xlinker=-zmuldefs", "slow.cu", "runtime.cpp", "-o", "program"]
+    subprocess.run(command, cwd=folder, check=True)
+    return folder / "program"
+
+
+@pytest.mark.skipif(NVCC is None, reason="no nvcc")
+@pytest.mark.parametrize("call_ms", [0.05, 50.0, 500.0])
+def test_a_program_checks_only_what_it_has_called_however_long_a_call_takes(slow, call_ms):
     done = subprocess.run(
-        [tmp_path / "program", "100003"], capture_output=True, text=True, timeout=60, check=False
-    )
+        [slow, "100003"], env={"CALL_MS": str(call_ms)}, capture_output=True, text=True, timeout=60,
+        check=False,
+    )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     (line,) = map(json.loads, done.stdout.splitlines())
     assert line["right"] is True
-    assert line["median_us"] == pytest.approx(1e3 * float(call_ms.removesuffix("f")), rel=1e-2)
+    assert line["median_us"] == pytest.approx(1e3 * call_ms, rel=1e-2)
 
 
 @pytest.mark.gpu

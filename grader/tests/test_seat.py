@@ -15,16 +15,15 @@ from grader.spec import Verdict
 
 
 @pytest.fixture
-def seat():
+def seat(warm):
     """A seat for lab 3's solution in the interpreter, and the lab."""
     entry = next(entry for entry in catalog.find() if entry.number == 3)
-    session, arena = Session("cpu", 5), Arena.create("cpu", 1 << 28)
+    arena = Arena.create("cpu", 1 << 28)
     file = entry.submission(catalog.ROOT / "solutions", entry.lab.exercises[0])
-    seat = Seat(session, file, arena, interpreted=True)
+    seat = Seat(warm, file, arena, interpreted=True)
     yield seat, entry.lab
     seat.close()
     arena.close()
-    session.close()
 
 
 def first_case(lab):
