@@ -11,7 +11,7 @@ NVCC := $(or $(shell command -v nvcc),$(wildcard $(CUDA_HOME)/bin/nvcc /usr/loca
 WITH_NVCC := $(if $(NVCC),,--extra nvcc)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup grade watch hint reset bench profile survey log check-log test test-gpu skeletons tables todo doctor inspect sanitize lint clean
+.PHONY: help setup grade watch hint reset bench profile survey log check-log test test-gpu skeletons tables list todo doctor inspect sanitize lint clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -78,6 +78,10 @@ skeletons:  ## write the student files of labs/ and the capstone from solutions/
 	@$(SETUP)
 	@$(RUN) grader skeletons
 
+list:  ## the labs with their exercises, points and files
+	@$(SETUP)
+	@$(RUN) grader list
+
 todo:  ## list the TODOs that nobody has touched yet
 	@$(SETUP)
 	@$(RUN) grader todo $(if $(LAB),--lab "$(LAB)")
@@ -103,7 +107,9 @@ lint:  ## check the style of the Python files
 	@$(RUN) ruff check .
 
 clean:  ## remove .venv, results/ and all caches; results/kept has work of yours, and stays
-	@rm -rf .venv .venv.lock .pytest_cache .ruff_cache .hypothesis *.egg-info
+# In the devcontainer .venv is a volume, which can be emptied and not removed.
+	@if mountpoint -q .venv 2> /dev/null; then find .venv -mindepth 1 -delete; else rm -rf .venv; fi
+	@rm -rf .venv.lock .pytest_cache .ruff_cache .hypothesis *.egg-info
 	@if [ -d results ]; then find results -mindepth 1 -maxdepth 1 ! -name kept -exec rm -rf {} +; fi
 	@rmdir results 2> /dev/null || true
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

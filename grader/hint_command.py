@@ -54,6 +54,8 @@ def give(
     shown = range(1 if again else so_far + 1, until + 1)
     lab_words = lab_word(lab, chosen.entry.number)
     _say(console, f"{lab_words}, hint {chosen.hint}" + (f", for {chosen.why}" if chosen.why else ""), "bold")
+    if chosen.cause:
+        _say(console, f"likely cause: {chosen.cause}", "")
     for level in shown:
         _show(console, levels[level], len(levels))
     if shown:
@@ -125,7 +127,7 @@ def _what_next(pointer: Pointer, left: int, is_new: bool, others: Sequence[Point
     words = [] if is_new else [f"all of hint {pointer.hint} was revealed: AGAIN=1 shows it again"]
     if left:
         words.append(f"{left} more in hint {pointer.hint}: try first, then the same command again")
-    elif others:
+    if others:
         numbers = ", ".join(str(number) for number in dict.fromkeys(other.hint for other in others))
         words.append(f"other hints that may help: {numbers} (K=number)")
     words.append(next_hint.place_of(pointer))

@@ -29,6 +29,7 @@ class Pointer:
     entry: Entry
     hint: int | None
     why: str
+    cause: str = ""  # as the report words it; it may name another hint for another case
 
     @property
     def readme(self) -> Path:
@@ -72,7 +73,7 @@ def _failures(entries, results, keyword, source) -> Iterator[Pointer]:
                 known_as = f"{item.id} {exercise.file}"
                 if item.verdict not in FINE and item.hint and keyword in known_as:
                     why = f"{word(item)} in {one_line(item.id)}, in the last run{since}"
-                    yield Pointer(entry, item.hint, why)
+                    yield Pointer(entry, item.hint, why, one_line(item.cause))
 
 
 def _open(entries, keyword, source) -> Iterator[Pointer]:

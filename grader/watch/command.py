@@ -55,29 +55,28 @@ def watch(asked: Asked, console: Console) -> None:
     ]
     files = ", ".join(dict.fromkeys(one.file.name for one in watched))
     scores = Scores(watched)
-    with Board(console, f"watching {files}; Ctrl-C ends") as board, _interruptible():
+    with Board(console, f"watching {files}; Ctrl-C ends") as board, _asked_to_end() as to_end:
         loop = Loop(asked, scores, board)
         try:
-            while True:
+            while not to_end:
                 loop.turn(time.monotonic())
                 time.sleep(TICK_S)
-        except KeyboardInterrupt:
-            pass
         finally:
             loop.end()
     console.print(Text(f"last {total_words(scores)}", style="bold"), soft_wrap=True)
 
 
 @contextlib.contextmanager
-def _interruptible() -> Iterator[None]:
-    """A closed terminal and a polite kill end the watcher as Ctrl-C does."""
+def _asked_to_end() -> Iterator[list[int]]:
+    """Filled by Ctrl-C, a polite kill or the terminal that closes.
 
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    before = {one: signal.signal(one, interrupt) for one in (signal.SIGTERM, signal.SIGHUP)}
+    Noted, not raised: an exception in the middle of starting a run would lose hold of it.
+    """
+    noted: list[int] = []
+    ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {one: signal.signal(one, lambda number, _: noted.append(number)) for one in ends}
     try:
-        yield
+        yield noted
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)
