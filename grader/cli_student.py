@@ -85,8 +85,10 @@ def reset(labs, word, restore, yes, folder):
             click.echo(f"{_shown(file.path)} is the untouched skeleton")
             return
         # Without a terminal there is nobody to ask, and nothing is lost.
-        if before is not None and not yes and sys.stdin.isatty():
-            click.confirm(f"Put the skeleton back in {_shown(file.path)}? A copy is kept", abort=True)
+        asks = before is not None and not yes and sys.stdin.isatty()
+        if asks and not click.confirm(f"Put the skeleton back in {_shown(file.path)}? A copy is kept"):
+            click.echo("nothing was changed")
+            return
         copy = keep.reset(file, folder)
     except keep.KeepError as error:
         click.echo(str(error), err=True)

@@ -1,11 +1,13 @@
 """`make reset`: the skeleton comes back, the work is kept, and no copy is ever written over."""
 
 import os
+import pty
 import shutil
 import subprocess
+import sys
 
 import pytest
-from conftest import ROOT, copy_course, python
+from conftest import ROOT, copy_course, plain_environment, python
 
 from grader import catalog, keep
 from grader.skeleton import COPIES
@@ -139,6 +141,22 @@ def test_a_file_saved_meanwhile_is_not_replaced(file, course, monkeypatch):
     with pytest.raises(keep.KeepError, match="this very moment"):
         keep.reset(file, course / "results")
     assert (course / ADD).read_bytes() == b"# newest\n"
+
+
+@pytest.mark.parametrize(("answer", "is_reset"), [(b"n\n", False), (b"\n", False), (b"y\n", True)])
+def test_a_terminal_is_asked_first_and_no_is_the_answer_to_a_bare_return(course, answer, is_reset):
+    terminal, end = pty.openpty()
+    command = [sys.executable, "-B", "-m", "grader", "reset", "--lab", "1"]
+    with subprocess.Popen(
+        command, cwd=course, env=plain_environment(), stdin=end, stdout=subprocess.PIPE
+    ) as asked:
+        os.write(terminal, answer)
+        out = asked.communicate(timeout=60)[0].decode()
+    os.close(terminal)
+    os.close(end)
+    assert asked.returncode == 0
+    assert ("nothing was changed" in out) != is_reset
+    assert ((course / ADD).read_bytes() == WORK) != is_reset
 
 
 def test_a_missing_file_is_written_again(course):

@@ -339,7 +339,7 @@ def test_the_screen_marks_a_score_of_an_earlier_save(watcher):
     out = io.StringIO()
     console = Console(file=out, width=140, height=40, force_terminal=True)
     with Board(console, "watching") as board:
-        board.show(command.Text("grading"), [], {"items": 26, "done": 3}, one.scores)
+        board.show(command.Text("grading"), [], {"items": 26, "done": 3, "seconds": 4.2}, one.scores)
     assert "an earlier save" in out.getvalue()
     assert "3/26" in out.getvalue()
 

@@ -67,7 +67,7 @@ def _state(state: Text, progress: dict | None) -> Table | Text:
     row.add_row(
         state,
         ProgressBar(total=progress["items"], completed=progress["done"], width=20),
-        Text(f"{progress['done']}/{progress['items']}"),
+        Text(f"{progress['done']}/{progress['items']}  {progress['seconds']:.0f} s"),
         Text(progress.get("words", ""), style="dim", no_wrap=True),
     )
     return row

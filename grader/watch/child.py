@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,7 +21,7 @@ SHOWN_LINES = 3  # of what a run that failed wrote to stderr
 
 
 class Child:
-    """A run of `grade` with these arguments; `progress` is what it last told of itself."""
+    """A run of `grade` with these arguments."""
 
     def __init__(self, arguments: Sequence[str]):
         # Whatever outlives a stopped run becomes a child of this process, which ends it.
@@ -30,7 +31,8 @@ class Child:
         self._told, tell = os.pipe()
         os.set_blocking(self._told, False)
         self._rest = b""
-        self.progress: dict = {}
+        self._began = time.monotonic()
+        self._tells: dict = {}
         self._errors = open(Path(self._folder, "stderr"), "w+b")  # noqa: SIM115 - lives with self
         command = [sys.executable, "-m", "grader", "grade", *arguments, "--tell", str(tell)]
         self._process = subprocess.Popen(
@@ -50,10 +52,15 @@ class Child:
             while data := os.read(self._told, 65536):
                 *lines, self._rest = (self._rest + data).split(b"\n")
                 for line in lines:
-                    self.progress |= json.loads(line)
+                    self._tells |= json.loads(line)
         except BlockingIOError:
             pass
         return self._process.poll()
+
+    @property
+    def progress(self) -> dict:
+        """What the run last told of itself, see progress.Teller; and how many seconds it has taken."""
+        return {**self._tells, "seconds": time.monotonic() - self._began}
 
     @property
     def errors(self) -> str:
