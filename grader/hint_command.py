@@ -91,8 +91,10 @@ def _choose(entries, labs, keyword, folder, console, last) -> tuple[Pointer, lis
 
 def _hints(pointer: Pointer) -> dict[int, dict[int, Hint]]:
     try:
-        return hints_of(pointer.readme.read_text("utf-8"))
-    except (OSError, ValueError) as error:
+        return hints_of(pointer.readme.read_text("utf-8", errors="replace"))
+    except OSError as error:
+        raise NoHintError(f"{next_hint.place_of(pointer)} cannot be read: {error.strerror}") from None
+    except ValueError as error:
         raise NoHintError(f"{next_hint.place_of(pointer)} cannot be used: {error}") from None
 
 

@@ -78,7 +78,8 @@ def _failures(entries, results, keyword, source) -> Iterator[Pointer]:
 
 def _open(entries, keyword, source) -> Iterator[Pointer]:
     for entry in entries:
-        hints = todo_hints((entry.folder / "README.md").read_text("utf-8"))
+        readme = entry.folder / "README.md"
+        hints = todo_hints(readme.read_text("utf-8", errors="replace") if readme.is_file() else "")
         seen = set()
         for exercise in entry.lab.exercises:
             file = entry.submission(source, exercise)

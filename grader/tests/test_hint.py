@@ -3,8 +3,8 @@
 import hashlib
 import json
 import re
+import resource
 import shutil
-import time
 from pathlib import Path
 
 import pytest
@@ -197,6 +197,16 @@ def test_a_damaged_memory_is_said_and_begun_anew(course, damage):
     assert "damaged" not in hint(course, "--lab", "2", "-k", "3").stdout
 
 
+@pytest.mark.parametrize("text", [None, b"# Lab 2\n", b"\xff\xfe"])
+def test_a_readme_without_hints_is_named_and_no_stack_is_shown(course, text):
+    path = course / SOFTMAX.parent / "README.md"
+    path.unlink() if text is None else path.write_bytes(text)
+    done = hint(course, "--lab", "2")
+    assert done.returncode == 2
+    assert f"{SOFTMAX.parent}/README.md cannot be" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize("damage", [b"", b'{"labs": 3}', b"\xff"])
 def test_a_damaged_result_leaves_the_open_todos(course, damage):
     (course / "results").mkdir()
@@ -231,12 +241,11 @@ def test_what_only_reads_files_answers_within_a_second_and_never_imports_torch(c
     code += "except SystemExit: print(sorted({'torch', 'triton', 'pytest'} & set(sys.modules)))"
     done = python("-c", code, root=course)
     assert done.stdout.rstrip().endswith("[]"), done.stdout + done.stderr
-    seconds = []
-    for _ in range(3):  # the best of three: other tests run beside this one
-        start = time.monotonic()
-        assert python("-m", "grader", command, root=course).returncode == 0
-        seconds.append(time.monotonic() - start)
-    assert min(seconds) < 1.0
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert python("-m", "grader", command, root=course).returncode == 0
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    # It waits for nothing, so this is its time on an idle machine, whatever runs beside this test.
+    assert 0.0 < after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime < 1.0
 
 
 def test_the_makefile_hands_its_variables_to_hint():

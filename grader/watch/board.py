@@ -130,7 +130,8 @@ def total_words(scores: Scores) -> str:
         return "score: none yet"
     earned, graded, left = scores.total
     more = f", {left:.1f} not graded" if left else ""
-    return f"score {earned:.1f} / {graded:.1f}{more}"
+    earlier = "" if scores.is_complete else ", in part of an earlier save"
+    return f"score {earned:.1f} / {graded:.1f}{more}{earlier}"
 
 
 def failure_lines(one: Watched, score: Score) -> Iterator[tuple[str, str]]:

@@ -107,6 +107,11 @@ class Scores:
         """Points, those that were graded, and those that this machine could not grade."""
         return scoring.total([item for score in self.scores.values() for item in score.result.items])
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether each score is that of the files as they are."""
+        return all(self.is_fresh(one) for one in self.watched if one.key in self.scores)
+
     def failures(self) -> Iterator[tuple[Watched, Score]]:
         """Exercises with something to mend, in their order."""
         for one in self.watched:
