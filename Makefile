@@ -1,7 +1,7 @@
 # The targets call `python -m grader`; for all of its options: .venv/bin/python -m grader --help
 # Variables: LAB=2 (or capstone)  FROM=solutions  TIER=cpu  K=backward  SEED=1  MIN=60  OP=matmul  QUICK=1
 # SHARD=1/4  JOBS=6  ARCH=sm_90  EXTRA=dev  STEP="what you expect"  FILE=path  SIZE=n=1024  REDRAW=1
-# OPEN=1  RESULTS=folder  SCREENSHOTS=1
+# OPEN=1  RESULTS=folder  SCREENSHOTS=1  AGAIN=1  ALL=1  RESTORE=1 (or the name of a copy)  YES=1
 
 PYTHON ?= python3
 RUN := .venv/bin/python -m
@@ -11,7 +11,8 @@ NVCC := $(or $(shell command -v nvcc),$(wildcard $(CUDA_HOME)/bin/nvcc /usr/loca
 WITH_NVCC := $(if $(NVCC),,--extra nvcc)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup grade report bench profile survey log check-log test test-gpu skeletons tables todo doctor inspect sanitize lint clean test-figures figures
+.PHONY: help setup grade watch hint reset report bench profile survey log check-log test test-gpu test-figures figures \
+	skeletons tables list todo doctor inspect sanitize lint clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -29,6 +30,21 @@ grade:  ## grade your kernels: LAB=2, K=backward, TIER=cpu, FROM=solutions, SEED
 report:  ## write results/report.html, a page on your last graded run: OPEN=1, RESULTS=folder
 	@$(SETUP)
 	@$(RUN) grader report $(if $(RESULTS),--results "$(RESULTS)") $(if $(OPEN),--open)
+
+watch:  ## grade again at every save, and keep the last result on screen: LAB=2, K=backward, TIER=cpu
+	@$(SETUP) $(if $(filter capstone,$(LAB)),$(WITH_NVCC))
+	@$(RUN) grader watch $(if $(LAB),--lab "$(LAB)") $(if $(FROM),--from "$(FROM)") \
+		$(if $(TIER),--tier "$(TIER)") $(if $(K),-k "$(K)")
+
+hint:  ## the next level of the hint you need: LAB=2, K=softmax or a hint's number, AGAIN=1, ALL=1
+	@$(SETUP)
+	@$(RUN) grader hint $(if $(LAB),--lab "$(LAB)") $(if $(K),-k "$(K)") $(if $(AGAIN),--again) \
+		$(if $(ALL),--all)
+
+reset:  ## put a skeleton back and keep your work: LAB=2, K=file, RESTORE=1 brings the work back, YES=1
+	@$(SETUP)
+	@$(RUN) grader reset $(if $(LAB),--lab "$(LAB)") $(if $(K),-k "$(K)") $(if $(YES),--yes) \
+		$(if $(RESTORE),--restore $(if $(filter-out 1,$(RESTORE)),"$(RESTORE)"))
 
 bench:  ## time kernels beside their peers on a GPU: OP=matmul, LAB=capstone, QUICK=1, FROM=solutions
 	@$(SETUP) --extra bench $(if $(filter capstone,$(LAB)),$(WITH_NVCC))
@@ -75,6 +91,10 @@ skeletons:  ## write the student files of labs/ and the capstone from solutions/
 	@$(SETUP)
 	@$(RUN) grader skeletons
 
+list:  ## the labs with their exercises, points and files
+	@$(SETUP)
+	@$(RUN) grader list
+
 todo:  ## list the TODOs that nobody has touched yet
 	@$(SETUP)
 	@$(RUN) grader todo $(if $(LAB),--lab "$(LAB)")
@@ -99,6 +119,10 @@ lint:  ## check the style of the Python files
 	@$(SETUP) --extra dev
 	@$(RUN) ruff check .
 
-clean:  ## remove .venv, results/ and all caches
-	@rm -rf .venv .venv.lock results .pytest_cache .ruff_cache .hypothesis *.egg-info
+clean:  ## remove .venv, results/ and all caches; results/kept has work of yours, and stays
+# In the devcontainer .venv is a volume, which can be emptied and not removed.
+	@if mountpoint -q .venv 2> /dev/null; then find .venv -mindepth 1 -delete; else rm -rf .venv; fi
+	@rm -rf .venv.lock .pytest_cache .ruff_cache .hypothesis *.egg-info
+	@if [ -d results ]; then find results -mindepth 1 -maxdepth 1 ! -name kept -exec rm -rf {} +; fi
+	@rmdir results 2> /dev/null || true
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

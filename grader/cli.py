@@ -10,12 +10,10 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from grader import __version__, catalog, cli_figures, cli_measure, cli_report
-from grader.cli_shared import BELOW, FAULT, INTERRUPTED, USAGE, command_of, writable
+from grader import __version__, catalog, cli_figures, cli_measure, cli_report, cli_student
+from grader.cli_shared import BELOW, FAULT, INTERRUPTED, TIERS, USAGE, command_of, entries_of, writable
 from grader.spec import lab_word
 from grader.todos import open_errors, open_todos
-
-TIERS = click.Choice(["auto", "cpu", "codegen", "gpu"])
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -33,29 +31,11 @@ for command in (
     cli_measure.sanitize,
     cli_report.report,
     cli_figures.figures,
+    cli_student.watch,
+    cli_student.hint,
+    cli_student.reset,
 ):
     main.add_command(command)
-
-
-def _entries(labs: str | None):
-    """Labs by their numbers, "1,3"; all of them for None. Wrong numbers end the command with a list of right
-    ones.
-    """
-    try:
-        entries = catalog.find()
-    except (ValueError, FileNotFoundError) as error:
-        click.echo(f"GRADER FAULT  {error}", err=True)
-        sys.exit(FAULT)
-    if not labs:
-        return entries
-    if labs == "capstone":
-        return catalog.capstone()
-    numbers = {int(word) for word in labs.replace(",", " ").split() if word.isdigit()}
-    chosen = [entry for entry in entries if entry.number in numbers]
-    if not chosen or len(chosen) != len(labs.replace(",", " ").split()):
-        known = ", ".join(str(entry.number) for entry in entries)
-        raise click.UsageError(f"--lab {labs}: the labs are {known}, or capstone alone")
-    return chosen
 
 
 @main.command()
@@ -86,18 +66,19 @@ def _entries(labs: str | None):
     type=click.Path(path_type=Path),
     help="where the reports go",
 )
-def grade(labs, source, tier, seed, keyword, screen, confine, least, arch, folder):
+@click.option("--tell", type=int, hidden=True, help="descriptor to tell the progress to, in place of a bar")
+def grade(labs, source, tier, seed, keyword, screen, confine, least, arch, folder, tell):
     """Grade, show the report, and write results.json, summary.md and junit.xml."""
     console = Console(soft_wrap=True)
     began = time.monotonic()
-    entries = _entries(labs)
+    entries = entries_of(labs)
     words = ", ".join(dict.fromkeys(lab_word(entry.folder.name, entry.number) for entry in entries))
     console.print(f"grader {__version__}: {words} from {source}", highlight=False, markup=False)
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # no plugin of somebody else's takes part in a grade
     import pytest
 
     from grader import exports, plugin, report, results
-    from grader.progress import ProgressPlugin
+    from grader.progress import Follower, ProgressPlugin, Teller
 
     folder = writable(folder)
     arguments = [
@@ -128,7 +109,7 @@ def grade(labs, source, tier, seed, keyword, screen, confine, least, arch, folde
     arguments += [] if screen else ["--no-screen"]
     arguments += [] if confine else ["--no-confine"]
     keeper = _Keeper()
-    follower = ProgressPlugin(console)
+    follower = ProgressPlugin(Follower(console) if tell is None else Teller(tell))
     code = pytest.main(arguments, plugins=[keeper, follower])
     if keeper.config is None or plugin.ANSWERS not in keeper.config.stash:
         sys.exit(USAGE)
@@ -204,7 +185,7 @@ def list_labs():
 def todo(labs, source):
     """Every TODO that is still open, with its line."""
     count = 0
-    for entry in _entries(labs):
+    for entry in entries_of(labs):
         for file in dict.fromkeys(
             entry.submission(Path(source), exercise) for exercise in entry.lab.exercises
         ):
@@ -299,7 +280,7 @@ def inspect(labs, source, arch, folder):
     """Compile the launches of a lab for a GPU and show what became of them."""
     from grader.inspection import inspect_lab
 
-    for entry in _entries(labs):
+    for entry in entries_of(labs):
         inspect_lab(entry, Path(source), _arch(arch), folder, Console(soft_wrap=True))
 
 

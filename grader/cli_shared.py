@@ -1,4 +1,4 @@
-"""What the commands share: exit codes, the command as it was typed, the folder for reports."""
+"""What the commands share: exit codes, the labs meant, the command as typed, the folder for reports."""
 
 from __future__ import annotations
 
@@ -8,13 +8,18 @@ from pathlib import Path
 
 import click
 
+from grader import catalog
+
 BELOW, USAGE, FAULT, INTERRUPTED = 1, 2, 3, 130  # exit codes, beside 0
+TIERS = click.Choice(["auto", "cpu", "codegen", "gpu"])
 
 
 def command_of(arguments: list[str]) -> str:
-    """What was asked for, to be typed again, without the folder for the reports: a path of one machine."""
+    """What was asked for, to be typed again, without what holds on one machine or in one process only: the
+    folder for the reports, the descriptor for the progress.
+    """
     pairs = zip(arguments, ["", *arguments], strict=False)
-    kept = [argument for argument, before in pairs if "--results" not in (argument, before)]
+    kept = [argument for argument, before in pairs if not {"--results", "--tell"} & {argument, before}]
     return shlex.join(["python", "-m", "grader", *kept])
 
 
@@ -31,3 +36,24 @@ def writable(folder: Path) -> Path:
         )
         sys.exit(FAULT)
     return folder
+
+
+def entries_of(labs: str | None):
+    """Labs by their numbers, "1,3"; all of them for None. Wrong numbers end the command with a list of right
+    ones.
+    """
+    try:
+        entries = catalog.find()
+    except (ValueError, FileNotFoundError) as error:
+        click.echo(f"GRADER FAULT  {error}", err=True)
+        sys.exit(FAULT)
+    if not labs:
+        return entries
+    if labs == "capstone":
+        return catalog.capstone()
+    numbers = {int(word) for word in labs.replace(",", " ").split() if word.isdigit()}
+    chosen = [entry for entry in entries if entry.number in numbers]
+    if not chosen or len(chosen) != len(labs.replace(",", " ").split()):
+        known = ", ".join(str(entry.number) for entry in entries)
+        raise click.UsageError(f"--lab {labs}: the labs are {known}, or capstone alone")
+    return chosen

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
+
 import pytest
 from rich.console import Console
 from rich.progress import (
@@ -63,11 +67,40 @@ class Follower:
             self._bar.stop()
 
 
+class Teller:
+    """Tells another process, a line of JSON for each event, in the place of a bar."""
+
+    def __init__(self, descriptor: int):
+        self._lines = os.fdopen(descriptor, "w", buffering=1)
+        self._done = 0
+
+    def begin(self, items: int) -> None:
+        """How many items there are."""
+        self._tell(items=items, done=0)
+
+    def running(self, words: str, item: str) -> None:
+        """What runs now."""
+        self._tell(words=words, item=item)
+
+    def done(self) -> None:
+        """One item is done."""
+        self._done += 1
+        self._tell(done=self._done)
+
+    def end(self) -> None:
+        """Nothing more to tell."""
+        self._lines.close()
+
+    def _tell(self, **what) -> None:
+        with contextlib.suppress(OSError):  # nobody listens any more: the run is worth finishing all the same
+            self._lines.write(json.dumps(what) + "\n")
+
+
 class ProgressPlugin:
     """A pytest plugin that follows the items of one run."""
 
-    def __init__(self, console: Console):
-        self._follower = Follower(console)
+    def __init__(self, follower: Follower | Teller):
+        self._follower = follower
         self.broken: list[str] = []
 
     def pytest_collectreport(self, report):

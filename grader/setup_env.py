@@ -12,6 +12,7 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 VENV = os.path.join(ROOT, ".venv")
 STAMP = os.path.join(VENV, "grader-setup.json")  # written last, so it vouches for everything before it
+WHERE = "see 'Where to work' in labs/README.md"
 LOCK = VENV + ".lock"  # beside .venv, which may be rebuilt; holds text while .venv is being made
 INPUTS = ("pyproject.toml", "constraints.txt", "grader/setup_env.py", "grader/setup_steps.py")
 
@@ -19,9 +20,9 @@ INPUTS = ("pyproject.toml", "constraints.txt", "grader/setup_env.py", "grader/se
 def unsupported(platform, version):
     """Say why the labs cannot run on this kind of machine; None where they can."""
     if platform == "darwin":
-        return "Triton has no macOS wheel: use the devcontainer or Colab."
+        return f"Triton has no macOS wheel: use the devcontainer or Colab, {WHERE}."
     if platform == "win32":
-        return "Triton needs Linux: run `wsl --install` once, then do this inside WSL2."
+        return f"Triton needs Linux: use the devcontainer, or WSL2 after `wsl --install`, {WHERE}."
     if version < (3, 10):
         return f"Python {version[0]}.{version[1]} is too old for Triton: try `make setup PYTHON=python3.11`."
     return None

@@ -6,12 +6,14 @@ import shutil
 import site
 import subprocess
 import sys
+import time
 from http.client import HTTPException
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from urllib import request
 
+STILL_S = 20.0  # of silence, after which a download looks like a hang
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 ADVICE = (
     (
@@ -118,10 +120,28 @@ def install(venv, wanted, what, *options):
     tool = [uv, "pip", "install", "--python", python] if uv else [python, "-m", "pip", "install"]
     command = [*tool, "-c", os.path.join(os.path.dirname(venv), "constraints.txt"), *options, *wanted]
     environ = {**os.environ, "PIP_USER": "0", "PIP_NO_INPUT": "1"}  # --user fails here, a prompt is unseen
-    done = subprocess.run(command, env=environ, check=False, capture_output=True, text=True, errors="replace")
-    if done.returncode:
-        print("\n".join((done.stdout + done.stderr).splitlines()[-20:]), file=sys.stderr)
-        raise SetupError(advice(done.stdout + done.stderr))
+    code, output = patiently(command, environ)
+    if code:
+        print("\n".join(output.splitlines()[-20:]), file=sys.stderr)
+        raise SetupError(advice(output))
+
+
+def patiently(command, environ):
+    """Exit code and output of a command that may take minutes; says from time to time that it still runs."""
+    pipe = subprocess.PIPE
+    began = time.monotonic()
+    with subprocess.Popen(
+        command, env=environ, stdout=pipe, stderr=subprocess.STDOUT, text=True, errors="replace"
+    ) as running:
+        while True:
+            try:
+                output, _ = running.communicate(timeout=STILL_S)
+                return running.returncode, output
+            except subprocess.TimeoutExpired:
+                say(f"still at it after {time.monotonic() - began:.0f} s ...")
+            except BaseException:
+                running.kill()
+                raise
 
 
 def has_nvidia_driver():

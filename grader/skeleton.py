@@ -1,4 +1,8 @@
-"""Skeletons rendered from solutions, the only hand-written side; imports no torch."""
+"""Skeletons rendered from solutions, the only hand-written side; imports no torch.
+
+A second copy of each lies in grader/skeletons/: what `reset` brings back where there are no solutions,
+whatever git has of the student's file by then.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from pathlib import Path
 
 from grader.todos import Todo, bound_names, parse, placeholders_in
 
+COPIES = Path("grader") / "skeletons"
 _MARK = re.compile(r"#\s*(BEGIN|END)\s*TODO\b", re.IGNORECASE)  # any spelling, so that none is overlooked
 _BEGIN = re.compile(r"(\s*)# BEGIN TODO (\d+): (.+) \(about \d+ lines?\)\s*")
 # Code beyond the task: a skeleton has one comment in its place, and nothing to fill in.
@@ -126,7 +131,8 @@ def write_skeletons(root: Path) -> list[Path]:
     """
     texts = {}
     capstone = root / "solutions" / "gpu-programming"
-    kept = [*capstone.glob("*/[!_]*.py"), *capstone.glob("*/**/*.cu*")]
+    # Not the files that the log keeps of the worked example: they are no one's to fill in.
+    kept = [*capstone.glob("*-kernels/[!_]*.py"), *capstone.glob("*-kernels/**/*.cu*")]
     for path in [*root.glob("solutions/lab*/[!_]*.py"), *kept]:
         native = path.suffix != ".py"
         target = (root if path in kept else root / "labs") / path.relative_to(root / "solutions")
@@ -141,7 +147,9 @@ def write_skeletons(root: Path) -> list[Path]:
     lost = [str(path.relative_to(root)) for path, text in texts.items() if _would_lose(path, text)]
     if lost:
         raise UncommittedWork(f"nothing written, git has no copy of {', '.join(lost)}; commit it first")
-    for path, text in texts.items():
+    tasks = {path: text for path, text in texts.items() if b"TODO " in text}  # what is given stays
+    copies = {root / COPIES / path.relative_to(root): text for path, text in tasks.items()}
+    for path, text in {**texts, **copies}.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text)
     return sorted(texts)

@@ -162,8 +162,12 @@ def test_two_setups_at_once_make_one_environment(active, checkout):
     ("platform", "version", "words"),
     [
         ("linux", (3, 9, 18), "Python 3.9 is too old"),
-        ("darwin", (3, 12, 1), "Triton has no macOS wheel: use the devcontainer or Colab"),
-        ("win32", (3, 12, 1), "WSL2"),
+        (
+            "darwin",
+            (3, 12, 1),
+            "Triton has no macOS wheel: use the devcontainer or Colab, see 'Where to work' in labs/README.md",
+        ),
+        ("win32", (3, 12, 1), "use the devcontainer, or WSL2 after `wsl --install`, see 'Where to work'"),
     ],
     ids=["old Python", "macOS", "Windows"],
 )
@@ -205,6 +209,13 @@ def test_a_missing_venv_module_names_the_package_to_install(monkeypatch, tmp_pat
 )
 def test_a_failed_installation_says_what_to_do(output, words):
     assert setup_steps.advice(output).startswith(words)
+
+
+def test_a_long_installation_says_that_it_still_runs_and_gives_all_its_output(monkeypatch, capsys):
+    monkeypatch.setattr(setup_steps, "STILL_S", 0.1)
+    code = "import sys, time; print('out'); time.sleep(0.5); print('err', file=sys.stderr); sys.exit(4)"
+    assert setup_steps.patiently([sys.executable, "-c", code], dict(os.environ)) == (4, "out\nerr\n")
+    assert "setup: still at it after" in capsys.readouterr().out
 
 
 def test_the_requirements_are_those_a_toml_reader_finds():

@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
@@ -91,6 +92,9 @@ def test_skeletons_of_the_capstone_are_written_beside_labs(tmp_path):
     text = (SOLVED / "swiglu.py").read_text("utf-8")
     (folder / "swiglu.py").write_text(text, "utf-8")
     (folder / "wrong" / "not_handed_out.py").write_text(text, "utf-8")
+    step = tmp_path / "solutions" / "gpu-programming" / "kernel-log" / "0001"  # a log is nobody's to fill in
+    step.mkdir(parents=True)
+    shutil.copyfile(SOLVED.parent / "cuda-kernels" / "matmul" / "01_naive.cu", step / "01_naive.cu")
     written = write_skeletons(tmp_path)
     assert written == [tmp_path / "gpu-programming" / "triton-kernels" / "swiglu.py"]
     assert written[0].read_text("utf-8") == render(text)

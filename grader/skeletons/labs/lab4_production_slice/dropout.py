@@ -1,0 +1,77 @@
+"""Dropout without a stored mask: the backward pass draws the same random numbers again."""
+
+import rows
+import torch
+import triton
+import triton.language as tl
+from torch.library import triton_op
+
+PER_COUNTER = 8  # elements that one counter of the generator decides: 128 random bits, 16 for each
+STEPS = 65536  # p is rounded to a multiple of 1 / STEPS
+CONFIGS = [triton.Config({"BLOCK": block}, num_warps=4) for block in (128, 256)]
+
+
+@triton.autotune(configs=CONFIGS, key=["n"])
+@triton.jit
+def dropout_kernel(x_ptr, y_ptr, n, seed, threshold, scale, BLOCK: tl.constexpr, PER_COUNTER: tl.constexpr):
+    """y[i] = x[i] * scale where the i-th number of the stream of `seed` is at least threshold, else 0.
+
+    x and y are n contiguous elements of one dtype; the numbers are whole, from 0 to 65535. Program k owns
+    BLOCK counters, and PER_COUNTER elements for each.
+    """
+    # BEGIN TODO 1: one random number of 16 bits for each element of this program (about 8 lines)
+    tl.static_assert(False, "TODO 1: one random number of 16 bits for each element of this program")
+    # END TODO 1
+    # BEGIN TODO 2: keep or drop, scale and store (about 5 lines)
+    tl.static_assert(False, "TODO 2: keep or drop, scale and store")
+    # END TODO 2
+
+
+def dropout_forward(x, *, p: float, seed: int, out=None, traced=False) -> torch.Tensor:
+    """x / (1 - p) with probability 1 - p and 0 with probability p, each element for itself; x is contiguous,
+    of any shape, fp32, fp16 or bf16, and 0 <= p <= 1. The same seed gives the same choice. The result goes to
+    `out`, like x, where one is given. After Srivastava et al., JMLR 15, 2014; Philox of Salmon et al., 2011.
+    """
+    out = torch.empty_like(x) if out is None else out
+    # BEGIN TODO 3: launch enough programs; with p = 1 nothing is kept (about 5 lines)
+    raise NotImplementedError("TODO 3: launch enough programs; with p = 1 nothing is kept")
+    # END TODO 3
+    return out
+
+
+def dropout_backward(dy, *, p: float, seed: int, out=None) -> torch.Tensor:
+    """The gradient of dropout: dy / (1 - p) where the forward pass of this seed kept x, else 0."""
+    # BEGIN TODO 4: which function of dy is this? (about 1 line)
+    raise NotImplementedError("TODO 4: which function of dy is this?")
+    # END TODO 4
+
+
+@triton_op("course::dropout", mutates_args=())
+def dropout_op(x: torch.Tensor, p: float, seed: int) -> torch.Tensor:
+    """dropout_forward as an operator that torch.compile can look into."""
+    return dropout_forward(x, p=p, seed=seed, traced=True)
+
+
+class Dropout(torch.autograd.Function):
+    """The operator with its gradient."""
+
+    @staticmethod
+    def forward(ctx, x, p, seed):
+        """y from x."""
+        # BEGIN TODO 5: the result, and what the gradient needs instead of a mask (about 2 lines)
+        raise NotImplementedError("TODO 5: the result, and what the gradient needs instead of a mask")
+        # END TODO 5
+
+    @staticmethod
+    def backward(ctx, dy):
+        """dx from dy, and None for p and seed."""
+        # BEGIN TODO 6: the gradient (about 1 line)
+        raise NotImplementedError("TODO 6: the gradient")
+        # END TODO 6
+
+
+def dropout(x, *, p: float = 0.5, seed: int, training: bool = True) -> torch.Tensor:
+    """Differentiable dropout_forward, for use under torch.compile, too; x itself where not `training`."""
+    # BEGIN TODO 7: dropout while training, and nothing of it in evaluation (about 1 line)
+    raise NotImplementedError("TODO 7: dropout while training, and nothing of it in evaluation")
+    # END TODO 7
