@@ -1,4 +1,4 @@
-"""What Nsight Compute prints about one call of lab 4's softmax and one of lab 3's product, as a reader gets it."""
+"""What Nsight Compute prints about one call of lab 4's softmax and one of lab 3's product."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _page(command: list[str], op: str, file: str, size: str) -> str:
 
 def page_of(said: str) -> str:
     """Of what ncu says the part about kernels, without its own progress and without a process's number."""
-    lines = [line.rstrip() for line in said.splitlines() if not line.startswith("==")]
+    lines = [line.rstrip() for line in said.splitlines() if not line.startswith(("==", "["))]
     return "\n".join(lines).strip("\n") if any("Section:" in line for line in lines) else ""
 
 

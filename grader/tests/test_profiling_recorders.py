@@ -122,9 +122,9 @@ def test_what_a_recorder_tells_arrives(tmp_path, monkeypatch):
 
 
 def test_of_what_ncu_prints_the_page_of_the_kernel_is_kept():
-    said = "==PROF== Connected\n  softmax_kernel (16384, 1, 1)\n    Section: Occupancy\n    Registers  32  \n==PROF== Bye\n"
-    page = ncu_page.page_of(said)
-    assert page == "  softmax_kernel (16384, 1, 1)\n    Section: Occupancy\n    Registers  32"
+    told = "  softmax_kernel (16384, 1, 1)\n    Section: Occupancy\n    Registers  32"
+    said = f"==PROF== Connected\n[4321] python@127.0.0.1\n{told}  \n==PROF== Bye\n"
+    assert ncu_page.page_of(said) == told
     assert ncu_page.page_of("==ERROR== ERR_NVGPUCTRPERM\n") == ""
 
 
