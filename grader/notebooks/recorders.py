@@ -5,4 +5,7 @@ from __future__ import annotations
 from grader.notebooks import autotuning
 from grader.notebooks.lessons import Recorder
 
-RECORDERS = (Recorder("autotuning", autotuning.record),)
+RECORDERS = (
+    Recorder("autotuning trace", autotuning.trace),
+    Recorder("search space", autotuning.search_space),
+)

@@ -25,7 +25,7 @@ MEASURE_LIMIT_S = 300.0
 def gpu_or_record(
     measure: Callable[[], Measured], record: str | Path, read: Callable[[str], Measured]
 ) -> Measured:
-    """What `measure` finds on the GPU of this machine; without one, what `read` makes of the text of a record.
+    """What `measure` finds on the GPU of this machine; without one, what `read` makes of a record's text.
 
     `record` is a path below the course's folder. Which of the two it was is printed.
     """
