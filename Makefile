@@ -10,7 +10,7 @@ NVCC := $(or $(shell command -v nvcc),$(wildcard $(CUDA_HOME)/bin/nvcc /usr/loca
 WITH_NVCC := $(if $(NVCC),,--extra nvcc)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup grade bench profile survey log check-log test test-gpu skeletons tables todo doctor inspect sanitize lint clean
+.PHONY: help setup grade bench profile survey log check-log notebooks check-notebooks test test-gpu skeletons tables todo doctor inspect sanitize lint clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -47,6 +47,14 @@ log:  ## measure a step of a kernel and log it: STEP="what you expect, and why" 
 check-log:  ## whether every number in KERNEL_LOG.md is a recorded one
 	@$(SETUP)
 	@$(RUN) grader check-log $(if $(FROM),--from "$(FROM)")
+
+notebooks:  ## build the notebooks: run every cell, keep the outputs (K=02)
+	@$(SETUP) --extra notebooks
+	@$(RUN) grader notebooks $(if $(K),-k "$(K)")
+
+check-notebooks:  ## whether all notebooks run, and are those of their sources (K=02)
+	@$(SETUP) --extra notebooks
+	@$(RUN) grader notebooks --check $(if $(K),-k "$(K)")
 
 test:  ## test the grader itself; needs no GPU (K=setup)
 	@$(SETUP) --extra dev $(WITH_NVCC)
