@@ -8,6 +8,7 @@ import torch
 
 from grader.notebooks import ncu_page, proton_session, recorded_apart, torch_profiler, training_step
 from grader.notebooks.proton_session import Scope
+from grader.notebooks.recorders import RECORDERS
 
 
 class FakeProfiler:
@@ -141,3 +142,12 @@ def test_what_ncu_says_in_place_of_a_page_is_the_error(monkeypatch, tmp_path):
     monkeypatch.setattr(ncu_page.ncu, "profiler", lambda: tool)
     with pytest.raises(RuntimeError, match="fused_softmax_forward: no counters for you"):
         ncu_page.record()
+
+
+@pytest.mark.parametrize("name", ["torch profiler", "proton", "training step"])
+def test_a_recorder_of_its_own_process_is_found_and_on_a_machine_without_a_gpu_says_so(name):
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU, on which it would measure")
+    (recorder,) = (one for one in RECORDERS if one.name == name)
+    with pytest.raises(RuntimeError, match=r"NVIDIA|CUDA"):
+        recorder.record()
