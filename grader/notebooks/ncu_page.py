@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -35,11 +36,13 @@ def record() -> Told:
 def _page(command: list[str], op: str, file: str, size: str) -> str:
     with tempfile.TemporaryDirectory(prefix="ncu-") as folder:
         log = Path(folder, "page.txt")
+        # Its lock file in a shared /tmp may be another user's; its numbers follow the language.
+        environment = os.environ | {"TMPDIR": folder, "LC_ALL": "C.UTF-8"}
         done = subprocess.run(
             [*command, "--target-processes", "application-only", "--log-file", str(log),
              sys.executable, "-m", "grader.kernel_log.profiled", "--op", op, "--file", f"solutions/{file}",
              "--size", size, "--folder", folder],
-            cwd=catalog.ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=False,
+            cwd=catalog.ROOT, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False,
         )  # fmt: skip
         page = log.read_text("utf-8", errors="replace") if log.is_file() else ""
     return page_of(page) or _failed(op, page or done.stderr)
