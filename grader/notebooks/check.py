@@ -10,6 +10,7 @@ from multiprocessing import get_context
 import nbformat
 
 from grader.notebooks.build import BuildError, Source, executed, unbuilt, write
+from grader.notebooks.rules import problems
 from grader.progress import Follower
 
 AT_ONCE = 2
@@ -39,9 +40,9 @@ def build_all(chosen: Sequence[Source], follower: Follower) -> list[str]:
 
 
 def check_all(chosen: Sequence[Source], follower: Follower) -> list[str]:
-    """Compare each with its source, and run it anew without writing; what was found."""
+    """Hold each to the rules, compare it with its source, and run it anew without writing; what was found."""
     began = time.monotonic()
-    found = [words for source in chosen for words in differences(source)]
+    found = [words for source in chosen for words in (*problems(source), *differences(source))]
     found += _each(_runs, chosen, follower)
     took = time.monotonic() - began
     follower.note(f"{len(chosen)} notebooks in {took:.0f} s, {AT_ONCE} at a time")

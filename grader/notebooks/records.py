@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -41,15 +41,15 @@ def gpu_or_record(
     return read(text)
 
 
-def bench(op: str, record: str) -> OpRecord:
+def bench(op: str, record: str, variants: Sequence[str] = ()) -> OpRecord:
     """All arms of one operation of `make bench`, at a few sizes where it is measured here; `record` is a
-    file of solutions/results/.
+    file of solutions/results/, `variants` are files of solutions/ with other kernels, as more arms.
     """
 
     def of(text: str) -> OpRecord:
         return next(one for one in BenchRecord.model_validate_json(text).ops if one.name == op)
 
-    return gpu_or_record(lambda: of(_bench_here(op)), RESULTS / record, of)
+    return gpu_or_record(lambda: of(_bench_here(op, variants)), RESULTS / record, of)
 
 
 def survey() -> SurveyRecord:
@@ -76,9 +76,10 @@ def _stored(path: Path) -> str:
         raise FileNotFoundError(f"no GPU here, and no record {path} either") from None
 
 
-def _bench_here(op: str) -> str:
+def _bench_here(op: str, variants: Sequence[str]) -> str:
     with tempfile.TemporaryDirectory(prefix="notebook-") as folder:
         asked = ["bench", "--op", op, "--quick", "--from", "solutions", "--results", folder]
+        asked += [word for file in variants for word in ("--variants", f"solutions/{file}")]
         done = subprocess.run(
             [sys.executable, "-m", "grader", *asked],
             cwd=catalog.ROOT, capture_output=True, text=True, check=False, timeout=MEASURE_LIMIT_S,
