@@ -1,10 +1,12 @@
 # %% [markdown]
 # # Profiling: find the number that decides
 #
-# A kernel is slower than you hoped. Three tools answer three different questions, and they are asked in this order:
+# A kernel is slower than you hoped. Three tools answer three different questions, and they are asked in this
+# order:
 #
 # 1. `torch.profiler`: does the GPU have work all the time, and which operator gave it?
-# 2. Proton, Triton's own profiler: which kernel takes the time, and how far from the limit of the hardware is it?
+# 2. Proton, Triton's own profiler: which kernel takes the time, and how far from the limit of the hardware is
+#    it?
 # 3. Nsight Compute, `ncu`: why is this one kernel not faster?
 #
 # Each costs more to run and to read than the one before. Most questions end at the first.
@@ -12,25 +14,30 @@
 # %% [markdown]
 # ## torch.profiler: who keeps the GPU busy
 #
-# The same softmax three times: as one writes it, in five operators; the same five lines under `torch.compile`;
-# and the kernel of lab 2. The profiler prints a table, one line for each operator and each kernel.
+# The same softmax three times: as one writes it, in five operators; the same five lines under
+# `torch.compile`; and the kernel of lab 2. The profiler prints a table, one line for each operator and each
+# kernel.
 
 # %%
 import json
 
-profiled = lesson.lesson_record("torch profiler")
+from grader.notebooks import lesson
+
+profiled = lesson.told("torch profiler")
 ARMS = ("five operators", "torch.compile", "lab 2")
 print(profiled.texts["table, five operators"])
 
 # %% [markdown]
 # How to read it:
 #
-# * A line with time in the columns `CPU` alone is an operator: what PyTorch did before a kernel could start. A line
-#   with time under `CUDA` alone is a kernel, by the name that the compiler gave it.
+# * A line with time in the columns `CPU` alone is an operator: what PyTorch did before a kernel could start.
+#   A line with time under `CUDA` alone is a kernel, by the name that the compiler gave it.
 # * `Self` counts a line without what it called; `total` counts both. Sort by `Self CUDA` to find kernels.
-# * `# of Calls` beside a kernel tells how often it ran. More kernels than you wrote means more trips to memory.
-# * The two sums below the table decide the first question. Where CPU time is far above CUDA time, the GPU waits for
-#   Python, and no kernel will help.
+# * `# of Calls` beside a kernel tells how often it ran. More kernels than you wrote means more trips to
+#   memory.
+# * The two sums below the table decide the first question. Where CPU time is far above CUDA time, the GPU
+#   waits for Python, and no kernel will help.
+
 
 # %%
 def kernels(arm):
@@ -54,11 +61,11 @@ for arm in ARMS:
 lesson.table(("softmax", "kernels", "time on the GPU", "of it busy", "least bytes over time"), rows)
 
 # %% [markdown]
-# The table of the profiler hides the order. The events have it: below, what the CPU launched stands in the upper lane
-# of each plot, and what the GPU ran in the lower one.
+# The table of the profiler hides the order. The events have it: below, what the CPU launched stands in the
+# upper lane of each plot, and what the GPU ran in the lower one.
 
 # %%
-figure, axes = lesson.canvas(8, 4.2, columns=1)
+figure, axes = lesson.canvas(8, 4)
 lanes, names = [], []
 for number, arm in enumerate(ARMS):
     ran = kernels(arm)
@@ -74,10 +81,11 @@ words = "; ".join(f"{arm}: {', '.join(event['name'][:30] for event in kernels(ar
 lesson.shown(figure, f"Kernels in order. {words}")
 
 # %% [markdown]
-# A launch is over long before its kernel starts: the CPU runs ahead, and the kernels queue up. That is how it should
-# be. A gap between two bars of the GPU with no launch in front of it would be time lost to Python.
+# A launch is over long before its kernel starts: the CPU runs ahead, and the kernels queue up. That is how it
+# should be. A gap between two bars of the GPU with no launch in front of it would be time lost to Python.
 #
 # The profiler needs no GPU to show the CPU's side. This is the same function on this machine's CPU:
+
 
 # %%
 def on_the_cpu():
@@ -111,7 +119,7 @@ lesson.apart(on_the_cpu)
 # The file is JSON: a tree with a frame and metrics for each node. It needs no viewer.
 
 # %%
-session = lesson.lesson_record("proton")
+session = lesson.told("proton")
 root, *devices = json.loads(session.texts["tree"])
 
 
@@ -136,11 +144,11 @@ def drawn(node, depth=0):
 drawn(root)
 
 # %% [markdown]
-# A scope with two kernels below it is one call that launched two. `lab 4 layer_norm_linear` first computes the
-# statistics of rows and prepares the weight, then multiplies; the share of each is in the tree.
+# A scope with two kernels below it is one call that launched two. `lab 4 layer_norm_linear` first computes
+# the statistics of rows and prepares the weight, then multiplies; the share of each is in the tree.
 #
-# Time alone does not say whether a kernel is good. Divide the work by it, and compare with what the GPU can do: bytes
-# where bytes decide, FLOPs where they do.
+# Time alone does not say whether a kernel is good. Divide the work by it, and compare with what the GPU can
+# do: bytes where bytes decide, FLOPs where they do.
 
 # %%
 calls, peak = session.figures["calls"], session.machine.gpu
@@ -155,31 +163,31 @@ for scope in root["children"]:
 lesson.table(("scope", "kernels", "a call", "rate", "of the specification"), rows)
 
 # %% [markdown]
-# No kernel reaches its specification. `torch.mm` is the honest measure for a product, and a copy for a row kernel;
-# the survey of the GPU has both. Proton leaves out what the CPU does: a call that is fast here and slow in your
-# program waits for its launch, which is the first tool's business.
+# No kernel reaches its specification. `torch.mm` is the honest measure for a product, and a copy for a row
+# kernel; the survey of the GPU has both. Proton leaves out what the CPU does: a call that is fast here and
+# slow in your program waits for its launch, which is the first tool's business.
 
 # %% [markdown]
 # ## Nsight Compute: one kernel, line by line
 #
-# `ncu` runs a kernel many times, each time with other counters switched on. It prints a page of sections. This is
-# the page of lab 4's softmax, as it was printed.
+# `ncu` runs a kernel many times, each time with other counters switched on. It prints a page of sections.
+# This is the page of lab 4's softmax, as it was printed.
 
 # %%
-pages = lesson.lesson_record("ncu")
+pages = lesson.told("ncu")
 page = pages.texts["lab 4 softmax"]
 print(f"$ {pages.command}\n")
 print(page)
 
 # %% [markdown]
-# Now the same page again, only the lines that decide something, each with the question that it answers. The values
-# are cut from the page above.
+# Now the same page again, only the lines that decide something, each with the question that it answers. The
+# values are cut from the page above.
 
 # %%
 import re
 
 QUESTIONS = (
-    ("Registers Per Thread", "how many warps fit: a multiprocessor has 65,536 registers"),
+    ("Registers Per Thread", "how many warps fit: all of a multiprocessor share its registers"),
     ("Dynamic Shared Memory Per Block", "how many programs fit beside each other"),
     ("Waves Per SM", "programs over places for them; a little above a whole number leaves a tail"),
     ("Theoretical Occupancy", "warps that fit, of those that a multiprocessor can hold"),
@@ -219,6 +227,7 @@ softmax = read("lab 4 softmax")
 # %%
 product = read("lab 3 matmul")
 
+
 # %%
 def percent(found, line):
     """A line's value as a number."""
@@ -229,13 +238,14 @@ for name, found in (("lab 4 softmax", softmax), ("lab 3 matmul", product)):
     memory, compute = percent(found, "Memory Throughput"), percent(found, "Compute (SM) Throughput")
     bound = "memory" if memory > compute else "arithmetic"
     lesson.say(
-        f"`{name}`: memory {memory:.0f} % busy, multiprocessors {compute:.0f} %: **{bound}** comes first, with "
+        f"`{name}`: memory {memory:.0f} % busy, multiprocessors {compute:.0f} %: **{bound}** comes "
+        "first, with "
         f"{percent(found, 'Achieved Occupancy'):.0f} % of the warps that could be there."
     )
 
 # %% [markdown]
-# High occupancy is no goal. It is one way to have enough loads under way; a product that copies tiles asynchronously
-# has them under way with a few warps.
+# High occupancy is no goal. It is one way to have enough loads under way; a product that copies tiles
+# asynchronously has them under way with a few warps.
 #
 # ## The checklist
 #
@@ -244,13 +254,13 @@ for name, found in (("lab 4 softmax", softmax), ("lab 3 matmul", product)):
 # | step | look at | it is this, if |
 # |---|---|---|
 # | occupancy | achieved and theoretical | both are low, and no asynchronous copy hides the waiting |
-# | memory | DRAM throughput, and bytes against the least possible | near the limit, or more bytes than needed |
-# | compute | tensor pipe, SM throughput | near the limit: then the kernel is done, or has the wrong instructions |
+# | memory | DRAM throughput, bytes against the least possible | near the limit, or too many bytes |
+# | compute | tensor pipe, SM throughput | near the limit: the kernel is done, or its instructions are wrong |
 # | none is busy | what warps wait for | the first stall names the thing to change |
 # | configurations | another tile, other warps | a neighbour is faster |
 #
-# Two kernels of this repository, as they were when they were slow. Both are CUDA, since their logs hold every step
-# that came after: we can see whether the number we stop at was the right one.
+# Two kernels of this repository, as they were when they were slow. Both are CUDA, since their logs hold every
+# step that came after: we can see whether the number we stop at was the right one.
 
 # %%
 from grader.kernel_log.record import Record
@@ -296,7 +306,10 @@ for one in (summing, wmma):
 
 # %%
 achieved, theoretical = figure_of(summing, "achieved occupancy"), figure_of(summing, "theoretical occupancy")
-print(f"achieved {achieved:.1f} %, theoretical {theoretical:.1f} %, {figure_of(summing, 'registers of a thread'):.0f} registers")
+print(
+    f"achieved {achieved:.1f} %, theoretical {theoretical:.1f} %, "
+    f"{figure_of(summing, 'registers of a thread'):.0f} registers"
+)
 
 # %% [markdown]
 # Nothing to gain: the multiprocessors are full of warps. Step two, memory.
@@ -310,15 +323,18 @@ print(f"DRAM {dram:.1f} % busy; read {read_bytes / 1e9:.3f} GB, needed {needed /
 # No byte too many, and yet memory idles. Step three, compute: does anything else fill up?
 
 # %%
-print(f"SM throughput {figure_of(summing, 'SM throughput'):.1f} %, grid of {figure_of(summing, 'grid'):,.0f} blocks")
+print(
+    f"SM throughput {figure_of(summing, 'SM throughput'):.1f} %, grid of "
+    f"{figure_of(summing, 'grid'):,.0f} blocks"
+)
 for name, cycles in stalls(summing):
     print(f"  {name:<18}{cycles:8.2f} cycles for each instruction")
 
 # %% [markdown]
-# Here is the number. Everything waits, and for two things: `long_scoreboard` is a load that has not come back,
-# `barrier` is a warp that waits for the others of its block. Each thread has one load under way, then meets a barrier,
-# and then its block ends and another must start. The cure is more work for each thread: several wide loads under way,
-# and a barrier once, at the end. That is the next file of the ladder:
+# Here is the number. Everything waits, and for two things: `long_scoreboard` is a load that has not come
+# back, `barrier` is a warp that waits for the others of its block. Each thread has one load under way, then
+# meets a barrier, and then its block ends and another must start. The cure is more work for each thread:
+# several wide loads under way, and a barrier once, at the end. That is the next file of the ladder:
 
 # %%
 after = step(summing.number + 1)
@@ -328,8 +344,8 @@ lesson.table(("counter", summing.name, after.name), rows)
 print("first stall now:", *stalls(after, 1)[0])
 
 # %% [markdown]
-# The first stall is the same one, and longer. That is no contradiction: now memory itself is what they wait for, as
-# the second line of the table says. A stall names a reason, not a fault.
+# The first stall is the same one, and longer. That is no contradiction: now memory itself is what they wait
+# for, as the second line of the table says. A stall names a reason, not a fault.
 
 # %% [markdown]
 # ### Second kernel: a product through `wmma`
@@ -341,9 +357,9 @@ least_bytes = 2 * (wmma.size["m"] * wmma.size["k"] + wmma.size["k"] * wmma.size[
 rows = [
     ("1 occupancy, achieved", f"{figure_of(wmma, 'achieved occupancy'):.1f} %"),
     ("1 occupancy, theoretical", f"{figure_of(wmma, 'theoretical occupancy'):.1f} %"),
-    ("1 registers of a thread", f"{figure_of(wmma, 'registers of a thread'):.0f}"),
+    ("1 occupancy: registers of a thread", f"{figure_of(wmma, 'registers of a thread'):.0f}"),
     ("2 DRAM throughput", f"{figure_of(wmma, 'DRAM throughput'):.1f} %"),
-    ("2 bytes read, over the least", f"{figure_of(wmma, 'DRAM bytes read') / least_bytes:.2f}"),
+    ("2 memory: bytes read, over the least", f"{figure_of(wmma, 'DRAM bytes read') / least_bytes:.2f}"),
     ("3 tensor pipe", f"{figure_of(wmma, 'tensor pipe'):.1f} %"),
     ("3 SM throughput", f"{figure_of(wmma, 'SM throughput'):.1f} %"),
     *((f"4 stalled: {name}", f"{cycles:.2f} cycles") for name, cycles in stalls(wmma)),
@@ -351,16 +367,17 @@ rows = [
 lesson.table(("step and counter", "value"), rows)
 
 # %% [markdown]
-# 1. Occupancy is low, and it is the theoretical one: registers and shared memory leave room for one block. But copies
-#    are asynchronous here, so few warps need not be a fault. Go on.
+# 1. Occupancy is low, and it is the theoretical one: registers and shared memory leave room for one block.
+#    But copies are asynchronous here, so few warps need not be a fault. Go on.
 # 2. Memory has time.
 # 3. The tensor pipe is the busiest part, and it is not full. This is what must rise.
-# 4. Why is it not full? `wait` and `math_pipe_throttle`: warps issue one small product after the other, and each
-#    waits for the pipe. Two warps on each scheduler cannot keep it busy with instructions of this size.
+# 4. Why is it not full? `wait` and `math_pipe_throttle`: warps issue one small product after the other, and
+#    each waits for the pipe. Two warps on each scheduler cannot keep it busy with instructions of this size.
 # 5. Configurations: the log tells that other tiles, steps and stages were tried beside it, none faster.
 #
-# So no knob of this kernel helps, and the instruction itself is the limit. The steps after it change that, and the
-# number to watch is the one of step 3:
+# So no knob of this kernel helps, and the instruction itself is the limit. The steps after it change that,
+# and the number to watch is the one of step 3. It dips once: `06` takes the large instruction, and is faster
+# with a pipe that is less busy, since it spends hardly any instruction on moving operands. Then it climbs:
 
 # %%
 ladder = [one for one in (step(number) for number in range(wmma.number, 11)) if one.op == wmma.op]
@@ -379,9 +396,9 @@ lesson.shown(figure, f"Tensor pipe, step by step: {words}")
 # %% [markdown]
 # ## Configurations, with the numbers of the autotuner
 #
-# The last step of the list is the cheapest for a Triton kernel: add a config, and let the autotuner time it. What it
-# chose for each size stands in the record of the benchmark. If the winner is at the edge of your list, the list is
-# too short.
+# The last step of the list is the cheapest for a Triton kernel: add a config, and let the autotuner time it.
+# What it chose for each size stands in the record of the benchmark. If the winner is at the edge of your
+# list, the list is too short.
 
 # %%
 norms = lesson.bench("layer_norm_forward", "h200-bench-forward.json")
@@ -392,13 +409,13 @@ lesson.table(("size", "config that layer_norm_kernel ran with"), rows)
 # %% [markdown]
 # ## Try it
 #
-# `make profile OP=fused_softmax_forward SIZE=rows=1024,cols=131072` asks `ncu` on your GPU and prints these counters
-# for your kernel; `FROM=solutions` does it for the worked one. Before you run it, write down which of the four
-# percentages will be the highest.
+# `make profile OP=fused_softmax_forward SIZE=rows=1024,cols=131072` asks `ncu` on your GPU and prints these
+# counters for your kernel; `FROM=solutions` does it for the worked one. Before you run it, write down which
+# of the four percentages will be the highest.
 
 # %% [markdown]
-# And one to decide here. Counters of two row kernels of lab 4, at the longest rows, from a record of `make profile`.
-# Which step of the list stops you, and what would you try?
+# And one to decide here. Counters of two row kernels of lab 4, at the longest rows, from a record of `make
+# profile`. Which step of the list stops you, and what would you try?
 
 # %%
 from grader.kernel_log.profiles import ProfileRecord
@@ -417,18 +434,22 @@ answers = []
 for op, kernel in long_rows.items():
     of = {name: kernel.figures[name].value for name in names}
     answers.append(
-        f"`{op}`: {of['registers of a thread']:.0f} registers leave room for {of['theoretical occupancy']:.0f} % of the "
+        f"`{op}`: {of['registers of a thread']:.0f} registers leave room for "
+        f"{of['theoretical occupancy']:.0f} % of the "
         f"warps, and they are there. DRAM is {of['DRAM throughput']:.0f} % busy, the multiprocessors "
-        f"{of['SM throughput']:.0f} %: nothing is full, so the stall decides, and `{next(iter(kernel.stalls))}` is a load "
+        f"{of['SM throughput']:.0f} %: nothing is full, so the stall decides, and "
+        f"`{next(iter(kernel.stalls))}` is a load "
         "that has not come back."
     )
 words = " ".join(answers)
 lesson.say(
-    f"<details><summary>Answer</summary>\n\n{words} More loads under way, or fewer loads: the row is read twice, and "
-    "LayerNorm reads weight and bias as well, for each row. What was tried is in `solutions/README.md`.\n\n</details>"
+    f"<details><summary>Answer</summary>\n\n{words} More loads under way, or fewer loads: the row "
+    "is read twice, and "
+    "LayerNorm reads weight and bias as well, for each row. What was tried is in "
+    "`solutions/README.md`.\n\n</details>"
 )
 
 # %% [markdown]
 # ---
-# Write a kernel worth profiling: [lab 4, production slice](../labs/lab4_production_slice/README.md); its speed is what
-# these tools explain.
+# Write a kernel worth profiling: [lab 4, production slice](../labs/lab4_production_slice/README.md); its
+# speed is what these tools explain.

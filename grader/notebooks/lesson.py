@@ -10,7 +10,7 @@ from grader import __version__, gpu
 from grader.catalog import ROOT
 from grader.notebooks import kernels
 from grader.notebooks.kernels import apart, lab, solution
-from grader.notebooks.records import bench, gpu_or_record, lesson_record, survey
+from grader.notebooks.records import bench, gpu_or_record, lesson_record, survey, told
 from grader.notebooks.showing import (
     BLUE,
     COLOURS,
@@ -30,7 +30,7 @@ from grader.notebooks.showing import (
 __all__ = [
     "BLUE", "COLOURS", "GREEN", "ORANGE", "PURPLE", "ROOT", "SKY", "YELLOW", "apart", "bench", "canvas",
     "device", "gpu_or_record", "interactive", "lab", "lesson_record", "listing", "say", "shown", "solution",
-    "start", "survey", "table",
+    "start", "survey", "table", "told",
 ]  # fmt: skip
 
 

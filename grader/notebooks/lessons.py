@@ -55,6 +55,11 @@ class Recorder:
     record: Callable[[], Told]
 
 
+def entry(told: Told, found: Gpu) -> Entry:
+    """What was told now, on the GPU that was found."""
+    return Entry(**told.model_dump(), date=now(), machine=machine(found, ""))
+
+
 def run(
     recorders: Sequence[Recorder], path: Path, found: Gpu, follower: Follower
 ) -> tuple[Lessons, dict[str, str]]:
@@ -72,8 +77,7 @@ def run(
         except Exception as error:  # of a tool on another machine: the other recorders can still tell theirs
             troubles[one.name] = f"{type(error).__name__}: {error}"
         else:
-            entry = Entry(**told.model_dump(), date=now(), machine=machine(found, ""))
-            lessons.entries[one.name] = entry
+            lessons.entries[one.name] = entry(told, found)
             lessons.save(path)
         follower.done()
     return lessons, troubles

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from grader import catalog, gpu
 from grader.bench.record import BenchRecord, OpRecord
-from grader.notebooks.lessons import LESSONS, Entry, Lessons
+from grader.notebooks.lessons import LESSONS, Entry, Lessons, entry
 from grader.survey.record import SurveyRecord
 
 Measured = TypeVar("Measured")
@@ -64,9 +64,26 @@ def lesson_record(name: str) -> Entry:
     lessons = Lessons.model_validate_json(_stored(LESSONS))
     if name not in lessons.entries:
         raise LookupError(f"{LESSONS} holds nothing of {name}: python -m grader notebooks --record {LESSONS}")
-    entry = lessons.entries[name]
-    print(f"recorded on an {entry.machine.gpu['name']}, record {LESSONS}, {entry.date[:10]}")
-    return entry
+    kept = lessons.entries[name]
+    print(f"recorded on an {kept.machine.gpu['name']}, record {LESSONS}, {kept.date[:10]}")
+    return kept
+
+
+def told(name: str) -> Entry:
+    """The same from this machine's GPU where there is one that the recorder can use; else from the record."""
+    found, _ = gpu.find()
+    if found:
+        from grader.notebooks.recorders import RECORDERS
+
+        recorder = next(one for one in RECORDERS if one.name == name)
+        try:
+            here = entry(recorder.record(), found)
+        except RuntimeError as error:  # a tool that is not here, or may not count here
+            print(f"not measured here: {error}")
+        else:
+            print(f"measured here, on an {found.name}")
+            return here
+    return lesson_record(name)
 
 
 def _stored(path: Path) -> str:

@@ -1,12 +1,24 @@
 """What the notebooks record of profilers and of a training step, with stand-ins for the GPU."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 import torch
+from conftest import ROOT
 
-from grader.notebooks import ncu_page, proton_session, recorded_apart, torch_profiler, training_step
+from grader.gpu import Gpu
+from grader.notebooks import (
+    ncu_page,
+    proton_session,
+    recorded_apart,
+    recorders,
+    records,
+    torch_profiler,
+    training_step,
+)
+from grader.notebooks.lessons import LESSONS, Lessons, Recorder, Told, entry
 from grader.notebooks.proton_session import Scope
 from grader.notebooks.recorders import RECORDERS
 
@@ -151,3 +163,49 @@ def test_a_recorder_of_its_own_process_is_found_and_on_a_machine_without_a_gpu_s
     (recorder,) = (one for one in RECORDERS if one.name == name)
     with pytest.raises(RuntimeError, match=r"NVIDIA|CUDA"):
         recorder.record()
+
+
+@pytest.fixture
+def with_a_gpu(monkeypatch, tmp_path):
+    """A machine with a GPU and one recorder, and a record of that recorder from another one."""
+    card = Gpu("Card", "1", "0" * 16, 90, 2**30, 4e12, 1e15, 1980)
+    kept = Lessons(entries={"one": entry(Told(command="c", figures={"x": 1.0}), card)})
+    monkeypatch.setattr(records.catalog, "ROOT", tmp_path)
+    (tmp_path / LESSONS).parent.mkdir(parents=True)
+    kept.save(tmp_path / LESSONS)
+    monkeypatch.setattr(records.gpu, "find", lambda: (card, ""))
+
+    def use(record):
+        monkeypatch.setattr(recorders, "RECORDERS", (Recorder("one", record),))
+
+    return use
+
+
+def test_a_notebook_measures_on_the_gpu_that_is_there(with_a_gpu, capsys):
+    with_a_gpu(lambda: Told(command="c", figures={"x": 2.0}))
+    assert records.told("one").figures["x"] == 2.0
+    assert "measured here, on an Card" in capsys.readouterr().out
+
+
+def test_a_notebook_shows_the_record_and_why_where_the_recorder_cannot_run(with_a_gpu, capsys):
+    def refuse():
+        raise RuntimeError("there is no ncu")
+
+    with_a_gpu(refuse)
+    assert records.told("one").figures["x"] == 1.0
+    said = capsys.readouterr().out
+    assert "not measured here: there is no ncu" in said
+    assert "recorded on an Card" in said
+
+
+def test_every_lesson_that_a_notebook_shows_is_in_the_record():
+    asked = {
+        name
+        for path in (ROOT / "notebooks").glob("*.py")
+        for name in re.findall(r"(?:told|lesson_record)\(\"([^\"]+)\"\)", path.read_text("utf-8"))
+    }
+    assert asked
+    assert asked <= {one.name for one in RECORDERS}
+    assert (ROOT / LESSONS).is_file(), f"not recorded: python -m grader notebooks --record {LESSONS}"
+    kept = Lessons.model_validate_json((ROOT / LESSONS).read_text("utf-8"))
+    assert asked - set(kept.entries) == set()
