@@ -252,8 +252,8 @@ table(["side", "two kernels", "cuBLAS, fused", "ours", "gain of cuBLAS", "our ga
 
 # %% [markdown]
 # In the record the bytes foretell what cuBLAS gains at all but the smallest size: what the second kernel
-# costs is its trips. The smallest result never leaves L2, and there the count promises too much. Our own gain is
-# less even, because another kernel multiplies, too: compare its times with those of
+# costs is its trips. The smallest result never leaves L2, and there the count promises too much. Our own gain
+# is less even, because another kernel multiplies, too: compare its times with those of
 # [notebook 4](04_matmul.ipynb).
 #
 # ## The same for a chain
