@@ -69,7 +69,7 @@ say(
 # ## Near is fast
 #
 # Read the same data over and over, and the rate depends on where it stays. The survey did that for working
-# sets of many sizes. Where L2 ends, the rate falls to that of DRAM.
+# sets of many sizes. Beyond the size of the L2 the rate falls, the more of the set is missing there.
 
 # %%
 reads = sorted(h200.measured.reads, key=lambda one: one.working_set_bytes)
