@@ -164,8 +164,8 @@ print("the kernel and the Python above agree")
 # ## What the programs in flight share
 #
 # One multiprocessor works on one large tile at a time, so as many tiles are in flight as there are
-# multiprocessors. Tiles of one row share rows of $A$, tiles of one column share columns of $B$. Numbers show
-# the order, colour the tiles of the first wave.
+# multiprocessors. Tiles of one row share rows of $A$, tiles of one column share columns of $B$. Coloured are
+# the tiles of the first wave.
 
 # %%
 block_m, block_n = 128, 256
@@ -178,7 +178,7 @@ def first_wave(group_m):
     return [place(tile, rows, columns, group_m) for tile in range(wave)]
 
 
-figure, both = canvas(8, 4, columns=2, sharey=True)
+figure, both = canvas(8, 2, columns=2, sharey=True)
 for axes, group_m in zip(both, (1, 8), strict=True):
     grid = torch.zeros(rows, columns)
     for at, (row, column) in enumerate(first_wave(group_m)):
@@ -186,7 +186,7 @@ for axes, group_m in zip(both, (1, 8), strict=True):
     axes.imshow(grid.clamp(max=1), cmap="Blues", aspect="auto", vmax=2)
     axes.set_title(f"GROUP_M = {group_m}")
     axes.set_xlabel("column of tiles")
-    axes.set_ylim(24, -1)
+    axes.set_ylim(12, -1)
 both[0].set_ylabel("row of tiles")
 shown(figure, "tiles of the first wave: whole rows with GROUP_M = 1, a block of eight rows with GROUP_M = 8")
 
@@ -209,7 +209,7 @@ axes.bar([str(group_m) for group_m in groups], megabytes, color=COLOURS[0])
 axes.axhline(h200.attributes.l2_bytes / 1e6, color=ORANGE, linestyle="--", label="size of the L2")
 axes.set_xlabel("GROUP_M")
 axes.set_ylabel("MB that one wave touches")
-axes.legend()
+axes.legend(loc="upper center")
 shown(figure, f"MB by GROUP_M: {dict(zip(groups, (round(one) for one in megabytes), strict=True))}")
 
 # %% [markdown]

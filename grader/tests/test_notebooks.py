@@ -46,6 +46,11 @@ def test_there_are_notebooks_and_no_file_beside_them_that_nothing_builds():
     assert {path for path in build.FOLDER.iterdir() if path.suffix in (".py", ".ipynb")} == built
 
 
+def test_the_list_of_notebooks_is_complete():
+    text = (build.FOLDER / "README.md").read_text("utf-8")
+    assert re.findall(r"^\| \[\d\d\]\((\S+)\)", text, re.MULTILINE) == [one.built.name for one in SOURCES]
+
+
 @pytest.mark.parametrize("one", SOURCES, ids=lambda one: one.name)
 def test_notebook_is_what_its_source_says_and_keeps_the_rules(one):
     assert [*rules.problems(one), *check.differences(one)] == []
