@@ -61,25 +61,21 @@ def render(name: str, figure: Figure, data: dict, picture: str) -> str:
     )
 
 
-def pages() -> dict[str, str]:
-    """Every file that `make figures` writes, by its name, with its text."""
-    written = {}
-    for name in names():
-        figure = load(name)
-        data = figure.compute()
-        picture = figure.draw(data)
-        written[f"{name}.html"] = render(name, figure, data, picture)
-        written[f"{name}.svg"] = picture
-    return written
+def written(name: str, figure: Figure, data: dict) -> dict[str, str]:
+    """The files of one figure, by their names, with their text."""
+    picture = figure.draw(data)
+    return {f"{name}.html": render(name, figure, data, picture), f"{name}.svg": picture}
 
 
 def write(folder: Path = FOLDER) -> list[Path]:
     """Write all pages and pictures; the paths of those that changed."""
     changed = []
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in pages().items():
-        path = folder / name
-        if not path.is_file() or path.read_bytes() != text.encode():
-            files.replace(path, text)
-            changed.append(path)
+    for name in names():
+        figure = load(name)
+        for file, text in written(name, figure, figure.compute()).items():
+            path = folder / file
+            if not path.is_file() or path.read_bytes() != text.encode():
+                files.replace(path, text)
+                changed.append(path)
     return changed

@@ -27,9 +27,13 @@ export function svg(tag, attributes = {}, ...children) {
   return fill(document.createElementNS(SVG, tag), attributes, children);
 }
 
-/** A drawing of width by height, which `words` describe to whoever cannot see it. */
+/**
+ * A drawing of width by height, which `words` describe to whoever cannot see it. It shrinks with the page and
+ * grows little beyond its size, so that text of 14 px stays about that.
+ */
 export function drawing(width, height, words, ...children) {
-  return svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": words }, ...children);
+  const size = { viewBox: `0 0 ${width} ${height}`, style: `max-width: ${1.15 * width}px` };
+  return svg("svg", { ...size, role: "img", "aria-label": words }, ...children);
 }
 
 /** A whole number with its thousands apart: 1,048,576. */
