@@ -137,7 +137,7 @@ FIGURE = Figure(
     reading=(
         "Right: more arithmetic for each byte of DRAM. Up: faster. Both axes are logarithmic.",
         "The slope is DRAM bandwidth, the flat parts are the matmul rates of tensor cores (bf16) and of "
-        "plain fp32, as the hardware survey measured them. The dashed roof is what clocks and units allow at most.",
+        "plain fp32, as the hardware survey measured them. The dashed roof is what clocks and units allow.",
         "FLOP per byte counts each input and each result once, and of row kernels the operations of the "
         "plain formula. A kernel that reads twice lies lower for it.",
         "The share is of the GPU's peak rates: of peak bandwidth where memory decides, else of peak "
