@@ -82,7 +82,7 @@ def _measured() -> dict:
     words = " and ".join(" by ".join(map(str, size)) for size in sorted(sizes))
     caveat = (
         f"The capstone's CUDA matmuls, {words}. They differ in more than their order of tiles, and"
-        " every load is counted, also those that read a tile once more: a high rate alone makes no fast kernel."
+        " every load is counted, also those that read a tile once more: a high rate makes no fast kernel."
     )
     return {"measured": found, "machine": machine, "caveat": caveat}
 

@@ -49,7 +49,7 @@ export function many(number, thing) {
 /** The lines of a source, each {number, text}, those in `now` marked as running. */
 export function source(lines, now, label) {
   const shown = lines.map(({ number, text }) =>
-    html("span", { class: now.includes(number) ? "now" : null, "aria-current": now.includes(number) ? "step" : null }, text || " "));
+    html("span", { class: now.includes(number) ? "now" : null, "data-line": number, "aria-current": now.includes(number) ? "step" : null }, text || " "));
   return html("pre", { class: "source", tabindex: 0, "aria-label": label }, ...shown);
 }
 
