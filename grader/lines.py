@@ -44,7 +44,7 @@ def files_of(path: Path) -> list[Path]:
         found.append(one)
         source = one.read_text("utf-8")
         if one.suffix == ".py":
-            names = [f"{name}.py" for name in _imported(source)]
+            names = [f"{name}.py" for name in sorted(_imported(source))]
         else:
             names = _INCLUDE.findall(_PROGRAM.sub("", source))
         todo += [one.parent / name for name in names if (one.parent / name).is_file()]

@@ -57,14 +57,15 @@ function axes(s) {
   ];
 }
 
+/** A roof as far as it is in the picture. */
 function roof(s, bandwidth, peak, kinds) {
-  const ends = [s.x0, Math.min(Math.max(Math.log10(peak / bandwidth), s.x0), s.x1), s.x1].map((power) => 10 ** power);
-  const d = ends.map((x) => `${s.x(x).toFixed(1)},${s.y(Math.min(peak, bandwidth * x)).toFixed(1)}`).join("L");
-  return svg("path", { d: `M${d}`, class: `none ${kinds}`, "clip-path": "url(#inside)" });
+  const first = Math.max(s.x0, s.y0 - Math.log10(bandwidth));
+  const ridge = Math.min(Math.log10(peak), s.y1) - Math.log10(bandwidth);
+  const ends = peak < 10 ** s.y1 ? [first, Math.max(first, ridge), s.x1] : [first, ridge];
+  if (peak < 10 ** s.y0 || ends.some((power) => power > s.x1 + 1e-9)) return null;
+  const d = ends.map((power) => `${s.x(10 ** power).toFixed(1)},${s.y(Math.min(peak, bandwidth * 10 ** power)).toFixed(1)}`).join("L");
+  return svg("path", { d: `M${d}`, class: `none ${kinds}` });
 }
-
-const clip = () => svg("clipPath", { id: "inside" },
-  svg("rect", { x: LEFT, y: TOP, width: W - LEFT - RIGHT, height: H - TOP - BOTTOM }));
 
 /** Words beside each roof, above the slope: no mark lies there. */
 function roofNames(s) {
@@ -137,7 +138,7 @@ run({
     const [x, y] = at(here);
     stage.append(drawing(W, H,
       `Roofline of a ${data.gpu}: ${points.length} points of ${focus.length} kernels; rate against FLOP per byte.`,
-      clip(), axes(s), roof(s, data.theory.bandwidth.value, data.theory.peak.value, "s-edge dash"),
+      axes(s), roof(s, data.theory.bandwidth.value, data.theory.peak.value, "s-edge dash"),
       data.roofs.map((one) => roof(s, one.bandwidth.value, one.peak.value, "s-ink wide")), roofNames(s),
       others.map((one) => mark(one.kernel.kind, ...at(one), 3, { class: "f-line" })),
       svg("line", { x1: x, x2: x, y1: y, y2: Math.max(TOP, s.y(limit)), class: "s-off dash" }),
