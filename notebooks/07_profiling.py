@@ -168,6 +168,13 @@ lesson.table(("scope", "kernels", "a call", "rate", "of the specification"), row
 # slow in your program waits for its launch, which is the first tool's business.
 
 # %% [markdown]
+# All kernels of the course against both limits at once: below the slope memory decides, below the flat part arithmetic.
+# A kernel near its roof is done; one far below has a reason, and the next tool looks for it.
+
+# %%
+lesson.interactive("roofline")
+
+# %% [markdown]
 # ## Nsight Compute: one kernel, line by line
 #
 # `ncu` runs a kernel many times, each time with other counters switched on. It prints a page of sections.

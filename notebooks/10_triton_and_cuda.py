@@ -341,6 +341,13 @@ axes.legend(fontsize=8)
 lesson.shown(figure, "; ".join(f"{one[1]} {one[2]} lines" for one in found))
 
 # %% [markdown]
+# The same question for other patterns, where there may be no library call at all: choose a pattern, and see what each
+# way costs in lines of this repository and what it won. With the keyboard: arrow keys, then Enter.
+
+# %%
+lesson.interactive("choose_your_stack")
+
+# %% [markdown]
 # How to choose, then:
 #
 # * Library call where one does the whole job. A product alone is such a job.
