@@ -168,8 +168,8 @@ lesson.table(("scope", "kernels", "a call", "rate", "of the specification"), row
 # slow in your program waits for its launch, which is the first tool's business.
 
 # %% [markdown]
-# All kernels of the course against both limits at once: below the slope memory decides, below the flat part arithmetic.
-# A kernel near its roof is done; one far below has a reason, and the next tool looks for it.
+# All kernels of the course against both limits at once: under the slope memory decides, under the flat part
+# arithmetic. A kernel near its roof is done; one far below has a reason, and the next tool looks for it.
 
 # %%
 lesson.interactive("roofline")

@@ -341,8 +341,8 @@ axes.legend(fontsize=8)
 lesson.shown(figure, "; ".join(f"{one[1]} {one[2]} lines" for one in found))
 
 # %% [markdown]
-# The same question for other patterns, where there may be no library call at all: choose a pattern, and see what each
-# way costs in lines of this repository and what it won. With the keyboard: arrow keys, then Enter.
+# The same question for other patterns, where there may be no library call at all. Choose one, and see what
+# each way costs in lines of this repository, and what it won in the same run.
 
 # %%
 lesson.interactive("choose_your_stack")

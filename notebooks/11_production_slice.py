@@ -322,13 +322,13 @@ for place, way in zip(axes, ("forward", "backward"), strict=True):
                 for one in op.sizes
                 if one.arms[arm].percent_of_copy
             ]
-            label = f"{name.removesuffix(f'_{way}')}, {arm}"
+            label = f"{name.removesuffix(f'_{way}').removeprefix('fused_')}, {arm}"
             place.plot(*zip(*points, strict=True), line, color=colour, label=label)
     place.set_xscale("log", base=2)
     place.set_title(way)
     place.set_xlabel("columns")
-    place.legend(fontsize=7)
 axes[0].set_ylabel("of a copy of as many bytes, %")
+figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8)
 lesson.shown(figure, "Share of a copy, ours and PyTorch's, over the width of a row")
 
 # %% [markdown]

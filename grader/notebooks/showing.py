@@ -58,8 +58,10 @@ def shown(figure, words: str) -> None:
 
 def interactive(name: str) -> None:
     """One of the course's interactive figures; RuntimeError where it is not there."""
+    from IPython.display import display
+
     try:
-        from grader.figures import show
+        from grader.figures.show import show
     except ModuleNotFoundError:
         raise RuntimeError(f"the figure {name} is not there: this checkout has no grader/figures") from None
-    show(name)
+    display(show(name))
