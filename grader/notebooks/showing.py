@@ -33,8 +33,9 @@ def listing(*functions) -> None:
 
 
 def _written(function):
-    """The function as it was written: inside what tunes, compiles or interprets it."""
-    return _written(function.fn) if hasattr(function, "fn") else function
+    """The function as it was written: inside what tunes, compiles, interprets or registers it."""
+    inside = getattr(function, "fn", None) or getattr(function, "_init_fn", None)
+    return _written(inside) if inside else function
 
 
 def canvas(width: float = 7, height: float = 3, columns: int = 1, **options):
@@ -58,8 +59,10 @@ def shown(figure, words: str) -> None:
 
 def interactive(name: str) -> None:
     """One of the course's interactive figures; RuntimeError where it is not there."""
+    from IPython.display import display
+
     try:
         from grader.figures import show
     except ModuleNotFoundError:
         raise RuntimeError(f"the figure {name} is not there: this checkout has no grader/figures") from None
-    show(name)
+    display(show(name))
