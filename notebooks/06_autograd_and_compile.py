@@ -143,7 +143,7 @@ print(
 # launch inside can be compiled with what stands around it.
 
 # %%
-listing(softmax.forward_op._init_fn, softmax.FusedSoftmax)
+listing(softmax.forward_op, softmax.FusedSoftmax)
 
 # %% [markdown]
 # The tracer needs no GPU, and no numbers either: tensors that have a shape and no contents will do. It does

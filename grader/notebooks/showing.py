@@ -33,8 +33,9 @@ def listing(*functions) -> None:
 
 
 def _written(function):
-    """The function as it was written: inside what tunes, compiles or interprets it."""
-    return _written(function.fn) if hasattr(function, "fn") else function
+    """The function as it was written: inside what tunes, compiles, interprets or registers it."""
+    inside = getattr(function, "fn", None) or getattr(function, "_init_fn", None)
+    return _written(inside) if inside else function
 
 
 def canvas(width: float = 7, height: float = 3, columns: int = 1, **options):
