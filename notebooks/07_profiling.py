@@ -35,8 +35,10 @@ print(profiled.texts["table, five operators"])
 # * `Self` counts a line without what it called; `total` counts both. Sort by `Self CUDA` to find kernels.
 # * `# of Calls` beside a kernel tells how often it ran. More kernels than you wrote means more trips to
 #   memory.
-# * The two sums below the table decide the first question. Where CPU time is far above CUDA time, the GPU
-#   waits for Python, and no kernel will help.
+# * `Activity Buffer Request` is the profiler at work on itself, and `cudaDeviceSynchronize` is the CPU
+#   waiting for the GPU. Neither is a cost of your program.
+# * The two sums below the table decide the first question. Where CPU time, without those two, is far above
+#   CUDA time, the GPU waits for Python, and no kernel will help.
 
 
 # %%
@@ -68,21 +70,25 @@ lesson.table(("softmax", "kernels", "time on the GPU", "of it busy", "least byte
 figure, axes = lesson.canvas(8, 4)
 lanes, names = [], []
 for number, arm in enumerate(ARMS):
-    ran = kernels(arm)
-    for lane, events, colour in ((0, launches(arm), lesson.ORANGE), (1, ran, lesson.BLUE)):
+    begin = launches(arm)[0]["start_us"]
+    for lane, events, colour in ((0, launches(arm), lesson.ORANGE), (1, kernels(arm), lesson.BLUE)):
         place = -(3 * number + lane)
-        spans = [(event["start_us"], max(event["us"], 1.0)) for event in events]
+        spans = [(event["start_us"] - begin, max(event["us"], 1.0)) for event in events]
         axes.broken_barh(spans, (place - 0.4, 0.8), color=colour, edgecolor="white", linewidth=0.5)
         lanes.append(place)
         names.append(f"{arm}: {'GPU' if lane else 'launches'}")
 axes.set_yticks(lanes, names)
-axes.set_xlabel("µs since the first event of the call")
+axes.set_xlabel("µs since the first launch of the call")
 words = "; ".join(f"{arm}: {', '.join(event['name'][:30] for event in kernels(arm))}" for arm in ARMS)
 lesson.shown(figure, f"Kernels in order. {words}")
 
 # %% [markdown]
-# A launch is over long before its kernel starts: the CPU runs ahead, and the kernels queue up. That is how it
-# should be. A gap between two bars of the GPU with no launch in front of it would be time lost to Python.
+# Launches of the five operators are over before their kernels start: the CPU runs ahead, and kernels queue up
+# behind each other without a gap. That is how it should be. A gap between two bars of the GPU with no launch
+# in front of it would be time lost to Python.
+#
+# Where the first launch is a long bar, that is the profiler again, which sets itself up at the first kernel
+# that it sees. So never judge by one call: the table above is of several.
 #
 # The profiler needs no GPU to show the CPU's side. This is the same function on this machine's CPU:
 
@@ -196,6 +202,8 @@ import re
 QUESTIONS = (
     ("Registers Per Thread", "how many warps fit: all of a multiprocessor share its registers"),
     ("Dynamic Shared Memory Per Block", "how many programs fit beside each other"),
+    ("Block Limit Registers", "programs that fit, if registers were all; the smallest limit decides"),
+    ("Block Limit Shared Mem", "the same for shared memory"),
     ("Waves Per SM", "programs over places for them; a little above a whole number leaves a tail"),
     ("Theoretical Occupancy", "warps that fit, of those that a multiprocessor can hold"),
     ("Achieved Occupancy", "warps that were there; far below: too few programs, or of unequal length"),
@@ -241,16 +249,28 @@ def percent(found, line):
     return float(found[line][0].replace(",", ""))
 
 
-for name, found in (("lab 4 softmax", softmax), ("lab 3 matmul", product)):
+CLOSE = 5  # points: less says nothing, as no clock was fixed
+
+
+def verdict(found):
+    """What comes first, memory or arithmetic, in words."""
     memory, compute = percent(found, "Memory Throughput"), percent(found, "Compute (SM) Throughput")
-    bound = "memory" if memory > compute else "arithmetic"
-    lesson.say(
-        f"`{name}`: memory {memory:.0f} % busy, multiprocessors {compute:.0f} %: **{bound}** comes "
-        "first, with "
-        f"{percent(found, 'Achieved Occupancy'):.0f} % of the warps that could be there."
-    )
+    if abs(memory - compute) < CLOSE:
+        words = "**both are busy**, neither waits for the other"
+    else:
+        words = f"**{'memory' if memory > compute else 'arithmetic'}** comes first"
+    return f"memory {memory:.0f} %, multiprocessors {compute:.0f} %: {words}"
+
+
+for name, found in (("lab 4 softmax", softmax), ("lab 3 matmul", product)):
+    warps = percent(found, "Achieved Occupancy")
+    lesson.say(f"`{name}`: {verdict(found)}, with {warps:.0f} % of the warps that could be there.")
 
 # %% [markdown]
+# `INF`, `OPT` and `WRN` on a page are rules of ncu, written for any kernel. The first one above is right. The
+# one that wants more warps has not seen that memory is busy already; on the product's page there is one about
+# barriers, which does not know of a pipeline that goes on behind them. Read the numbers before the advice.
+#
 # High occupancy is no goal. It is one way to have enough loads under way; a product that copies tiles
 # asynchronously has them under way with a few warps.
 #
