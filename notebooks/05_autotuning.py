@@ -19,6 +19,7 @@ from grader.notebooks.lesson import (
     ORANGE,
     canvas,
     device,
+    excerpt,
     lesson_record,
     listing,
     say,
@@ -40,8 +41,13 @@ h200 = survey().attributes
 # def matmul_kernel(...):
 # ```
 #
-# Each entry is a `triton.Config`: constants that the kernel takes, and options for the compiler. The list of
-# lab 3, with what each entry asks of a multiprocessor:
+# Each entry is a `triton.Config`: constants that the kernel takes, and options for the compiler.
+
+# %%
+excerpt(lab3, "CONFIGS")
+
+# %% [markdown]
+# What an entry asks of a multiprocessor can be counted.
 #
 # * **Shared memory** holds the tiles of $A$ and $B$ that are on their way: one pair for each stage.
 # * **Registers** hold the sums: `BLOCK_M * BLOCK_N` numbers of 32 bits, spread over the threads of the
