@@ -262,8 +262,8 @@ near = sum(time_in_us <= best * 11 / 10 for time_in_us, _ in found)
 median = found[len(found) // 2][0] / best
 say(
     f"{len(found)} configs ran. {near} lie within a tenth of the fastest, half of them take more than "
-    f"{median:.1f} times as long, and the slowest {far:.0f} times. To guess here is a bad bet; to measure costs "
-    "a minute, once."
+    f"{median:.1f} times as long, and the slowest {far:.0f} times. To guess here is a bad bet; to measure "
+    "costs a minute, once."
 )
 table(
     ["place", "tile", "time", "shared memory", "sums a thread"],
