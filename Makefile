@@ -1,6 +1,6 @@
 # The targets call `python -m grader`; for all of its options: .venv/bin/python -m grader --help
 # Variables: LAB=2 (or capstone)  FROM=solutions  TIER=cpu  K=backward  SEED=1  MIN=60  OP=matmul  QUICK=1
-# SHARD=1/4  JOBS=6  ARCH=sm_90  EXTRA=dev  STEP="what you expect"  FILE=path  SIZE=n=1024  REDRAW=1
+# SHARD=1/4  JOBS=6  ARCH=sm_90  EXTRA=dev  STEP="what you expect"  FILE=path  SIZE=n=1024  REDRAW=1  SCREENSHOTS=1
 
 PYTHON ?= python3
 RUN := .venv/bin/python -m
@@ -10,10 +10,10 @@ NVCC := $(or $(shell command -v nvcc),$(wildcard $(CUDA_HOME)/bin/nvcc /usr/loca
 WITH_NVCC := $(if $(NVCC),,--extra nvcc)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup grade bench profile survey log check-log notebooks check-notebooks test test-gpu skeletons tables todo doctor inspect sanitize lint clean
+.PHONY: help setup grade bench profile survey log check-log notebooks check-notebooks test test-gpu test-figures figures skeletons tables todo doctor inspect sanitize lint clean
 
 help:  ## print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup:  ## make .venv ready; every other target does this by itself (EXTRA=dev)
 	@$(SETUP) $(if $(EXTRA),--extra $(EXTRA))
@@ -58,13 +58,21 @@ check-notebooks:  ## whether all notebooks run, and are those of their sources (
 
 test:  ## test the grader itself; needs no GPU (K=setup)
 	@$(SETUP) --extra dev $(WITH_NVCC)
-	@$(RUN) pytest -q -n 2 -m "not gpu" $(if $(K),-k "$(K)")
+	@$(RUN) pytest -q -n 2 -m "not gpu and not browser" $(if $(K),-k "$(K)")
 
 test-gpu:  ## test what needs a GPU (SHARD=1/4: the first of four parts; JOBS=6: six at a time)
 	@$(SETUP) --extra dev $(WITH_NVCC)
 	@$(RUN) pytest -q -m gpu -n $(or $(JOBS),0) --resume results/gpu-tests-passed $(if $(K),-k "$(K)") \
 		$(if $(SHARD),--shard "$(SHARD)"); code=$$?; \
 		test $$code -eq 5 && echo "all of them have passed on this code; make clean forgets that" || exit $$code
+
+test-figures:  ## drive the interactive figures in a headless Chromium (K=tile_order)
+	@$(SETUP) --extra dev --extra browser
+	@$(RUN) pytest -q -m browser $(if $(K),-k "$(K)")
+
+figures:  ## write the interactive figures from their data; SCREENSHOTS=1 takes pictures of them, too (course staff)
+	@$(SETUP) $(if $(SCREENSHOTS),--extra browser)
+	@$(RUN) grader figures $(if $(SCREENSHOTS),--screenshots)
 
 skeletons:  ## write the student files of labs/ and the capstone from solutions/ (course staff)
 	@$(SETUP)
