@@ -32,8 +32,8 @@ for command in (
     cli_measure.log,
     cli_measure.check_log,
     cli_measure.sanitize,
-    cli_notebooks.notebooks,
     cli_figures.figures,
+    cli_notebooks.notebooks,
 ):
     main.add_command(command)
 

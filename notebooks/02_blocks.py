@@ -9,7 +9,18 @@
 import torch
 import triton
 
-from grader.notebooks.lesson import COLOURS, bench, canvas, device, listing, say, shown, solution, table
+from grader.notebooks.lesson import (
+    COLOURS,
+    bench,
+    canvas,
+    device,
+    interactive,
+    listing,
+    say,
+    shown,
+    solution,
+    table,
+)
 
 # %% [markdown]
 # ## Which elements
@@ -82,6 +93,12 @@ add.elementwise_add_kernel[(triton.cdiv(n, block),)](x, y, buffer[:n], n, BLOCK=
 
 print("the vector: ", buffer[:n].tolist())
 print("after it:   ", buffer[n:].tolist())
+
+# %% [markdown]
+# The same run, step by step: choose a program and a lane, and see which addresses it reads and writes.
+
+# %%
+interactive("program_life")
 
 # %% [markdown]
 # ## Without the mask

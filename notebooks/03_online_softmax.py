@@ -10,7 +10,19 @@ import math
 
 import torch
 
-from grader.notebooks.lesson import BLUE, ORANGE, bench, canvas, device, listing, say, shown, solution, table
+from grader.notebooks.lesson import (
+    BLUE,
+    ORANGE,
+    bench,
+    canvas,
+    device,
+    interactive,
+    listing,
+    say,
+    shown,
+    solution,
+    table,
+)
 
 # %% [markdown]
 # ## The formula, and why it is not used
@@ -208,6 +220,12 @@ say(
     f"reaches {best.arms['torch'].percent_of_copy:.0f} % of a copy of equal bytes, and the fused kernel of "
     f"lab 4, which is this one with more care, {best.arms['ours'].percent_of_copy:.0f} %."
 )
+
+# %% [markdown]
+# Where the bytes go, for a block size of your choice:
+
+# %%
+interactive("softmax_traffic")
 
 # %% [markdown]
 # ## The gradient

@@ -15,6 +15,7 @@ from grader.notebooks.lesson import (
     bench,
     canvas,
     device,
+    interactive,
     listing,
     say,
     shown,
@@ -211,6 +212,12 @@ axes.set_xlabel("GROUP_M")
 axes.set_ylabel("MB that one wave touches")
 axes.legend(loc="upper center")
 shown(figure, f"MB by GROUP_M: {dict(zip(groups, (round(one) for one in megabytes), strict=True))}")
+
+# %% [markdown]
+# Wave by wave, in both orders, with the strips that a cache holds:
+
+# %%
+interactive("tile_order")
 
 # %% [markdown]
 # The wave is cheapest when it is about square in elements, not in tiles: its tiles are wider than high. The

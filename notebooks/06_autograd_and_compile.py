@@ -8,7 +8,7 @@
 # %%
 import torch
 
-from grader.notebooks.lesson import apart, bench, device, listing, say, solution, table
+from grader.notebooks.lesson import apart, bench, device, excerpt, listing, say, solution, table
 
 online = solution("lab2_online_softmax/online_softmax.py")
 softmax = solution("lab4_production_slice/softmax.py")
@@ -143,7 +143,7 @@ print(
 # launch inside can be compiled with what stands around it.
 
 # %%
-listing(softmax.forward_op, softmax.FusedSoftmax)
+excerpt(softmax, "forward_op", "backward_op", "FusedSoftmax")
 
 # %% [markdown]
 # The tracer needs no GPU, and no numbers either: tensors that have a shape and no contents will do. It does

@@ -20,6 +20,7 @@ from grader.notebooks.showing import (
     SKY,
     YELLOW,
     canvas,
+    excerpt,
     interactive,
     listing,
     say,
@@ -29,8 +30,8 @@ from grader.notebooks.showing import (
 
 __all__ = [
     "BLUE", "COLOURS", "GREEN", "ORANGE", "PURPLE", "ROOT", "SKY", "YELLOW", "apart", "bench", "canvas",
-    "device", "gpu_or_record", "interactive", "lab", "lesson_record", "listing", "say", "shown", "solution",
-    "start", "survey", "table", "told",
+    "device", "excerpt", "gpu_or_record", "interactive", "lab", "lesson_record", "listing", "say", "shown",
+    "solution", "start", "survey", "table", "told",
 ]  # fmt: skip
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import io
+import itertools
 from collections.abc import Iterable, Sequence
 
 # Okabe and Ito's colours: apart for every kind of colour vision, and apart in grey.
@@ -33,9 +35,28 @@ def listing(*functions) -> None:
 
 
 def _written(function):
-    """The function as it was written: inside what tunes, compiles, interprets or registers it."""
-    inside = getattr(function, "fn", None) or getattr(function, "_init_fn", None)
-    return _written(inside) if inside else function
+    """The function as it was written: inside what tunes, compiles or interprets it."""
+    return _written(function.fn) if hasattr(function, "fn") else function
+
+
+def excerpt(module, *names: str) -> None:
+    """Definitions of a module by name: what `listing` cannot follow, as an operator or a list of configs."""
+    lines = inspect.getsource(module).splitlines()
+    found = {name: node for node in ast.parse("\n".join(lines)).body for name in _defined(node)}
+    for name in names:
+        node = found[name]
+        first = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", []))])
+        # A comment that ends a body belongs to it, and is no part of the tree.
+        after = itertools.takewhile(lambda line: line.startswith(" "), lines[node.end_lineno :])
+        text = "\n".join([*lines[first - 1 : node.end_lineno], *after])
+        say(f"```python\n{text}\n```")
+
+
+def _defined(node: ast.stmt) -> list[str]:
+    """The names that a statement of a module defines."""
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return [node.name]
+    return [one.id for one in getattr(node, "targets", []) if isinstance(one, ast.Name)]
 
 
 def canvas(width: float = 7, height: float = 3, columns: int = 1, **options):

@@ -1,4 +1,4 @@
-"""What notebooks show: the same bytes for the same content, kernels by their source, figures where they are."""
+"""What notebooks show: the same bytes for the same content, kernels by their source, figures if there."""
 
 import sys
 
@@ -36,12 +36,26 @@ def test_several_axes_stand_side_by_side():
     assert len(axes) == 2
 
 
-def test_a_kernel_and_an_operator_are_listed_by_their_source(displayed):
+def test_a_kernel_is_listed_by_its_source(displayed):
+    lab3 = kernels.solution("lab3_autotuned_matmul/autotuned_matmul.py")
+    showing.listing(lab3.matmul_kernel)
+    assert displayed[0].startswith("```python\n@triton.autotune(configs=CONFIGS")
+    assert "def matmul_kernel(" in displayed[0]
+
+
+def test_what_a_module_defines_is_shown_with_its_decorators_and_nothing_else(displayed):
     lab3 = kernels.solution("lab3_autotuned_matmul/autotuned_matmul.py")
     softmax = kernels.solution("lab4_production_slice/softmax.py")
-    showing.listing(lab3.matmul_kernel, softmax.forward_op)
-    assert "def matmul_kernel(" in displayed[0]
-    assert "def forward_op(x" in displayed[1]
+    showing.excerpt(softmax, "forward_op", "FusedSoftmax")
+    showing.excerpt(lab3, "CONFIGS")
+    operator, function, configs = displayed
+    assert operator.startswith('```python\n@triton_op("course::fused_softmax"')
+    assert operator.rstrip("`\n").endswith("traced=True)")
+    assert function.startswith("```python\nclass FusedSoftmax(")
+    assert function.rstrip("`\n").endswith("# END TODO 8")
+    assert configs.startswith("```python\nCONFIGS = [\n")
+    with pytest.raises(KeyError, match="no_such"):
+        showing.excerpt(lab3, "no_such")
 
 
 def test_a_figure_that_is_not_there_is_said(monkeypatch):

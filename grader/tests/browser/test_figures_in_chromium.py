@@ -165,6 +165,11 @@ def test_the_keyboard_alone_operates_it(open_tab):
     assert tab.page.get_attribute("#figure", "data-playing") == "yes"
     keyboard.press("Space")
     assert tab.page.get_attribute("#figure", "data-playing") == "no"
+    tab.page.focus("[data-do=step]")
+    keyboard.press("Space")
+    assert (tab.step, tab.page.get_attribute("#figure", "data-playing")) == (1, "no"), (
+        "a button keeps its key"
+    )
     reached = set()
     for _ in range(60):
         keyboard.press("Tab")
@@ -211,6 +216,22 @@ def test_motion_stays_away_where_the_reader_wants_none(open_tab):
     tab.press("step")
     moving = "document.getAnimations().filter(a => a.playState === 'running').length"
     assert tab.page.evaluate(moving) == 0
+
+
+def test_what_a_reader_opened_and_focused_outlasts_a_step(open_tab):
+    tab = open_tab()
+    for at in range(tab.page.locator(".stage summary").count()):
+        tab.page.locator(".stage summary").nth(at).click()
+        tab.page.keyboard.press("ArrowRight" if tab.step == 0 else "ArrowLeft")
+        assert tab.page.locator(".stage details").nth(at).get_attribute("open") is not None
+    places = ".stage summary, .stage [tabindex], .stage button, .stage [role=button]"
+    for at in range(tab.page.locator(places).count()):
+        place = tab.page.locator(places).nth(at)
+        place.focus()
+        assert place.get_attribute("data-key"), "without a key the focus is lost at the next step"
+        tab.page.keyboard.press("ArrowRight" if tab.step == 0 else "ArrowLeft")
+        focused = tab.page.evaluate("document.activeElement.dataset.key")
+        assert focused == tab.page.locator(places).nth(at).get_attribute("data-key")
 
 
 def test_everything_that_is_operated_has_a_name(open_tab):
