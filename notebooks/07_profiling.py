@@ -30,8 +30,9 @@ print(profiled.texts["table, five operators"])
 # %% [markdown]
 # How to read it:
 #
-# * A line with time in the columns `CPU` alone is an operator: what PyTorch did before a kernel could start.
-#   A line with time under `CUDA` alone is a kernel, by the name that the compiler gave it.
+# * Lines come in pairs. `aten::div` is the operator: its CPU columns are what PyTorch did before a kernel
+#   could start, and the time of its kernel is booked on it as well. The kernel itself stands near it, by the
+#   name that its compiler gave it, with the same time and no CPU time. Do not add the two.
 # * `Self` counts a line without what it called; `total` counts both. Sort by `Self CUDA` to find kernels.
 # * `# of Calls` beside a kernel tells how often it ran. More kernels than you wrote means more trips to
 #   memory.
@@ -39,7 +40,6 @@ print(profiled.texts["table, five operators"])
 #   waiting for the GPU. Neither is a cost of your program.
 # * The two sums below the table decide the first question. Where CPU time, without those two, is far above
 #   CUDA time, the GPU waits for Python, and no kernel will help.
-
 
 # %%
 def kernels(arm):

@@ -69,7 +69,7 @@ lesson.apart(with_a_look_inside, 'print("mask", mask)', TRITON_INTERPRET="1")
 lesson.apart(with_a_look_inside, "breakpoint()", TRITON_INTERPRET="1")
 
 # %% [markdown]
-# Remove such lines before you hand in: the static screen names what it does not permit.
+# Remove such lines before you hand in: `breakpoint()` is refused there, and printing costs time.
 #
 # What the interpreter does **not** show, and only a GPU does:
 #
@@ -196,8 +196,8 @@ for lab, exercise in ((1, "elementwise_add"), (2, "softmax_forward"), (3, "matmu
     print(f"lab {lab}:", "; ".join(cases(lab, exercise)))
 
 # %% [markdown]
-# **Nothing at all.** With n = 0 there is nothing to launch, and a grid of 0 programs is an error on a GPU.
-# The solution asks first:
+# **Nothing at all.** With n = 0 there is nothing to launch, and whatever is computed from n may be 0 as well:
+# a block, a grid, a mean. The solution asks first; this wrong answer divides:
 
 # %%
 print(good.elementwise_add(torch.empty(0), torch.empty(0)).shape)
