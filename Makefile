@@ -13,7 +13,7 @@ WITH_NVCC := $(if $(NVCC),,--extra nvcc)
 .PHONY: help setup grade bench profile tuning survey log check-log test test-gpu test-figures figures skeletons tables todo doctor inspect sanitize lint clean
 
 help:  ## print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup:  ## make .venv ready; every other target does this by itself (EXTRA=dev)
 	@$(SETUP) $(if $(EXTRA),--extra $(EXTRA))

@@ -178,6 +178,6 @@ FIGURE = Figure(
     ),
     compute=compute,
     draw=draw,
-    height_px=900,
+    height_px=1040,
     screenshot_step=3,
 )

@@ -38,8 +38,8 @@ def chromium() -> Iterator:
     with sync_playwright() as playwright:
         try:
             browser = playwright.chromium.launch(executable_path=program, args=list(_QUIET))
-        except Error:
-            raise NoBrowserError(MISSING) from None
+        except Error as error:
+            raise NoBrowserError(f"{MISSING}\n{error.message.strip().splitlines()[0]}") from None
         try:
             yield browser
         finally:
@@ -73,5 +73,5 @@ def _keep(picture: bytes, path: Path) -> None:
     from PIL import Image
 
     with Image.open(io.BytesIO(picture)) as image:
-        flat = image.convert("RGB").quantize(128, dither=Image.Dither.NONE)
+        flat = image.convert("RGB").quantize(256, dither=Image.Dither.NONE)
         flat.save(path, optimize=True)

@@ -96,6 +96,6 @@ FIGURE = Figure(
     ),
     compute=compute,
     draw=draw,
-    height_px=900,
+    height_px=1120,
     screenshot_step=6,
 )

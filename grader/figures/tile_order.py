@@ -118,6 +118,6 @@ FIGURE = Figure(
     ),
     compute=compute,
     draw=draw,
-    height_px=820,
+    height_px=940,
     screenshot_step=27,
 )

@@ -74,7 +74,10 @@ def trace(launches: list[Launch]) -> list[list[list[Step]]]:
         cwd=catalog.ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=False,
     )  # fmt: skip
     if child.returncode != 0:
-        raise RuntimeError(f"Triton's interpreter ended with {child.returncode}:\n{child.stderr[-2000:]}")
+        raise RuntimeError(
+            f"Triton's interpreter ended with {child.returncode}; `make doctor` looks for the cause in this"
+            f" machine:\n{child.stderr[-2000:]}"
+        )
     return [[[_step(step) for step in program] for program in launch] for launch in json.loads(child.stdout)]
 
 

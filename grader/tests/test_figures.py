@@ -51,6 +51,14 @@ def test_screenshots_are_there_in_both_themes_and_small(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_the_readme_shows_every_figure_in_both_themes(name):
+    text = (FOLDER / "README.md").read_text("utf-8")
+    assert f"({name}.html)" in text
+    for theme in ("light", "dark"):
+        assert f"screenshots/{name}-{theme}.png" in text
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_page_asks_for_nothing_and_permits_nothing(name):
     text = (FOLDER / f"{name}.html").read_text("utf-8")
     assert "default-src 'none'" in text

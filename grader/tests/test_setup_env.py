@@ -19,7 +19,7 @@ from grader import setup_env, setup_steps
 ROOT = Path(__file__).resolve().parents[2]
 MAKEFILE = (ROOT / "Makefile").read_text()
 # Everything the setup would install counts as present in the active Python of these tests.
-WANTED = setup_steps.requirements(str(ROOT), ["dev", "nvcc"])
+WANTED = setup_steps.requirements(str(ROOT), ["dev", "browser", "nvcc"])
 SITE = f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
 
 
@@ -211,16 +211,16 @@ def test_the_requirements_are_those_a_toml_reader_finds():
     tomllib = pytest.importorskip("tomllib", reason="Python 3.10 has none")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    assert project["dependencies"] + extras["dev"] + extras["nvcc"] == WANTED
+    assert project["dependencies"] + extras["dev"] + extras["browser"] + extras["nvcc"] == WANTED
 
 
 def test_every_requirement_has_the_form_that_the_setup_compares():
     assert WANTED
-    assert all(re.fullmatch(r"[a-z-]+>=\d+(\.\d+)*", one) for one in WANTED)
+    assert all(re.fullmatch(r"[a-z0-9-]+>=\d+(\.\d+)*", one) for one in WANTED)
 
 
 def test_every_requirement_is_pinned_in_the_constraints():
-    pinned = re.findall(r"^([a-z-]+)==", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
+    pinned = re.findall(r"^([a-z0-9-]+)==", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
     # The CUDA build of torch pins its own nvidia-cuda-runtime: a second pin could not be met.
     assert {*pinned, "nvidia-cuda-runtime"} == {one.partition(">=")[0] for one in WANTED}
 

@@ -165,6 +165,11 @@ def test_the_keyboard_alone_operates_it(open_tab):
     assert tab.page.get_attribute("#figure", "data-playing") == "yes"
     keyboard.press("Space")
     assert tab.page.get_attribute("#figure", "data-playing") == "no"
+    tab.page.focus("[data-do=step]")
+    keyboard.press("Space")
+    assert (tab.step, tab.page.get_attribute("#figure", "data-playing")) == (1, "no"), (
+        "a button keeps its key"
+    )
     reached = set()
     for _ in range(60):
         keyboard.press("Tab")
