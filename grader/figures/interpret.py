@@ -1,6 +1,6 @@
 """The process in which launches are interpreted, for grader.figures.trace: JSON in, JSON out.
 
-It needs TRITON_INTERPRET=1 before triton is imported; it watches the lines of a kernel as Python runs them.
+It needs TRITON_INTERPRET=1 in its environment, which counts when triton is imported.
 """
 
 from __future__ import annotations
@@ -10,120 +10,12 @@ import json
 import sys
 from pathlib import Path
 
-import numpy
 import torch
-import triton.language as tl
-from triton.runtime import interpreter
 
 from grader import catalog
+from grader.figures.watcher import Watcher, watch_builder
 
 ROOM = 4096  # elements on each side of a buffer
-
-
-class Watcher:
-    """Collects the steps of each program of one launch."""
-
-    def __init__(self, function, buffers: dict[str, torch.Tensor]):
-        self.programs: list[list[dict]] = []
-        self._code = function.__code__
-        self._buffers = buffers
-        self._known: dict = {}
-
-    def begin_program(self) -> None:
-        """From here on steps belong to the next program."""
-        self.programs.append([])
-        self._known = {}
-
-    def called(self, frame, _event, _argument):
-        """What sys.settrace calls for each function: only the kernel itself is followed."""
-        code = frame.f_code
-        same = (code.co_filename, code.co_name) == (self._code.co_filename, self._code.co_name)
-        if not same:
-            return None
-        self._known = self._values(frame)  # the arguments are no news
-        return self._line
-
-    def accessed(self, kind: str, pointers, mask, values, other: bool) -> None:
-        """A load or a store of the line that runs now."""
-        name, offsets = self._place(pointers.data)
-        self.programs[-1][-1]["accesses"].append(
-            {
-                "kind": kind,
-                "buffer": name,
-                "offsets": offsets,
-                "mask": numpy.ravel(mask.data).astype(bool).tolist(),
-                "values": _numbers(values.data),
-                "other": other,
-            }
-        )
-
-    def _line(self, frame, event, _argument):
-        steps = self.programs[-1]
-        now = self._values(frame)
-        if steps:
-            steps[-1]["changed"] |= {
-                name: value for name, value in now.items() if self._known.get(name) != value
-            }
-        self._known = now
-        if event == "line":
-            steps.append({"line": frame.f_lineno, "accesses": [], "changed": {}})
-        return self._line
-
-    def _values(self, frame) -> dict:
-        found = {name: self._value(value) for name, value in frame.f_locals.items()}
-        return {name: value for name, value in found.items() if value is not None}
-
-    def _value(self, value):
-        if isinstance(value, int | float):
-            return _number(value)
-        if not isinstance(value, tl.tensor):
-            return None  # constexpr and functions stay what they are
-        data = value.handle.data
-        if value.dtype.scalar.is_ptr():
-            name, offsets = self._place(data)
-            return {"buffer": name, "offset": offsets if data.size > 1 else offsets[0]}
-        return _numbers(data) if value.shape else _number(numpy.ravel(data)[0])
-
-    def _place(self, addresses) -> tuple[str, list[int]]:
-        """The buffer that addresses were made from, and their distance from its start in elements."""
-        lanes = numpy.ravel(addresses).astype(numpy.int64)
-        near = {name: abs(int(lanes[0]) - buffer.data_ptr()) for name, buffer in self._buffers.items()}
-        name = min(near, key=near.get)
-        buffer = self._buffers[name]
-        return name, ((lanes - buffer.data_ptr()) // buffer.element_size()).tolist()
-
-
-def _number(value):
-    """A number as JSON can hold it; infinities and NaN as their names."""
-    value = value.item() if hasattr(value, "item") else value
-    if isinstance(value, float):
-        return value if numpy.isfinite(value) else str(value)
-    return value
-
-
-def _numbers(data) -> list:
-    return [_number(value) for value in numpy.ravel(data)]
-
-
-def watch_builder(watcher: Watcher) -> None:
-    """Have the interpreter report its programs and accesses to the watcher."""
-    builder, kind = interpreter.interpreter_builder, type(interpreter.interpreter_builder)
-
-    def set_grid_idx(*place):
-        watcher.begin_program()
-        return kind.set_grid_idx(builder, *place)
-
-    def create_masked_load(pointers, mask, other, *more):
-        loaded = kind.create_masked_load(builder, pointers, mask, other, *more)
-        watcher.accessed("load", pointers, mask, loaded, other is not None)
-        return loaded
-
-    def create_masked_store(pointers, value, mask, *more):
-        watcher.accessed("store", pointers, mask, value, False)
-        return kind.create_masked_store(builder, pointers, value, mask, *more)
-
-    for replaced in (set_grid_idx, create_masked_load, create_masked_store):
-        setattr(builder, replaced.__name__, replaced)
 
 
 def interpret(launch: dict) -> list[list[dict]]:

@@ -5,12 +5,19 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from grader import catalog
-from grader.figures import program_life, program_words, softmax_counts, softmax_traffic, tile_order
+from grader.figures import (
+    program_cases,
+    program_life,
+    program_words,
+    softmax_counts,
+    softmax_traffic,
+    tile_order,
+)
 from grader.figures.statements import by_statement, lines, statements
 from grader.figures.trace import Access, Buffer, Launch, Step, bytes_moved, trace
 
-ADD = (catalog.ROOT / "solutions" / program_life.ADD).read_text("utf-8")
-SOFTMAX = (catalog.ROOT / "solutions" / program_life.SOFTMAX).read_text("utf-8")
+ADD = (catalog.ROOT / "solutions" / program_cases.ADD).read_text("utf-8")
+SOFTMAX = (catalog.ROOT / "solutions" / program_cases.SOFTMAX).read_text("utf-8")
 LOADED = Access("load", "x_ptr", (4, 5, 6, 7), (True, True, True, False), (1.0, 2.0, 3.0, 0.0), False)
 
 
@@ -31,7 +38,9 @@ def softmax(rows, cols, block, dtype):
     x = Buffer(tuple(float(i % 7) for i in range(rows * cols)), dtype)
     sizes = {"n_cols": cols, "stride_x": cols, "stride_y": cols}
     buffers = {"x_ptr": x, "y_ptr": Buffer((None,) * (rows * cols), dtype)}
-    return Launch(program_life.SOFTMAX, "online_softmax_kernel", rows, {**buffers, **sizes}, {"BLOCK": block})
+    return Launch(
+        program_cases.SOFTMAX, "online_softmax_kernel", rows, {**buffers, **sizes}, {"BLOCK": block}
+    )
 
 
 def row_in_one_tile(rows, cols, tile, dtype):
@@ -261,7 +270,7 @@ def test_a_load_in_words_names_elements_bytes_and_the_lane_that_is_off():
 
 
 def test_a_kernel_that_fails_says_why():
-    launch = Launch(program_life.ADD, "no_such_kernel", 1, {"x_ptr": Buffer((1.0,))})
+    launch = Launch(program_cases.ADD, "no_such_kernel", 1, {"x_ptr": Buffer((1.0,))})
     with pytest.raises(RuntimeError, match="no_such_kernel"):
         trace([launch])
 

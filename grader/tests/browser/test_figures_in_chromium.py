@@ -218,6 +218,22 @@ def test_motion_stays_away_where_the_reader_wants_none(open_tab):
     assert tab.page.evaluate(moving) == 0
 
 
+def test_what_a_reader_opened_and_focused_outlasts_a_step(open_tab):
+    tab = open_tab()
+    for at in range(tab.page.locator(".stage summary").count()):
+        tab.page.locator(".stage summary").nth(at).click()
+        tab.page.keyboard.press("ArrowRight" if tab.step == 0 else "ArrowLeft")
+        assert tab.page.locator(".stage details").nth(at).get_attribute("open") is not None
+    places = ".stage summary, .stage [tabindex], .stage button, .stage [role=button]"
+    for at in range(tab.page.locator(places).count()):
+        place = tab.page.locator(places).nth(at)
+        place.focus()
+        assert place.get_attribute("data-key"), "without a key the focus is lost at the next step"
+        tab.page.keyboard.press("ArrowRight" if tab.step == 0 else "ArrowLeft")
+        focused = tab.page.evaluate("document.activeElement.dataset.key")
+        assert focused == tab.page.locator(places).nth(at).get_attribute("data-key")
+
+
 def test_everything_that_is_operated_has_a_name(open_tab):
     tab = open_tab()
     operated = "button, select, input, [tabindex], [role=img], [role=button]"

@@ -50,7 +50,7 @@ export function many(number, thing) {
 export function source(lines, now, label) {
   const shown = lines.map(({ number, text }) =>
     html("span", { class: now.includes(number) ? "now" : null, "data-line": number, "aria-current": now.includes(number) ? "step" : null }, text || " "));
-  return html("pre", { class: "source", tabindex: 0, "aria-label": label }, ...shown);
+  return html("pre", { class: "source", tabindex: 0, "data-key": label, "aria-label": label }, ...shown);
 }
 
 /**
@@ -63,7 +63,8 @@ export function source(lines, now, label) {
  *   words; choose(name, value) and goTo(step) let the drawing itself be operated.
  * pace: milliseconds a step takes while playing.
  *
- * An element of the stage that has the focus and a data-key gets it back when the stage is drawn again.
+ * What a reader did to an element of the stage with a data-key outlasts the next drawing: it keeps the focus,
+ * details stay open, and what was scrolled sideways stays there.
  */
 export function run({ choices = [], steps, draw, pace = 1100 }) {
   const root = document.getElementById("figure");
@@ -104,10 +105,17 @@ export function run({ choices = [], steps, draw, pace = 1100 }) {
   }
 
   function show() {
-    const key = stage.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
+    const before = [...stage.querySelectorAll("[data-key]")].map((element) => (
+      { key: element.dataset.key, open: element.open, left: element.scrollLeft, focused: element === document.activeElement }));
     stage.replaceChildren();
     const words = draw(stage, chosen, step, choose, (to) => { pause(); goTo(to); });
-    if (key !== undefined) stage.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus({ preventScroll: true });
+    for (const { key, open, left, focused } of before) {
+      const element = stage.querySelector(`[data-key="${CSS.escape(key)}"]`);
+      if (!element) continue;
+      if (open) element.open = true;
+      element.scrollLeft = left;
+      if (focused) element.focus({ preventScroll: true });
+    }
     said.textContent = words;
     slider.max = last();
     slider.value = step;

@@ -79,7 +79,7 @@ function lanes(one, step, past) {
   }
   const head = html("tr", {}, html("th", { scope: "col" }, "lane"), ...Array.from({ length: one.block }, (_, lane) => html("th", { scope: "col" }, lane)));
   return html("section", { class: "card" }, html("h2", {}, "What the program holds"),
-    html("div", { class: "scroll", tabindex: 0, "aria-label": "Names and values, lane by lane" },
+    html("div", { class: "scroll", tabindex: 0, "data-key": "lanes", "aria-label": "Names and values, lane by lane" },
       html("table", { class: "lanes" }, html("thead", {}, head), html("tbody", {}, ...rows))));
 }
 

@@ -79,7 +79,7 @@ function table(one, cols, dtype) {
   });
   const heads = ["bytes", "HBM read", "HBM written", "times the least", "on chip", "held at once"];
   return html("section", { class: "card all" }, html("h2", {}, `All ${count(data.rows)} rows`),
-    html("div", { class: "scroll", tabindex: 0, "aria-label": "Bytes of all rows" }, html("table", {},
+    html("div", { class: "scroll", tabindex: 0, "data-key": "rows", "aria-label": "Bytes of all rows" }, html("table", {},
       html("thead", {}, html("tr", {}, ...heads.map((head) => html("th", { scope: "col" }, head)))), html("tbody", {}, ...rows))));
 }
 

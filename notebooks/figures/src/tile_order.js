@@ -78,10 +78,10 @@ function measurements() {
   const rows = data.measured.map(({ file, rate }) => html("tr", {},
     html("td", {}, html("code", {}, file)), html("td", { class: "number" }, `${rate.value.toFixed(1)} ${rate.unit}`),
     html("td", {}, html("code", {}, rate.source))));
-  return html("details", { class: "card measured" },
-    html("summary", {}, `Not the model: L2 hit rates that Nsight Compute counted on an ${data.machine}`),
+  return html("details", { class: "card measured", "data-key": "measured" },
+    html("summary", { "data-key": "measured-summary" }, `Not the model: L2 hit rates that Nsight Compute counted on an ${data.machine}`),
     html("p", { class: "quiet" }, data.caveat),
-    html("div", { class: "scroll", tabindex: 0, "aria-label": "Measured L2 hit rates" }, html("table", {},
+    html("div", { class: "scroll", tabindex: 0, "data-key": "rates", "aria-label": "Measured L2 hit rates" }, html("table", {},
       html("thead", {}, html("tr", {}, html("th", {}, "kernel"), html("th", {}, "L2 hit rate"), html("th", {}, "record"))),
       html("tbody", {}, ...rows))));
 }
