@@ -10,7 +10,8 @@ NVCC := $(or $(shell command -v nvcc),$(wildcard $(CUDA_HOME)/bin/nvcc /usr/loca
 WITH_NVCC := $(if $(NVCC),,--extra nvcc)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup grade bench profile survey log check-log notebooks check-notebooks test test-gpu test-figures figures skeletons tables todo doctor inspect sanitize lint clean
+.PHONY: help setup grade bench profile tuning survey log check-log notebooks check-notebooks test test-gpu \
+	test-figures figures skeletons tables todo doctor inspect sanitize lint clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -34,6 +35,11 @@ profile:  ## count what kernels do, with Nsight Compute: OP=matmul SIZE=m=4096,n
 	@$(SETUP) $(WITH_NVCC)
 	@$(RUN) grader profile $(foreach op,$(OP),--op "$(op)") $(foreach size,$(SIZE),--size "$(size)") \
 		$(if $(FILE),--file "$(FILE)") $(if $(FROM),--from "$(FROM)")
+
+tuning:  ## time every config of an autotuned product on a GPU: OP=matmul SIZE=m=4096,n=4096,k=4096 WIDE=1
+	@$(SETUP) --extra bench
+	@$(RUN) grader tuning $(foreach op,$(OP),--op "$(op)") $(foreach size,$(SIZE),--size "$(size)") \
+		$(if $(WIDE),--wide) $(if $(FILE),--file "$(FILE)") $(if $(FROM),--from "$(FROM)")
 
 survey:  ## measure the GPU for the capstone: QUICK=1, REDRAW=1, FROM=solutions
 	@$(SETUP) --extra bench

@@ -27,6 +27,7 @@ def main():
 for command in (
     cli_measure.bench,
     cli_measure.profile,
+    cli_measure.tuning,
     cli_measure.survey,
     cli_measure.log,
     cli_measure.check_log,

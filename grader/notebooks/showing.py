@@ -83,7 +83,7 @@ def interactive(name: str) -> None:
     from IPython.display import display
 
     try:
-        from grader.figures import show
+        from grader.figures.show import show
     except ModuleNotFoundError:
         raise RuntimeError(f"the figure {name} is not there: this checkout has no grader/figures") from None
     display(show(name))
