@@ -10,8 +10,7 @@ NVCC := $(or $(shell command -v nvcc),$(wildcard $(CUDA_HOME)/bin/nvcc /usr/loca
 WITH_NVCC := $(if $(NVCC),,--extra nvcc)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup grade bench profile tuning survey log check-log notebooks check-notebooks test test-gpu \
-	test-figures figures skeletons tables todo doctor inspect sanitize lint clean
+.PHONY: help setup grade bench profile tuning survey log check-log notebooks check-notebooks test test-gpu test-figures figures skeletons tables todo doctor inspect sanitize lint clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
