@@ -15,6 +15,7 @@ from grader.notebooks.lesson import (
     bench,
     canvas,
     device,
+    interactive,
     say,
     shown,
     solution,
@@ -169,6 +170,12 @@ axes.set_xlabel("FLOP per byte")
 axes.set_ylabel("TFLOP/s that can be reached")
 axes.legend(fontsize=7)
 shown(figure, f"roofline with its ridge at {ridge:.0f} FLOP per byte, and the operations of the table on it")
+
+# %% [markdown]
+# And every kernel of the course, as it was measured:
+
+# %%
+interactive("roofline")
 
 # %% [markdown]
 # Nearly all of a model but its large matrix products lies on the slope. There arithmetic is free, and what

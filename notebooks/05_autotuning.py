@@ -20,6 +20,7 @@ from grader.notebooks.lesson import (
     canvas,
     device,
     excerpt,
+    interactive,
     lesson_record,
     listing,
     say,
@@ -292,6 +293,12 @@ table(
 everything = [config for _, config in found] + unfit
 too_large = [config for config in everything if asked(config)[0] > limit]
 say(f"Counted too large for shared memory: {len(too_large)} of {len(everything)}. Did not fit: {len(unfit)}.")
+
+# %% [markdown]
+# Configurations as they were measured by `make tuning`, each beside the PTX that it gave:
+
+# %%
+interactive("autotuner")
 
 # %% [markdown]
 # ## Three things to know

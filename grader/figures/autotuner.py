@@ -44,7 +44,6 @@ def compute(path: Path = RECORD) -> dict:
     kernels.sort(key=lambda one: list(LIST_OF).index(one["name"]))
     return {
         "where": f"{record.machine.words}, {record.date[:10]}",
-        "same_source": all(one.file_sha256 == digest for one in record.kernels),
         "ptx": {key: stored[key] for key in ("triton", "arch", "lines")},
         "ran_with": record.machine.triton,
         "kernels": kernels,
@@ -146,7 +145,7 @@ def draw(data: dict) -> str:
     rows, columns = grid(kernel)
     high, wide = 34, 130
     words = f"{kernel['name']} at {size['side']}: TFLOP/s by tile, warps, stages; the choice is framed."
-    picture = Drawing(190 + wide * len(columns), 96 + high * len(rows) + 34, FIGURE.title, words)
+    picture = Drawing(190 + wide * len(columns), 96 + high * len(rows) + 40, FIGURE.title, words)
     picture.text(16, 30, f"{kernel['name']}, bf16, sides of {size['side']}", "f-ink strong")
     for at, (warps, stages) in enumerate(columns):
         picture.text(170 + wide * (at + 0.5), 66, f"{warps} warps, {stages} stages", "f-quiet small mid")
@@ -165,8 +164,9 @@ def draw(data: dict) -> str:
         shown = "does not fit" if rate is None else f"{rate:.0f}" + (" spills" if one["spilled"] else "")
         picture.text(x + wide / 2, y + 22, shown, "f-ink mid" if rate is not None else "f-quiet small mid")
     library = size["library"]
-    words = f"TFLOP/s; {library['name']} in the same rounds: {library['value']:.0f} TFLOP/s. {data['where']}."
-    picture.text(16, 96 + high * len(rows) + 14, words, "f-quiet small")
+    words = f"TFLOP/s; {library['name']} in the same rounds: {library['value']:.0f} TFLOP/s."
+    picture.text(16, 96 + high * len(rows) + 8, words, "f-quiet small")
+    picture.text(16, 96 + high * len(rows) + 26, f"{data['where']}.", "f-quiet small")
     return picture.svg()
 
 
@@ -182,12 +182,12 @@ FIGURE = Figure(
         "Times, registers, spilled bytes and the autotuner's choice are those of the stored run. The PTX was "
         "compiled without a GPU; where its counts differ from those of the run, it says so.",
         "The PTX is shortened to the lines that move, multiply or wait; registers lose their numbers, and "
-        "equal neighbours are counted. A line that the autotuner's choice does not have is marked.",
+        "equal neighbours are counted. Marked is what the autotuner's choice has not, struck what it had.",
         "The CUDA kernel has its tile, stages and warps as constants; where they are not those of the chosen "
         "configuration, they are marked. Four more of its warps do nothing but load.",
     ),
     compute=compute,
     draw=draw,
-    height_px=1400,
-    screenshot_step=4,
+    height_px=1420,
+    screenshot_step=1,
 )

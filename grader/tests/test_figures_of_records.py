@@ -10,6 +10,7 @@ import pytest
 from synthetic_tuning import synthetic
 
 from grader import catalog, ptx
+from grader.bench import tuning
 from grader.figures import autotuner, choose_your_stack, ptx_lines, records, roofline
 from grader.figures.excerpts import definition, excerpt
 from grader.figures.patterns import PATTERNS
@@ -307,3 +308,16 @@ def test_a_definition_comes_without_its_docstring_and_the_marks_of_tasks(tmp_pat
     assert [line["number"] for line in definition(path, "f")] == [1, 2, 5]
     with pytest.raises(KeyError, match="no g"):
         definition(path, "g")
+
+
+def test_the_stored_run_is_of_todays_source_and_ran_every_stored_config():
+    record, stored = tuning.read(autotuner.RECORD), json.loads(ptx_lines.STORED.read_text("utf-8"))
+    assert record.machine.gpu
+    assert {one.kernel for one in record.kernels} == set(stored["kernels"])
+    for one in record.kernels:
+        assert one.file_sha256 == stored["file_sha256"]
+        assert {config.name for config in one.configs} == set(stored["kernels"][one.kernel]["configs"])
+        for config in one.configs:
+            assert config.error or config.instruction
+        for size in one.sizes:
+            assert size.picked in size.tried

@@ -59,6 +59,6 @@ def test_what_a_module_defines_is_shown_with_its_decorators_and_nothing_else(dis
 
 
 def test_a_figure_that_is_not_there_is_said(monkeypatch):
-    monkeypatch.setitem(sys.modules, "grader.figures", None)
+    monkeypatch.setitem(sys.modules, "grader.figures.show", None)
     with pytest.raises(RuntimeError, match="the figure program_life is not there"):
         showing.interactive("program_life")

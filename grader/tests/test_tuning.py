@@ -5,11 +5,13 @@ The autotuner is a stand-in and the clock is the host's: all numbers are synthet
 
 import hashlib
 import json
+import subprocess
 import sys
 from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
+from conftest import ROOT
 
 from grader import cli_measure, ptx
 from grader.bench import configs as tuned
@@ -255,3 +257,12 @@ def test_a_line_of_ptx_has_its_family(line, name):
 
 def test_a_text_without_tensor_cores_has_no_shape():
     assert ptx.shape("fma.rn.f32 %f1, %f2, %f3, %f4;") == ""
+
+
+def test_make_hands_operation_sizes_and_width_on():
+    words = ["OP=matmul", "SIZE=n=1 n=2", "WIDE=1", "FILE=a.py", "FROM=solutions"]
+    command = ["make", "-s", "tuning", *words, "SETUP=true", "RUN=printf '%s|'"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == (
+        "grader|tuning|--op|matmul|--size|n=1|--size|n=2|--wide|--file|a.py|--from|solutions|"
+    )
