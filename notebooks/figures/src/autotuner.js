@@ -24,7 +24,7 @@ function map(kernel, size, configs, step) {
   const cell = (one, i) => {
     const [x, y] = at(one), rate = rateOf(size, one), runs = rate.value !== undefined;
     const words = `${one.name}: ${runs ? `${rounded(rate)} TFLOP/s` : "does not run"}${one.spilled ? ", spills" : ""}${one.name === size.picked ? ", the autotuner's choice" : ""}`;
-    return svg("g", { class: "cell", role: "button", tabindex: i === step ? 0 : -1, "aria-label": words, "aria-pressed": i === step, "data-config": i, "data-key": i === step ? "cell" : null, "data-row": y, "data-column": x },
+    return svg("g", { class: "cell", role: "button", tabindex: i === step ? 0 : -1, "aria-label": words, "aria-pressed": String(i === step), "data-config": i, "data-key": i === step ? "cell" : null, "data-row": y, "data-column": x },
       svg("rect", { x: x + 2, y: y + 2, width: WIDE - 4, height: HIGH - 4, rx: 5, class: runs ? "f-raised s-line" : "f-blank dash s-edge" }),
       runs ? svg("rect", { x: x + 2, y: y + 2, width: WIDE - 4, height: HIGH - 4, rx: 5, class: "f-accent", "fill-opacity": (0.5 * Math.max(0.02, (rate.value / most - 0.15) / 0.85) ** 1.6).toFixed(3) }) : null,
       svg("text", { x: x + WIDE / 2, y: y + 21, class: runs ? "mid" : "mid small f-quiet" }, runs ? rounded(rate) : "cannot run"),

@@ -77,7 +77,7 @@ function chart(size, step) {
 function table(size, step) {
   const most = Math.max(1, ...size.options.map((one) => one.speed.value));
   const row = (one, i) => html("button", {
-    type: "button", class: `way ${i === step ? "now" : ""}`, "data-option": i, "data-key": `option-${i}`, "aria-pressed": i === step,
+    type: "button", class: `way ${i === step ? "now" : ""}`, "data-option": i, "data-key": `option-${i}`, "aria-pressed": String(i === step),
   },
   svg("svg", { viewBox: "0 0 20 20", width: 18, height: 18, "aria-hidden": "true" }, mark(one.way, 10, 10, 6, { class: `f-${COLOUR[one.way]}` })),
   html("span", { class: "what" }, one.name, i === size.pick ? html("b", { class: "pick" }, "take this") : null, i === size.fastest ? html("b", { class: "pick fast" }, "fastest") : null),

@@ -149,7 +149,7 @@ run({
         const words = `${one.kernel.name}, ${one.kernel.kind}, ${one.point.size}: ${shown(one.point.flops)}, ${three(one.point.share.value)} percent of the limit`;
         return mark(one.kernel.kind, ...at(one), i === step ? 8 : mine ? 5.5 : 4.5, {
           class: `dot f-${COLOUR[one.kernel.kind]} ${i === step ? "now s-ink" : mine ? "s-paper" : "s-paper far"}`,
-          role: "button", tabindex: i === step ? 0 : -1, "aria-label": words, "aria-pressed": i === step,
+          role: "button", tabindex: i === step ? 0 : -1, "aria-label": words, "aria-pressed": String(i === step),
           "data-key": i === step ? "point" : null, "data-point": i,
         });
       }),
