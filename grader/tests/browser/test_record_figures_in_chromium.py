@@ -57,6 +57,23 @@ def test_the_map_is_walked_up_and_down_by_keys_and_keeps_the_focus(opened):
         assert (int(now["row"]) > row) - (int(now["row"]) < row) == further
 
 
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("autotuner", "[data-config='3']"),
+        ("roofline", "[data-point='3']"),
+        ("choose_your_stack", "[data-key='mark-1']"),
+    ],
+)
+@pytest.mark.parametrize("key", ["Enter", "Space"])
+def test_what_has_the_focus_is_chosen_by_a_key(opened, name, place, key):
+    tab = opened(name)
+    tab.focus(f".stage {place}")
+    tab.keyboard.press(key)
+    assert step(tab) == int(place[-3])
+    assert tab.get_attribute("#figure", "data-playing") == "no"
+
+
 def test_another_configuration_marks_what_differs_in_cuda_and_in_ptx(opened):
     tab = opened("autotuner")
     cuda, ptx = (f".panel:nth-child({n}) .differs, .panel:nth-child({n}) .gone" for n in (2, 3))
