@@ -24,22 +24,22 @@ function map(kernel, size, configs, step) {
   const cell = (one, i) => {
     const [x, y] = at(one), rate = rateOf(size, one), runs = rate.value !== undefined;
     const words = `${one.name}: ${runs ? `${rounded(rate)} TFLOP/s` : "does not run"}${one.spilled ? ", spills" : ""}${one.name === size.picked ? ", the autotuner's choice" : ""}`;
-    return svg("g", { class: "cell", role: "button", tabindex: i === step ? 0 : -1, "aria-label": words, "aria-pressed": i === step, "data-config": i, "data-key": i === step ? "cell" : null, "data-row": y, "data-column": x },
+    return svg("g", { class: "cell", role: "button", tabindex: i === step ? 0 : -1, "aria-label": words, "aria-pressed": String(i === step), "data-config": i, "data-key": `cell-${i}`, "data-row": y, "data-column": x },
       svg("rect", { x: x + 2, y: y + 2, width: WIDE - 4, height: HIGH - 4, rx: 5, class: runs ? "f-raised s-line" : "f-blank dash s-edge" }),
       runs ? svg("rect", { x: x + 2, y: y + 2, width: WIDE - 4, height: HIGH - 4, rx: 5, class: "f-accent", "fill-opacity": (0.5 * Math.max(0.02, (rate.value / most - 0.15) / 0.85) ** 1.6).toFixed(3) }) : null,
       svg("text", { x: x + WIDE / 2, y: y + 21, class: runs ? "mid" : "mid small f-quiet" }, runs ? rounded(rate) : "cannot run"),
       one.spilled ? svg("path", { d: `M${x + WIDE - 15},${y + 4}h10v10z`, class: "f-off" }) : null,
       one.own ? svg("circle", { cx: x + 12, cy: y + HIGH / 2, r: 3, class: "f-ink" }) : null,
-      one.name === size.picked ? svg("rect", { x: x + 2, y: y + 2, width: WIDE - 4, height: HIGH - 4, rx: 5, class: "none s-ink frame" }) : null,
-      i === step ? svg("rect", { x: x - 0.5, y: y - 0.5, width: WIDE + 1, height: HIGH + 1, rx: 7, class: "none s-accent frame" }) : null);
+      one.name === size.picked ? svg("rect", { x: x + 2, y: y + 2, width: WIDE - 4, height: HIGH - 4, rx: 5, class: "none s-ink frame" }) : null);
   };
   const height = TOP + HIGH * rows.length + 26, width = LEFT + WIDE * columns.length + 4;
-  const below = height - 8;
+  const below = height - 8, [left, top] = at(configs[step]);
   return drawing(width, height, `TFLOP/s of ${many(configs.length, "configuration")} of ${kernel.name} at ${size.side}.`,
     columns.map(([warps, stages], i) => svg("text", { x: LEFT + WIDE * (i + 0.5), y: 14, class: "mid small f-quiet" },
       svg("tspan", { x: LEFT + WIDE * (i + 0.5) }, `${warps} warps`), svg("tspan", { x: LEFT + WIDE * (i + 0.5), dy: 14 }, `${stages} stages`))),
     rows.map((tile, i) => svg("text", { x: LEFT - 8, y: TOP + HIGH * i + 21, class: "end small" }, tile.join("×"))),
-    [...configs.keys()].sort((a, b) => (a === step) - (b === step)).map((i) => cell(configs[i], i)),
+    configs.map(cell),
+    svg("rect", { x: left - 0.5, y: top - 0.5, width: WIDE + 1, height: HIGH + 1, rx: 7, class: "none s-accent frame chosen" }),
     svg("rect", { x: 6, y: below - 11, width: 18, height: 13, rx: 3, class: "none s-ink frame" }), svg("text", { x: 30, y: below, class: "small" }, "the autotuner's choice"),
     svg("circle", { cx: 184, cy: below - 4, r: 3, class: "f-ink" }), svg("text", { x: 193, y: below, class: "small" }, "in the file's list"),
     svg("path", { d: `M310,${below - 11}h12v12z`, class: "f-off" }), svg("text", { x: 328, y: below, class: "small" }, "spills registers"));
@@ -84,7 +84,7 @@ function triton(kernel, config) {
   return html("div", { class: "card panel" },
     html("h2", {}, "Triton: the same source for all"), html("p", { class: "quiet" }, html("code", {}, kernel.file),
       config.own ? "; the configuration's line is marked." : "; this configuration is not in its list."),
-    html("pre", { class: "source", tabindex: 0, "aria-label": `Triton source of ${kernel.name}` }, shown));
+    html("pre", { class: "source", tabindex: 0, "data-key": "triton", "aria-label": `Triton source of ${kernel.name}` }, shown));
 }
 
 function cuda(config) {
@@ -98,7 +98,7 @@ function cuda(config) {
     ...part.map((one) => line(`${one.topic && `t-${one.topic}`} ${off.has(one.number) ? "differs" : ""}`, one.number, one.text))]);
   return html("div", { class: "card panel" },
     html("h2", {}, "CUDA: committed to one"), html("p", { class: "quiet" }, html("code", {}, file), says.length ? `: ${says.join("; ")}.` : ": the constants of this configuration."),
-    html("pre", { class: "source", tabindex: 0, "aria-label": "CUDA source, shortened" }, shown));
+    html("pre", { class: "source", tabindex: 0, "data-key": "cuda", "aria-label": "CUDA source, shortened" }, shown));
 }
 
 const topicOf = (text) => (/^wgmma\.mma_async|^mma\.sync/.test(text) ? "compute"
@@ -141,7 +141,7 @@ function ptx(config, pick) {
     html("h2", {}, "PTX: what it became"),
     html("p", { class: "quiet" }, `Triton ${data.ptx.triton}, ${data.ptx.arch}: ${many(config.ptx.reduce((sum, [, , times]) => sum + times, 0), "line")} of ${count(config.of)}.`,
       unlike.length ? ` What ran, by Triton ${data.ran_with}, had ${unlike.join("; ")}.` : ""),
-    html("pre", { class: "source", tabindex: 0, "aria-label": "PTX, shortened" }, shown.length ? shown : "not compiled"));
+    html("pre", { class: "source", tabindex: 0, "data-key": "ptx", "aria-label": "PTX, shortened" }, shown.length ? shown : "not compiled"));
 }
 
 run({
@@ -160,18 +160,26 @@ run({
       html("div", { class: "top" }, map(kernel, size, configs, step), facts(kernel, size, config, rank, rates.length)),
       html("div", { class: "panels" }, triton(kernel, config), cuda(config), ptx(config, pick)));
     const heat = stage.querySelector(".top > svg");
-    heat.addEventListener("click", (event) => {
+    const chooseCell = (event) => {
       const cell = event.target.closest("[data-config]");
       if (cell) goTo(Number(cell.dataset.config));
-    });
+    };
+    heat.addEventListener("click", chooseCell);
     heat.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" || event.key === " ") {
+        event.preventDefault();
+        return chooseCell(event);
+      }
       const down = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-      if (!down) return;
+      if (!down) return undefined;
       event.preventDefault();
       const here = event.target.closest("[data-config]").dataset;
       const column = [...heat.querySelectorAll(`[data-column="${here.column}"]`)].sort((a, b) => a.dataset.row - b.dataset.row);
       const next = column[column.findIndex((one) => one.dataset.row === here.row) + down];
-      if (next) goTo(Number(next.dataset.config));
+      if (!next) return undefined;
+      goTo(Number(next.dataset.config));
+      stage.querySelector(".cell[aria-pressed=true]").focus({ preventScroll: true });
+      return undefined;
     });
     const named = `${tileWords(config)} with ${many(config.warps, "warp")} and ${many(config.stages, "stage")}`;
     if (rate.value === undefined) return `${named} does not run here: ${rate.why || config.error}.`;

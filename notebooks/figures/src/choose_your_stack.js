@@ -57,27 +57,24 @@ function frontier(s, options) {
 
 function chart(size, step) {
   const s = scale(size.options);
-  const order = [...size.options.keys()].sort((a, b) => (a === step) - (b === step));
   const here = size.options[step], x = s.x(here.lines), y = s.y(here.speed.value);
   const right = x + 30 + 8 * here.name.length > W;
   const picked = size.options[size.pick];
   return drawing(W, H, `Speed against lines of code at ${size.words}: ${many(size.options.length, "way")}.`,
     axes(s), frontier(s, size.options),
     svg("circle", { cx: s.x(picked.lines), cy: s.y(picked.speed.value), r: 17, class: "none s-ink ring" }),
-    order.map((i) => {
-      const one = size.options[i];
-      return mark(one.way, s.x(one.lines), s.y(one.speed.value), i === step ? 9 : 6.5, {
-        class: `dot f-${COLOUR[one.way]} ${i === step ? "s-ink now" : "s-paper"}`, "data-option": i,
-        role: "button", tabindex: -1, "aria-label": `${one.name}: ${many(one.lines, "line")}, ${times(one.speed.value)}`,
-      });
-    }),
+    size.options.map((one, i) => mark(one.way, s.x(one.lines), s.y(one.speed.value), 6.5, {
+      class: `dot f-${COLOUR[one.way]} s-paper`, "data-option": i, "data-key": `mark-${i}`,
+      role: "button", tabindex: -1, "aria-label": `${one.name}: ${many(one.lines, "line")}, ${times(one.speed.value)}`,
+    })),
+    mark(here.way, x, y, 9, { class: `now f-${COLOUR[here.way]} s-ink` }),
     svg("text", { x: right ? x - 22 : x + 22, y: y < TOP + 30 ? y + 30 : y - 14, class: `strong name ${right ? "end" : ""}` }, here.name));
 }
 
 function table(size, step) {
   const most = Math.max(1, ...size.options.map((one) => one.speed.value));
   const row = (one, i) => html("button", {
-    type: "button", class: `way ${i === step ? "now" : ""}`, "data-option": i, "data-key": `option-${i}`, "aria-pressed": i === step,
+    type: "button", class: `way ${i === step ? "now" : ""}`, "data-option": i, "data-key": `option-${i}`, "aria-pressed": String(i === step),
   },
   svg("svg", { viewBox: "0 0 20 20", width: 18, height: 18, "aria-hidden": "true" }, mark(one.way, 10, 10, 6, { class: `f-${COLOUR[one.way]}` })),
   html("span", { class: "what" }, one.name, i === size.pick ? html("b", { class: "pick" }, "take this") : null, i === size.fastest ? html("b", { class: "pick fast" }, "fastest") : null),
@@ -91,7 +88,7 @@ function table(size, step) {
 function code(one) {
   return html("div", { class: "card code" },
     html("h2", {}, one.code ? one.way : `${one.way}: ${one.name}`),
-    one.code ? html("pre", { class: "source", tabindex: 0, "aria-label": "What one writes" }, one.code)
+    one.code ? html("pre", { class: "source", tabindex: 0, "data-key": "code", "aria-label": "What one writes" }, one.code)
       : html("p", {}, `${many(one.lines, "line")} in `, one.files.map((file, i) => [i ? ", " : "", html("code", {}, `solutions/${file}`)]), "."),
     html("p", { class: "quiet" }, "Record: ", html("code", {}, one.speed.source)));
 }
@@ -131,6 +128,11 @@ run({
     };
     stage.querySelector(".two").addEventListener("click", point);
     stage.querySelector(".two > svg").addEventListener("pointerover", point);
+    stage.querySelector(".two > svg").addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" && event.key !== " ") return;
+      event.preventDefault();
+      point(event);
+    });
     return `${one.name}, ${many(one.lines, "line")}: ${times(one.speed.value)} the speed of the library. ${verdict(size, one, step)} `
       + `${patternOf(chosen).limit}`;
   },

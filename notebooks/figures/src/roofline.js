@@ -143,16 +143,16 @@ run({
       others.map((one) => mark(one.kernel.kind, ...at(one), 3, { class: "f-line" })),
       svg("line", { x1: x, x2: x, y1: y, y2: Math.max(TOP, s.y(limit)), class: "s-off dash" }),
       svg("path", { d: `M${line}`, class: `none s-${COLOUR[here.kernel.kind]}` }),
-      // What is chosen lies over its neighbours.
-      [...points.keys()].sort((a, b) => (a === step) - (b === step)).map((i) => {
-        const one = points[i], mine = one.kernel === here.kernel;
+      points.map((one, i) => {
+        const mine = one.kernel === here.kernel;
         const words = `${one.kernel.name}, ${one.kernel.kind}, ${one.point.size}: ${shown(one.point.flops)}, ${three(one.point.share.value)} percent of the limit`;
-        return mark(one.kernel.kind, ...at(one), i === step ? 8 : mine ? 5.5 : 4.5, {
-          class: `dot f-${COLOUR[one.kernel.kind]} ${i === step ? "now s-ink" : mine ? "s-paper" : "s-paper far"}`,
-          role: "button", tabindex: i === step ? 0 : -1, "aria-label": words, "aria-pressed": i === step,
-          "data-key": i === step ? "point" : null, "data-point": i,
+        return mark(one.kernel.kind, ...at(one), mine ? 5.5 : 4.5, {
+          class: `dot f-${COLOUR[one.kernel.kind]} s-paper ${mine ? "" : "far"}`, role: "button", tabindex: i === step ? 0 : -1,
+          "aria-label": words, "aria-pressed": String(i === step), "data-key": `point-${i}`, "data-point": i,
         });
       }),
+      // What is chosen lies over its neighbours.
+      mark(here.kernel.kind, x, y, 8, { class: `now f-${COLOUR[here.kernel.kind]} s-ink` }),
       legend()), facts(here));
     const choosePoint = (event) => {
       const point = event.target.closest("[data-point]");
@@ -160,6 +160,11 @@ run({
     };
     stage.firstChild.addEventListener("pointerover", choosePoint);
     stage.firstChild.addEventListener("click", choosePoint);
+    stage.firstChild.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" && event.key !== " ") return;
+      event.preventDefault();
+      choosePoint(event);
+    });
     const { kernel, point } = here;
     const more = points.length > 1 ? "" : " It is the only mark of this choice.";
     return `${kernel.name} in ${kernel.kind} at ${point.size}: ${shown(point.time)}, ${point.by_memory ? shown(point.bytes) : shown(point.flops)}, `
