@@ -155,7 +155,7 @@ def test_a_timed_shape_is_drawn_with_each_of_its_rounds():
         plot = plots.rounds_plot(figures)
         assert len(plot.points) == len(figures["rounds"])
         assert all(0 <= x <= plots.WIDTH and 0 <= y <= plots.HEIGHT for x, y in plot.points)
-        assert {line.kind for line in plot.lines} == {"median"}, "this record does not know the other lines"
+        assert {line.kind for line in plot.lines} == {"median", "passing", "full"}, "this record does not know the other lines"
     dots = [circle for circle in Page(render(results)).all("circle") if circle.get("r") == "2.4"]
     assert len(dots) == sum(len(figures["rounds"]) for figures in timed)
 
