@@ -70,6 +70,7 @@ class LeftOut(_Model):
 
     found: str
     why: str
+    unit: str = ""  # where it would have been a collected file: its unit
 
 
 class Intake(_Model):
