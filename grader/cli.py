@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from grader import __version__, catalog, cli_measure
+from grader import __version__, catalog, cli_class, cli_measure
 from grader.cli_shared import BELOW, FAULT, INTERRUPTED, USAGE, command_of, writable
 from grader.spec import lab_word
 from grader.todos import open_errors, open_todos
@@ -31,6 +31,8 @@ for command in (
     cli_measure.log,
     cli_measure.check_log,
     cli_measure.sanitize,
+    cli_class.grade_class,
+    cli_class.verify,
 ):
     main.add_command(command)
 

@@ -67,7 +67,9 @@ def bad_name(path: str) -> str:
 
 def skipped(path: str) -> bool:
     """Whether a tool left it there: nobody is told about those."""
-    return any(part in SKIPPED or part.startswith(".") for part in path.split("/"))
+    return any(
+        part in SKIPPED or (part.startswith(".") and part not in (".", "..")) for part in path.split("/")
+    )
 
 
 def most(size: int) -> None:

@@ -47,7 +47,6 @@ class RunRecord(_Model):
     tier: str
     keyword: str | None = None  # -k: only items whose names match
     hidden_sha256: str | None = None  # of the file with hidden cases
-    arch: int
     seed_commitment: str  # SHA-256 of the secret that all seeds are made from
     units: list[Unit]
     students: list[str]  # ids, sorted: one row each
