@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from grader import __version__, catalog, cli_figures, cli_measure, cli_report, cli_student
+from grader import __version__, catalog, cli_class, cli_figures, cli_measure, cli_report, cli_student
 from grader.cli_shared import BELOW, FAULT, INTERRUPTED, TIERS, USAGE, command_of, entries_of, writable
 from grader.spec import lab_word
 from grader.todos import open_errors, open_todos
@@ -34,6 +34,8 @@ for command in (
     cli_student.watch,
     cli_student.hint,
     cli_student.reset,
+    cli_class.grade_class,
+    cli_class.verify,
 ):
     main.add_command(command)
 
