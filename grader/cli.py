@@ -78,6 +78,7 @@ def _entries(labs: str | None):
 @click.option("--confine/--no-confine", default=True, help="run each file with no rights it does not need")
 @click.option("--min", "least", type=float, help="exit with 1 below this many points")
 @click.option("--arch", default="sm_90", show_default=True, help="GPU to compile for where code is inspected")
+@click.option("--hidden", type=click.Path(), help="TOML file with further cases, which no report gives away")
 @click.option(
     "--results",
     "folder",
@@ -86,7 +87,7 @@ def _entries(labs: str | None):
     type=click.Path(path_type=Path),
     help="where the reports go",
 )
-def grade(labs, source, tier, seed, keyword, screen, confine, least, arch, folder):
+def grade(labs, source, tier, seed, keyword, screen, confine, least, arch, hidden, folder):
     """Grade, show the report, and write results.json, summary.md and junit.xml."""
     console = Console(soft_wrap=True)
     began = time.monotonic()
@@ -125,6 +126,7 @@ def grade(labs, source, tier, seed, keyword, screen, confine, least, arch, folde
     ]
     arguments += ["--seed", str(seed)] if seed is not None else []
     arguments += ["-k", keyword] if keyword else []
+    arguments += ["--hidden", hidden] if hidden else []
     arguments += [] if screen else ["--no-screen"]
     arguments += [] if confine else ["--no-confine"]
     keeper = _Keeper()

@@ -229,5 +229,5 @@ def item_of(question: Question, outcome: Outcome, earned: float = 0.0, seconds: 
         printed=outcome.printed,
         tolerance_used=outcome.used,
         figures=outcome.figures,
-        seconds=round(seconds, 3),
+        seconds=0.0 if question.case is not None and question.case.label else round(seconds, 3),
     )
