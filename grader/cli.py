@@ -33,6 +33,7 @@ for command in (
     cli_measure.sanitize,
     cli_class.grade_class,
     cli_class.verify,
+    cli_class.synthetic_class,
 ):
     main.add_command(command)
 
