@@ -79,3 +79,26 @@ def verify(receipt, tolerance, hidden):
         click.echo(line)
     click.echo("agrees" if found.agrees else "differs")
     sys.exit(0 if found.agrees else BELOW)
+
+
+@click.command("synthetic-class")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--count", type=click.IntRange(1), default=200, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--slow", is_flag=True, help="also files that end at a time limit, a minute for each case")
+@click.option("--check", "out", type=FOLDER, help="a graded run folder, to be held against what is expected")
+def synthetic_class(folder, count, seed, slow, out):
+    """Make a class whose verdicts are known in FOLDER, or check a graded one (course staff)."""
+    from grader.batch import synthetic
+
+    if out is None:
+        if folder.exists():
+            raise click.UsageError(f"{folder} is there already")
+        synthetic.make(folder, count, seed, slow)
+        click.echo(f"wrote {folder}: submissions, roster.csv, expected.json")
+        return
+    wrong = synthetic.check(folder, out)
+    for line in wrong:
+        click.echo(line)
+    click.echo(f"{len(wrong)} not as expected" if wrong else "every verdict as expected")
+    sys.exit(BELOW if wrong else 0)
