@@ -10,7 +10,16 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from grader import __version__, catalog, cli_class, cli_figures, cli_measure, cli_report, cli_student
+from grader import (
+    __version__,
+    catalog,
+    cli_class,
+    cli_figures,
+    cli_gradebook,
+    cli_measure,
+    cli_report,
+    cli_student,
+)
 from grader.cli_shared import BELOW, FAULT, INTERRUPTED, TIERS, USAGE, command_of, entries_of, writable
 from grader.spec import lab_word
 from grader.todos import open_errors, open_todos
@@ -37,6 +46,7 @@ for command in (
     cli_class.grade_class,
     cli_class.verify,
     cli_class.synthetic_class,
+    cli_gradebook.gradebook,
 ):
     main.add_command(command)
 
