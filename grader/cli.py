@@ -14,6 +14,7 @@ from grader import (
     __version__,
     catalog,
     cli_class,
+    cli_export,
     cli_figures,
     cli_gradebook,
     cli_measure,
@@ -47,6 +48,8 @@ for command in (
     cli_class.verify,
     cli_class.synthetic_class,
     cli_gradebook.gradebook,
+    cli_export.export,
+    cli_export.autograder,
 ):
     main.add_command(command)
 

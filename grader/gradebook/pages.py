@@ -127,7 +127,7 @@ def policy_words(book: Book) -> str:
     if policy.most_days is not None:
         said += f" Nothing counts that is more than {policy.most_days} days late."
     if policy.tokens:
-        said += f" {policy.tokens} tokens of a free day, spent where they keep most points."
+        said += f" Free days: {policy.tokens}, spent where they keep most points; a token is one of them."
     return said
 
 

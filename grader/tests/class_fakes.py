@@ -8,6 +8,7 @@ from conftest import ROOT
 from grader.batch import models
 from grader.batch.layout import RunFolder
 from grader.batch.models import Drift, ExerciseDrift, Intake, KnownResult, LeftOut, RunRecord, SelfTest, State
+from grader.platforms.merge import scored
 from grader.results import Results
 from grader.spec import Verdict
 
@@ -28,12 +29,6 @@ def lab_of(results: Results, folder: str, change=lambda item: item) -> Results:
         for exercise in lab.exercises:
             exercise.items = [change(item) for item in exercise.items]
     return scored(copy)
-
-
-def scored(results: Results) -> Results:
-    from grader.platforms.merge import scored as again
-
-    return again(results)
 
 
 def wrong(item, cause="the last, partial block was never written"):
@@ -105,7 +100,7 @@ class FakeClass:
                 exit_code=0,
                 seconds=12.0,
                 results_sha256=digest,
-            ),  # fmt: skip
+            ),
         )
 
     def finish(self, held=True, tier="cpu") -> Path:
@@ -123,7 +118,7 @@ class FakeClass:
                 students=sorted(self.students),
                 unknown=self.unknown,
                 machines=[record("cpu.json").machine],
-            ),  # fmt: skip
+            ),
         )
         known = KnownResult(
             name="known_wrong", expected=["WRONG"], got="WRONG" if held else "PASS", held=held, seconds=1
@@ -145,26 +140,25 @@ def small_class(folder: Path) -> Path:
     full, fake = record("cpu.json"), FakeClass(folder)
     hostile = '=HYPERLINK("http://x","<script>alert(1)</script>")'
     canvas = {
-        "Student": "Lovelace, Ada", "ID": "101", "SIS User ID": "s1", "SIS Login ID": "ada", "Section": "GPU, A",
-        "elementwise add (77)": "", "Email address": "ada@example.org", "nickname": "<b>vec</b>",
-    }  # fmt: skip
-    lines = {
-        "ada": canvas,
-        "bob": {**canvas, "Student": hostile, "ID": "102", "SIS Login ID": "bob", "Email address": "bob@example.org",
-                "nickname": ""},
-        "cyd": {**canvas, "Student": "Çelik, Cyd", "ID": "103", "SIS Login ID": "cyd", "Email address": "cyd@example.org",
-                "nickname": ""},
-    }  # fmt: skip
-    for name in ("dan", "eve", "fay"):
-        lines[name] = {**lines["cyd"], "Student": name, "ID": str(200 + ord(name[0])), "SIS Login ID": name,
-                       "Email address": f"{name}@example.org"}  # fmt: skip
-    fake.add("ada", line=lines["ada"])
-    fake.add(
-        "bob",
-        "2026-10-08T12:00:00+00:00",
-        lines["bob"],
-        left_out=[LeftOut(found="<i>x</i>.py", why="a link", unit=one)],
-    )
+        "Student": "Lovelace, Ada",
+        "ID": "101",
+        "SIS User ID": "s1",
+        "SIS Login ID": "ada",
+        "Section": "GPU, A",
+        "elementwise add (77)": "",
+        "Email address": "ada@example.org",
+        "nickname": "<b>vec</b>",
+    }
+
+    def line(name: str, number: int, shown: str) -> dict[str, str]:
+        ids = {"ID": str(number), "SIS Login ID": name, "Email address": f"{name}@example.org"}
+        return {**canvas, **ids, "Student": shown, "nickname": ""}
+
+    shown = {"bob": hostile, "cyd": "Çelik, Cyd", "dan": "Dan", "eve": "Eve", "fay": "Fay"}
+    lines = {name: line(name, 102 + k, words) for k, (name, words) in enumerate(shown.items())}
+    left_out = [LeftOut(found="<i>x</i>.py", why="a link", unit=one)]
+    fake.add("ada", line=canvas)
+    fake.add("bob", "2026-10-08T12:00:00+00:00", lines["bob"], left_out=left_out)
     fake.add("cyd", None, lines["cyd"])
     fake.add("dan", line=lines["dan"], problem="the archive is damaged")
     fake.add("eve", line=lines["eve"])
