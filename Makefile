@@ -1,6 +1,7 @@
 # The targets call `python -m grader`; for all of its options: .venv/bin/python -m grader --help
 # Variables: LAB=2 (or capstone)  FROM=solutions  TIER=cpu  K=backward  SEED=1  MIN=60  OP=matmul  QUICK=1
 # SHARD=1/4  JOBS=6  ARCH=sm_90  EXTRA=dev  STEP="what you expect"  FILE=path  SIZE=n=1024  REDRAW=1
+# OUT=path  POLICY=toml  RUBRIC=csv  ROSTER=csv  TO=gradescope  HIDDEN=toml  GPU=path  BOARD=1
 # OPEN=1  RESULTS=folder  SCREENSHOTS=1  AGAIN=1  ALL=1  RESTORE=1 (or the name of a copy)  YES=1
 
 PYTHON ?= python3
@@ -11,7 +12,7 @@ NVCC := $(or $(shell command -v nvcc),$(wildcard $(CUDA_HOME)/bin/nvcc /usr/loca
 WITH_NVCC := $(if $(NVCC),,--extra nvcc)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup grade watch hint reset report bench profile survey log check-log test test-gpu test-figures figures skeletons tables list todo doctor inspect sanitize lint clean
+.PHONY: help setup grade watch hint reset report bench profile survey log check-log gradebook export autograder test test-gpu test-figures figures skeletons tables list todo doctor inspect sanitize lint clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -67,6 +68,21 @@ log:  ## measure a step of a kernel and log it: STEP="what you expect, and why" 
 check-log:  ## whether every number in KERNEL_LOG.md is a recorded one
 	@$(SETUP)
 	@$(RUN) grader check-log $(if $(FROM),--from "$(FROM)")
+
+gradebook:  ## grades, files for Canvas and Moodle, and pages of a class run: OUT=folder POLICY=toml RUBRIC=csv ROSTER=csv BOARD=1
+	@$(SETUP)
+	@$(RUN) grader gradebook "$(or $(OUT),results/class)" $(if $(POLICY),--policy "$(POLICY)") \
+		$(if $(RUBRIC),--rubric "$(RUBRIC)") $(if $(ROSTER),--roster "$(ROSTER)") $(if $(BOARD),--leaderboard)
+
+export:  ## results for another platform: TO=gradescope, classroom50, summary or jplag; RESULTS=folder GPU=file OUT=path
+	@$(SETUP)
+	@$(RUN) grader export --to "$(TO)" $(if $(GPU),--gpu "$(GPU)") $(if $(OUT),--out "$(OUT)") \
+		"$(or $(RESULTS),$(if $(filter jplag,$(TO)),results/class,results))"
+
+autograder:  ## the zip for Gradescope: OUT=autograder.zip LAB=2 HIDDEN=toml GPU=folder of a class run on a GPU
+	@$(SETUP)
+	@$(RUN) grader autograder "$(or $(OUT),autograder.zip)" $(if $(LAB),--lab "$(LAB)") \
+		$(if $(HIDDEN),--hidden "$(HIDDEN)") $(if $(GPU),--gpu "$(GPU)")
 
 test:  ## test the grader itself; needs no GPU (K=setup)
 	@$(SETUP) --extra dev $(WITH_NVCC)

@@ -64,7 +64,7 @@ class LatePolicy(BaseModel):
         try:
             zoneinfo.ZoneInfo(name)
         except (zoneinfo.ZoneInfoNotFoundError, ValueError):
-            raise ValueError(f"{name} is no time zone, such as Europe/Vienna") from None
+            raise ValueError(f"{name} is no time zone known here, such as Europe/Vienna") from None
         return name
 
     @field_validator("due", mode="before")
