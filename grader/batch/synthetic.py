@@ -18,10 +18,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from grader import catalog, specimens
+from grader import catalog, policy, specimens
 from grader.batch import models
 from grader.batch.layout import RunFolder
 from grader.batch.models import State, TaskRecord
+from grader.intake import read_file
 from grader.questions import CORRECTNESS
 from grader.results import Results
 from grader.spec import Verdict
@@ -142,8 +143,16 @@ def _of(one: specimens.Specimen) -> HandIn:
         for path in one.path.rglob("*"):
             if path.is_file() and not path.is_symlink() and path != one.file:
                 files.setdefault(f"{unit}/{path.relative_to(one.path).as_posix()}", path.read_bytes())
-    verdicts = {function: list(one.screened) for function in one.functions}
+    # What line one of a fault says is meant without the screen, which a class has.
+    refused = "faults" in one.path.parts and _screened(one, entry, exercise)
+    verdicts = {function: ["POLICY"] if refused else list(one.screened) for function in one.functions}
     return HandIn(one.name, files, {unit: {"state": "GRADED", "verdicts": verdicts}})
+
+
+def _screened(one: specimens.Specimen, entry: catalog.Entry, exercise) -> bool:
+    if read_file(one.file, exercise):
+        return False  # decided before the screen reads it
+    return policy.screen(one.file.read_text("utf-8-sig"), entry.lab, exercise) is not None
 
 
 def _solutions() -> Iterator[HandIn]:
