@@ -108,8 +108,9 @@ def _unlike(results: Results, verdicts: dict[str, list[str]]) -> Iterator[str]:
 
 def _hand_ins(chosen: random.Random, slow: bool) -> Iterator[HandIn]:
     """One of each kind in turn, without end; each kind shuffled, and begun again where it is used up."""
-    pools = [[_of(one) for one in _specimens(patterns, slow)] for patterns in POOLS.values()]
-    pools += [list(_solutions()), [_broken(name) for name in BROKEN]]
+    entries = catalog.find()
+    pools = [[_of(one, entries) for one in _specimens(patterns, slow)] for patterns in POOLS.values()]
+    pools += [list(_solutions(entries)), [_broken(name, entries) for name in BROKEN]]
     for pool in pools:
         chosen.shuffle(pool)
     for turn in itertools.count():
@@ -129,10 +130,10 @@ def _specimens(patterns: tuple[str, ...], slow: bool) -> list[specimens.Specimen
     ]
 
 
-def _of(one: specimens.Specimen) -> HandIn:
+def _of(one: specimens.Specimen, entries: list[catalog.Entry]) -> HandIn:
     homes = [
         (entry, exercise)
-        for entry in catalog.find()
+        for entry in entries
         for exercise in entry.lab.exercises
         if exercise.name == one.functions[0]
     ]
@@ -155,10 +156,10 @@ def _screened(one: specimens.Specimen, entry: catalog.Entry, exercise) -> bool:
     return policy.screen(one.file.read_text("utf-8-sig"), entry.lab, exercise) is not None
 
 
-def _solutions() -> Iterator[HandIn]:
+def _solutions(entries: list[catalog.Entry]) -> Iterator[HandIn]:
     """Each lab alone, all of them together, and an untouched skeleton."""
     everything, verdicts = {}, {}
-    for entry in catalog.find():
+    for entry in entries:
         unit, source = entry.folder.name, catalog.ROOT / "solutions"
         names = dict.fromkeys(exercise.file for exercise in entry.lab.exercises)
         files = {f"{unit}/{name}": (source / unit / name).read_bytes() for name in names}
@@ -173,14 +174,14 @@ def _solutions() -> Iterator[HandIn]:
     yield HandIn("all solutions", everything, verdicts)
 
 
-def _broken(name: str) -> HandIn:
+def _broken(name: str, entries: list[catalog.Entry]) -> HandIn:
     """A good solution in a container that cannot be opened, or holds something else."""
-    entry = catalog.find()[0]
+    entry = entries[0]
     unit, file = entry.folder.name, entry.lab.exercises[0].file
     files = {f"{unit}/{file}": (catalog.ROOT / "solutions" / unit / file).read_bytes()}
     if name in ("nothing", "empty folder"):
         return HandIn(name, files)
-    everywhere = [one.folder.name for one in catalog.find()] if name.startswith("archive") else [unit]
+    everywhere = [one.folder.name for one in entries] if name.startswith("archive") else [unit]
     return HandIn(name, files, {one: {"state": "REFUSED"} for one in everywhere})
 
 
