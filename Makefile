@@ -1,5 +1,6 @@
 # The targets call `python -m grader`; for all of its options: .venv/bin/python -m grader --help
 # Variables: LAB=2 (or capstone)  FROM=solutions  TIER=cpu  K=backward  SEED=1  MIN=60  OP=matmul  QUICK=1
+# SUBMISSIONS=dir  ROSTER=roster.csv  OUT=dir  SITE=slurm.toml  ONLY=id  HIDDEN=cases.toml  RECEIPT=path
 # SHARD=1/4  JOBS=6  ARCH=sm_90  EXTRA=dev  STEP="what you expect"  FILE=path  SIZE=n=1024  REDRAW=1
 
 PYTHON ?= python3
@@ -10,7 +11,7 @@ NVCC := $(or $(shell command -v nvcc),$(wildcard $(CUDA_HOME)/bin/nvcc /usr/loca
 WITH_NVCC := $(if $(NVCC),,--extra nvcc)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup grade bench profile survey log check-log test test-gpu skeletons tables todo doctor inspect sanitize lint clean
+.PHONY: help setup grade class verify bench profile survey log check-log test test-gpu test-class skeletons tables todo doctor inspect sanitize lint clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -24,6 +25,17 @@ grade:  ## grade your kernels: LAB=2, K=backward, TIER=cpu, FROM=solutions, SEED
 	@$(RUN) grader grade $(if $(LAB),--lab "$(LAB)") $(if $(FROM),--from "$(FROM)") \
 		$(if $(TIER),--tier "$(TIER)") $(if $(K),-k "$(K)") $(if $(SEED),--seed "$(SEED)") \
 		$(if $(MIN),--min "$(MIN)")
+
+class:  ## grade a class: SUBMISSIONS=dir ROSTER=roster.csv LAB=2 OUT=dir JOBS=4 SITE=slurm.toml ONLY=id
+	@$(SETUP) --extra class $(if $(findstring capstone,$(LAB)),$(WITH_NVCC))
+	@$(RUN) grader class "$(SUBMISSIONS)" $(if $(ROSTER),--roster "$(ROSTER)") $(if $(LAB),--lab "$(LAB)") \
+		$(if $(TIER),--tier "$(TIER)") $(if $(OUT),--out "$(OUT)") $(if $(SITE),--site "$(SITE)") \
+		$(if $(JOBS),--jobs "$(JOBS)") $(foreach one,$(ONLY),--only "$(one)") $(if $(AGAIN),--again) \
+		$(if $(K),-k "$(K)") $(if $(HIDDEN),--hidden "$(HIDDEN)")
+
+verify:  ## grade again what a receipt is of, and say whether it agrees: RECEIPT=path
+	@$(SETUP)
+	@$(RUN) grader verify "$(RECEIPT)" $(if $(HIDDEN),--hidden "$(HIDDEN)")
 
 bench:  ## time kernels beside their peers on a GPU: OP=matmul, LAB=capstone, QUICK=1, FROM=solutions
 	@$(SETUP) --extra bench $(if $(filter capstone,$(LAB)),$(WITH_NVCC))
@@ -50,13 +62,17 @@ check-log:  ## whether every number in KERNEL_LOG.md is a recorded one
 
 test:  ## test the grader itself; needs no GPU (K=setup)
 	@$(SETUP) --extra dev $(WITH_NVCC)
-	@$(RUN) pytest -q -n 2 -m "not gpu" $(if $(K),-k "$(K)")
+	@$(RUN) pytest -q -n 2 -m "not gpu and not slow_class" $(if $(K),-k "$(K)")
 
 test-gpu:  ## test what needs a GPU (SHARD=1/4: the first of four parts; JOBS=6: six at a time)
 	@$(SETUP) --extra dev $(WITH_NVCC)
 	@$(RUN) pytest -q -m gpu -n $(or $(JOBS),0) --resume results/gpu-tests-passed $(if $(K),-k "$(K)") \
 		$(if $(SHARD),--shard "$(SHARD)"); code=$$?; \
 		test $$code -eq 5 && echo "all of them have passed on this code; make clean forgets that" || exit $$code
+
+test-class:  ## test the grading of a class in earnest, for some minutes; needs no GPU
+	@$(SETUP) --extra dev
+	@$(RUN) pytest -q -m slow_class
 
 skeletons:  ## write the student files of labs/ and the capstone from solutions/ (course staff)
 	@$(SETUP)
