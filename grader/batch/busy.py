@@ -11,7 +11,7 @@ from grader.files import replace
 
 MOST_BYTES = 1 << 30  # that a driver holds for itself, and no more
 MOST_PERCENT = 15  # of time with a kernel at work
-SAMPLES, PAUSE_S = 3, 0.3
+SAMPLES, PAUSE_S = 3, 0.5  # longer together than the second over which a driver counts
 ASK_AGAIN_S = 5.0
 PATIENCE_S = 2 * 3600.0
 

@@ -66,6 +66,8 @@ def take_in(handed_in: HandedIn, roster: Roster, units: Sequence[Collected], run
         intake.problem = str(error)
     except OSError as error:
         intake.problem = f"cannot be read: {error.strerror}"
+    except Exception as error:  # what nobody has thought of stops one row, not the class
+        intake.problem = f"the intake itself failed, {type(error).__name__}: {one_line(str(error))}"
     intake.files = [_taken(one) for one in choice.taken]
     intake.left_out = choice.shown
     intake.left_out_more = len(choice.left_out) - len(intake.left_out)

@@ -187,11 +187,12 @@ class _Git:
         shown = path.decode("utf-8", "replace")
         if mode == "120000" or kind != "blob":
             return Member(shown, Kind.LINK if kind == "blob" else Kind.OTHER, 0, lambda: b"")
-        return Member(shown, Kind.FILE, int(size), lambda: self._blob(name, int(size)))
+        # The size of an object that is missing is "BAD".
+        return Member(shown, Kind.FILE, int(size) if size.isdigit() else 0, lambda: self._blob(name))
 
-    def _blob(self, name: str, size: int) -> bytes:
-        most(size)
+    def _blob(self, name: str) -> bytes:
         try:
+            most(int(self._run("cat-file", "-s", name)))
             return self._run("cat-file", "blob", name)
         except RefusedError as error:
             raise UnreadableError(str(error)) from None

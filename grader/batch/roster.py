@@ -12,7 +12,7 @@ from grader.files import read_bytes
 
 MOST_BYTES = 8 << 20
 # The first of these columns that is there gives the ids; compared without case and punctuation.
-ID_COLUMNS = ("id", "studentid", "sisloginid", "login", "username", "idnumber", "emailaddress", "email")
+ID_COLUMNS = ("sisloginid", "id", "studentid", "login", "username", "idnumber", "emailaddress", "email")
 # Whatever stands in these columns names its student, too.
 NAME_COLUMNS = (
     *ID_COLUMNS, "canvasid", "sisuserid", "identifier", "student", "name", "fullname", "github", "submission",

@@ -18,7 +18,7 @@ import sys
 from grader.processes import running, wait_for
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
-OVER = 124  # exit code, as timeout(1) has it
+OVER, SIGNALLED = 124, 128  # exit codes, as timeout(1) and a shell have them; a signal's number comes on top
 SWEEPS = 50
 
 
@@ -48,7 +48,7 @@ def main(limit_s: float, command: list[str]) -> int:
 
 
 def _stop(*_) -> None:
-    raise SystemExit(128 + signal.SIGTERM)
+    raise SystemExit(SIGNALLED + signal.SIGTERM)
 
 
 def _sweep() -> None:
@@ -67,8 +67,5 @@ def _sweep() -> None:
 
 
 if __name__ == "__main__":
-    code = main(float(sys.argv[1]), sys.argv[2:])
-    if code < 0:  # end as it did
-        signal.signal(-code, signal.SIG_DFL)
-        os.kill(os.getpid(), -code)
-    sys.exit(code)
+    ended = main(float(sys.argv[1]), sys.argv[2:])
+    sys.exit(ended if ended >= 0 else SIGNALLED - ended)

@@ -18,10 +18,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from grader import catalog, specimens
+from grader import catalog, policy, specimens
 from grader.batch import models
 from grader.batch.layout import RunFolder
 from grader.batch.models import State, TaskRecord
+from grader.intake import read_file
 from grader.questions import CORRECTNESS
 from grader.results import Results
 from grader.spec import Verdict
@@ -107,8 +108,9 @@ def _unlike(results: Results, verdicts: dict[str, list[str]]) -> Iterator[str]:
 
 def _hand_ins(chosen: random.Random, slow: bool) -> Iterator[HandIn]:
     """One of each kind in turn, without end; each kind shuffled, and begun again where it is used up."""
-    pools = [[_of(one) for one in _specimens(patterns, slow)] for patterns in POOLS.values()]
-    pools += [list(_solutions()), [_broken(name) for name in BROKEN]]
+    entries = catalog.find()
+    pools = [[_of(one, entries) for one in _specimens(patterns, slow)] for patterns in POOLS.values()]
+    pools += [list(_solutions(entries)), [_broken(name, entries) for name in BROKEN]]
     for pool in pools:
         chosen.shuffle(pool)
     for turn in itertools.count():
@@ -128,10 +130,10 @@ def _specimens(patterns: tuple[str, ...], slow: bool) -> list[specimens.Specimen
     ]
 
 
-def _of(one: specimens.Specimen) -> HandIn:
+def _of(one: specimens.Specimen, entries: list[catalog.Entry]) -> HandIn:
     homes = [
         (entry, exercise)
-        for entry in catalog.find()
+        for entry in entries
         for exercise in entry.lab.exercises
         if exercise.name == one.functions[0]
     ]
@@ -142,14 +144,22 @@ def _of(one: specimens.Specimen) -> HandIn:
         for path in one.path.rglob("*"):
             if path.is_file() and not path.is_symlink() and path != one.file:
                 files.setdefault(f"{unit}/{path.relative_to(one.path).as_posix()}", path.read_bytes())
-    verdicts = {function: list(one.screened) for function in one.functions}
+    # What line one of a fault says is meant without the screen, which a class has.
+    refused = "faults" in one.path.parts and _screened(one, entry, exercise)
+    verdicts = {function: ["POLICY"] if refused else list(one.screened) for function in one.functions}
     return HandIn(one.name, files, {unit: {"state": "GRADED", "verdicts": verdicts}})
 
 
-def _solutions() -> Iterator[HandIn]:
+def _screened(one: specimens.Specimen, entry: catalog.Entry, exercise) -> bool:
+    if read_file(one.file, exercise):
+        return False  # decided before the screen reads it
+    return policy.screen(one.file.read_text("utf-8-sig"), entry.lab, exercise) is not None
+
+
+def _solutions(entries: list[catalog.Entry]) -> Iterator[HandIn]:
     """Each lab alone, all of them together, and an untouched skeleton."""
     everything, verdicts = {}, {}
-    for entry in catalog.find():
+    for entry in entries:
         unit, source = entry.folder.name, catalog.ROOT / "solutions"
         names = dict.fromkeys(exercise.file for exercise in entry.lab.exercises)
         files = {f"{unit}/{name}": (source / unit / name).read_bytes() for name in names}
@@ -164,14 +174,14 @@ def _solutions() -> Iterator[HandIn]:
     yield HandIn("all solutions", everything, verdicts)
 
 
-def _broken(name: str) -> HandIn:
+def _broken(name: str, entries: list[catalog.Entry]) -> HandIn:
     """A good solution in a container that cannot be opened, or holds something else."""
-    entry = catalog.find()[0]
+    entry = entries[0]
     unit, file = entry.folder.name, entry.lab.exercises[0].file
     files = {f"{unit}/{file}": (catalog.ROOT / "solutions" / unit / file).read_bytes()}
     if name in ("nothing", "empty folder"):
         return HandIn(name, files)
-    everywhere = [one.folder.name for one in catalog.find()] if name.startswith("archive") else [unit]
+    everywhere = [one.folder.name for one in entries] if name.startswith("archive") else [unit]
     return HandIn(name, files, {one: {"state": "REFUSED"} for one in everywhere})
 
 

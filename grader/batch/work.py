@@ -18,7 +18,7 @@ from grader.batch import busy, models
 from grader.batch.alive import commanded
 from grader.batch.layout import RunFolder, UnitFolder
 from grader.batch.models import State, TaskRecord, Unit
-from grader.batch.supervise import OVER
+from grader.batch.supervise import OVER, SIGNALLED
 from grader.files import read_bytes
 from grader.files import replace as put
 from grader.outcome import printable
@@ -148,7 +148,7 @@ def _finish(task: Task, scratch: Path, record: TaskRecord) -> Ended:
         return Ended(record)
     if results is None or code not in (0, FAULT_CODE):
         last = (log.strip().splitlines() or ["it printed nothing"])[-1][:200]
-        how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
+        how = f"by signal {code - SIGNALLED}" if code > SIGNALLED else f"with exit code {code}"
         return Ended(None, f"the grader ended {how}: {last}")
     put(place.results, results)
     record = record.model_copy(update={"results_sha256": hashlib.sha256(results).hexdigest()})
