@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
 import traceback
 from collections.abc import Sequence
@@ -29,6 +30,7 @@ TIERS = ("auto", "cpu", "codegen", "gpu")
 ARCHS = (75, 80, 86, 87, 89, 90, 100, 103, 110, 120, 121)  # what Triton's compiler knows
 REFERENCE = "reference"  # as a source: the baselines of lab.py take the student's seat, and should read 100 %
 CODEGEN_LIMIT_S = 180.0
+LEAN = "GRADER_LEAN"  # set: one warm parent at a time, for a container with less than a gigabyte
 SHOWN_WRONG = 8  # of what is wrong with a document
 SET_SHARE = 6  # a buffer set takes at most this part of the free memory
 
@@ -72,7 +74,8 @@ class Run:
         judge's.
         """
         kinds = {q.kind for q in asked if q.kind != DOCUMENT and self.ungradable(q) is None}
-        if CORRECTNESS in kinds and self.tier == "cpu":
+        lean = self.tier == "cpu" and LEAN in os.environ
+        if CORRECTNESS in kinds and self.tier == "cpu" and not lean:
             self.session.parent(interpreted=True)
         if CODEGEN in kinds or (self.tier == "gpu" and kinds):
             self.session.parent(interpreted=False)
@@ -80,6 +83,16 @@ class Run:
             key = (question.entry.folder, question.exercise.name)
             if question.kind == CODEGEN and key not in self._kernels and self.ungradable(question) is None:
                 self._kernels[key] = self._compiler.submit(self._compile, question)
+        if lean and self._kernels:
+            self._compile_first()
+
+    def _compile_first(self) -> None:
+        """Wait for all kernels, and end what compiled them, before the first case runs."""
+        wait(self._kernels.values())
+        if self._compiling:
+            self._compiling[1].close()
+            self._compiling = None
+        self.session.end_parent(interpreted=False)
 
     @property
     def session(self) -> Session:

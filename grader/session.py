@@ -43,6 +43,12 @@ class Session:
             self._parents[interpreted] = WarmParent(interpreted, self.folder, self._first_user)
         return self._parents[interpreted]
 
+    def end_parent(self, interpreted: bool) -> None:
+        """End the warm parent of a mode, whose memory is needed; what it found out stays."""
+        if interpreted in self._parents:
+            _ = self._parents[interpreted].findings
+            self._parents[interpreted].close()
+
     @property
     def assurance(self) -> assurance.Assurance | None:
         """What the workers of this run were seen to be kept from; None where none was needed."""

@@ -33,20 +33,28 @@ percent_per_day = 10
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """A small class with everything made of it; the folder of the run."""
+def plain(tmp_path_factory):
+    """A small class with its gradebook, without a policy; the folder of the run."""
     out = small_class(tmp_path_factory.mktemp("class") / "out")
+    make(Asked(out))
+    return out
+
+
+@pytest.fixture(scope="module")
+def made(plain, tmp_path_factory):
+    """The same class with a late policy and a leaderboard."""
+    out = tmp_path_factory.mktemp("made") / "out"
+    shutil.copytree(plain, out)
     (out / "late.toml").write_text(POLICY)
     make(Asked(out, policy=out / "late.toml", leaderboard=True))
     return out
 
 
 @pytest.fixture
-def out(made, tmp_path):
-    """The same run, to be changed."""
+def out(plain, tmp_path):
+    """The class without a policy, to be changed."""
     copy = tmp_path / "out"
-    shutil.copytree(made, copy)
-    shutil.rmtree(copy / "gradebook")
+    shutil.copytree(plain, copy)
     return copy
 
 

@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 from class_fakes import LABS, FakeClass, lab_of, record, small_class, wrong
 from click.testing import CliRunner
-from conftest import ROOT
+from conftest import ROOT, grade
 
 from grader import catalog
 from grader.cli import main
@@ -259,6 +259,19 @@ def test_a_skeleton_is_graded_as_gradescope_does_it(built, tmp_path):
     assert results["score"] == 0
     assert "TODO" in results["tests"][0]["output"]
     assert "n=517" not in json.dumps(results), "a hidden case is given away"
+
+
+def test_with_one_warm_parent_at_a_time_the_verdicts_are_the_same(tmp_path):
+    asked = ["--lab", "1", "--from", "solutions", "-k", "compiles or 65537"]
+    done = grade(*asked, "--results", tmp_path, GRADER_LEAN="1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    results = json.loads((tmp_path / "results.json").read_text("utf-8"))
+    items = results["labs"][0]["exercises"][0]["items"]
+    assert [item["verdict"] for item in items] == ["PASS", "PASS", "NOT_GRADED", "PASS"]
+        ("correctness", "PASS"),
+        ("codegen", "PASS"),
+    ]
+    assert results["assurance"][:2] in ("L1", "L2"), "what the ended parent found out is lost"
 
 
 def test_a_submission_that_cannot_be_opened_safely_gets_the_reason_and_no_points(built, tmp_path):
