@@ -268,9 +268,6 @@ def test_with_one_warm_parent_at_a_time_the_verdicts_are_the_same(tmp_path):
     results = json.loads((tmp_path / "results.json").read_text("utf-8"))
     items = results["labs"][0]["exercises"][0]["items"]
     assert [item["verdict"] for item in items] == ["PASS", "PASS", "NOT_GRADED", "PASS"]
-        ("correctness", "PASS"),
-        ("codegen", "PASS"),
-    ]
     assert results["assurance"][:2] in ("L1", "L2"), "what the ended parent found out is lost"
 
 
