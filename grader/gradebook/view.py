@@ -16,7 +16,7 @@ from grader.timing import median
 
 BINS = 10
 SHOWN_CASES = 12  # of an exercise, those that most fail
-SHOWN_CAUSES = 4  # of a case
+SHOWN_CAUSES = 4  # of a case, and of an exercise
 UNJUDGED = (Verdict.NOT_STARTED, Verdict.NOT_GRADED, Verdict.GRADER_FAULT)
 
 
@@ -57,6 +57,7 @@ class ExerciseView:
     judged: int  # students whose work on it was judged
     not_started: int
     all_right: int
+    causes: list[tuple[str, int]]  # and how many students met each, the most common first
     failing: list[Failing]
     more: int  # cases beyond those that are shown
 
@@ -137,9 +138,17 @@ def _exercise(unit: Unit, name: str, students: Sequence[Sequence[Item]]) -> Exer
         judged=len(started),
         not_started=sum(any(i.verdict is Verdict.NOT_STARTED for i in items) for items in students),
         all_right=sum(all(i.verdict is Verdict.PASS for i in items) for items in started),
+        causes=_causes(started),
         failing=failing[:SHOWN_CASES],
         more=max(0, len(failing) - SHOWN_CASES),
     )
+
+
+def _causes(students: Sequence[Sequence[Item]]) -> list[tuple[str, int]]:
+    met = Counter()
+    for items in students:
+        met.update({item.word for item in items if item.verdict is not Verdict.PASS})
+    return sorted(met.items(), key=lambda one: (-one[1], one[0]))[:SHOWN_CAUSES]
 
 
 def _failing(kind: str, name: str, items: Sequence[Item]) -> Failing:
