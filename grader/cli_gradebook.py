@@ -36,8 +36,8 @@ def make_gradebook(console: Console, out: Path, **options) -> None:
 
     from grader.batch.roster import RosterError
     from grader.gradebook import command
-    from grader.gradebook.book import BookError
     from grader.gradebook.late import LateError
+    from grader.gradebook.reading import BookError
     from grader.gradebook.rubric import RubricError
 
     try:

@@ -9,8 +9,9 @@ from pathlib import Path
 from grader.batch import roster as rosters
 from grader.batch.layout import RunFolder
 from grader.files import read_bytes, replace
-from grader.gradebook import late, pages, rubric, tables
-from grader.gradebook.book import Book, read, read_run
+from grader.gradebook import imports, late, pages, rubric, tables
+from grader.gradebook.book import Book
+from grader.gradebook.reading import read, read_run
 
 FOLDER = "gradebook"  # in the run folder
 GIVEN = "given"  # in that: the policy, the rubric and the roster of the last call
@@ -58,8 +59,8 @@ def make(
     warnings = _strangers(policy, policy_file, book, students)
     texts = {
         "grades.csv": tables.grades(book),
-        "canvas.csv": tables.canvas(book),
-        "moodle.csv": tables.moodle(book),
+        "canvas.csv": imports.canvas(book),
+        "moodle.csv": imports.moodle(book),
     }
     warnings += tuple(line for table in texts.values() for line in table.warnings)
     given.mkdir(parents=True, exist_ok=True)

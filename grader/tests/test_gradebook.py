@@ -15,9 +15,10 @@ from test_page import Page
 from grader.batch.layout import RunFolder
 from grader.batch.models import State
 from grader.cli import main
-from grader.gradebook import leaderboard, tables, view
-from grader.gradebook.book import OPEN, BookError, read
+from grader.gradebook import imports, leaderboard, tables, view
+from grader.gradebook.book import OPEN
 from grader.gradebook.command import Asked, make
+from grader.gradebook.reading import BookError, read
 from grader.gradebook.rubric import RubricError
 from grader.spec import Verdict
 
@@ -138,7 +139,7 @@ def test_canvas_takes_the_file_as_it_is(made):
 def test_without_canvas_ids_no_number_stands_in_their_column(tmp_path):
     fake = FakeClass(tmp_path / "out")
     fake.add("4711", line={"id": "4711", "name": "Ada"})
-    _, _, row = csv.reader(io.StringIO(tables.canvas(read(RunFolder(fake.finish()))).text))
+    _, _, row = csv.reader(io.StringIO(imports.canvas(read(RunFolder(fake.finish()))).text))
     assert row[:5] == ["Ada", "", "", "4711", ""]
 
 
@@ -160,7 +161,7 @@ def test_a_lab_of_more_than_a_hundred_points_is_a_percentage_in_moodle(tmp_path)
     fake.add("ada", line={"id": "ada", "email": "ada@example.org"})
     capstone = record("h200-capstone.json")
     fake.grade("ada", CAPSTONE, capstone)
-    head, row = csv.reader(io.StringIO(tables.moodle(read(RunFolder(fake.finish()))).text))
+    head, row = csv.reader(io.StringIO(imports.moodle(read(RunFolder(fake.finish()))).text))
     assert head[1] == "Capstone (percent)"
     assert float(row[1]) == pytest.approx(100 * capstone.points / 200, abs=0.01)
 
