@@ -136,6 +136,6 @@ def read(path: Path) -> LatePolicy:
 def strangers(policy: LatePolicy, students: set[str], labs: set[str]) -> list[str]:
     """Names in the policy that are of no student or of no lab of the course, in words."""
     known = [*policy.extensions, *policy.spent]
-    found = [f"no student {name}" for name in dict.fromkeys(known) if name not in students]
+    found = [f"no student {name} in this run" for name in dict.fromkeys(known) if name not in students]
     words = [*policy.due, *(lab for labs in policy.extensions.values() for lab in labs)]
-    return found + [f"no lab {word}" for word in dict.fromkeys(words) if word not in labs]
+    return found + [f"no lab {word} in this run" for word in dict.fromkeys(words) if word not in labs]

@@ -141,4 +141,4 @@ def test_a_wrong_policy_is_an_error_that_names_file_and_field(tmp_path, text, wo
 
 def test_names_of_no_student_and_of_no_lab_are_told():
     rules = policy(extensions={"adda": {"9": 1}}, spent={"bob": 1})
-    assert strangers(rules, {"ada", "bob"}, {"1"}) == ["no student adda", "no lab 9"]
+    assert strangers(rules, {"ada", "bob"}, {"1"}) == ["no student adda in this run", "no lab 9 in this run"]
