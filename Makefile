@@ -1,6 +1,8 @@
 # The targets call `python -m grader`; for all of its options: .venv/bin/python -m grader --help
 # Variables: LAB=2 (or capstone)  FROM=solutions  TIER=cpu  K=backward  SEED=1  MIN=60  OP=matmul  QUICK=1
+# SUBMISSIONS=dir  ROSTER=roster.csv  OUT=dir  SITE=slurm.toml  ONLY=id  HIDDEN=cases.toml  RECEIPT=path
 # SHARD=1/4  JOBS=6  ARCH=sm_90  EXTRA=dev  STEP="what you expect"  FILE=path  SIZE=n=1024  REDRAW=1
+# POLICY=late.toml  RUBRIC=rubric.csv  BOARD=1  TO=gradescope  GPU=path
 # OPEN=1  RESULTS=folder  SCREENSHOTS=1  AGAIN=1  ALL=1  RESTORE=1 (or the name of a copy)  YES=1
 
 PYTHON ?= python3
@@ -11,7 +13,7 @@ NVCC := $(or $(shell command -v nvcc),$(wildcard $(CUDA_HOME)/bin/nvcc /usr/loca
 WITH_NVCC := $(if $(NVCC),,--extra nvcc)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup grade watch hint reset report bench profile tuning survey log check-log notebooks check-notebooks figures test test-gpu test-figures skeletons tables list todo doctor inspect sanitize lint clean
+.PHONY: help setup grade watch hint reset report bench profile tuning survey log check-log class verify gradebook export autograder notebooks check-notebooks figures test test-gpu test-class test-figures skeletons tables list todo doctor inspect sanitize lint clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -44,6 +46,17 @@ reset:  ## put a skeleton back and keep your work: LAB=2, K=file, RESTORE=1 brin
 	@$(SETUP)
 	@$(RUN) grader reset $(if $(LAB),--lab "$(LAB)") $(if $(K),-k "$(K)") $(if $(YES),--yes) \
 		$(if $(RESTORE),--restore $(if $(filter-out 1,$(RESTORE)),"$(RESTORE)"))
+
+class:  ## grade a class: SUBMISSIONS=dir ROSTER=roster.csv LAB=2 OUT=dir JOBS=4 SITE=slurm.toml ONLY=id
+	@$(SETUP) --extra class $(if $(findstring capstone,$(LAB)),$(WITH_NVCC))
+	@$(RUN) grader class "$(SUBMISSIONS)" $(if $(ROSTER),--roster "$(ROSTER)") $(if $(LAB),--lab "$(LAB)") \
+		$(if $(TIER),--tier "$(TIER)") $(if $(OUT),--out "$(OUT)") $(if $(SITE),--site "$(SITE)") \
+		$(if $(JOBS),--jobs "$(JOBS)") $(foreach one,$(ONLY),--only "$(one)") $(if $(AGAIN),--again) \
+		$(if $(K),-k "$(K)") $(if $(HIDDEN),--hidden "$(HIDDEN)")
+
+verify:  ## grade again what a receipt is of, and say whether it agrees: RECEIPT=path
+	@$(SETUP)
+	@$(RUN) grader verify "$(RECEIPT)" $(if $(HIDDEN),--hidden "$(HIDDEN)")
 
 bench:  ## time kernels beside their peers on a GPU: OP=matmul, LAB=capstone, QUICK=1, FROM=solutions
 	@$(SETUP) --extra bench $(if $(filter capstone,$(LAB)),$(WITH_NVCC))
@@ -81,9 +94,24 @@ check-notebooks:  ## whether all notebooks run, and are those of their sources (
 	@$(SETUP) --extra notebooks
 	@$(RUN) grader notebooks --check $(if $(K),-k "$(K)")
 
+gradebook:  ## grades, files for Canvas and Moodle, and pages of a class run: OUT=folder POLICY=toml RUBRIC=csv ROSTER=csv BOARD=1
+	@$(SETUP)
+	@$(RUN) grader gradebook "$(or $(OUT),results/class)" $(if $(POLICY),--policy "$(POLICY)") \
+		$(if $(RUBRIC),--rubric "$(RUBRIC)") $(if $(ROSTER),--roster "$(ROSTER)") $(if $(BOARD),--leaderboard)
+
+export:  ## results for another platform: TO=gradescope, classroom50, summary or jplag; RESULTS=folder GPU=file OUT=path
+	@$(SETUP)
+	@$(RUN) grader export --to "$(TO)" $(if $(GPU),--gpu "$(GPU)") $(if $(OUT),--out "$(OUT)") \
+		"$(or $(RESULTS),$(if $(filter jplag,$(TO)),results/class,results))"
+
+autograder:  ## the zip for Gradescope: OUT=autograder.zip LAB=2 HIDDEN=toml GPU=folder of a class run on a GPU
+	@$(SETUP)
+	@$(RUN) grader autograder "$(or $(OUT),autograder.zip)" $(if $(LAB),--lab "$(LAB)") \
+		$(if $(HIDDEN),--hidden "$(HIDDEN)") $(if $(GPU),--gpu "$(GPU)")
+
 test:  ## test the grader itself; needs no GPU (K=setup)
 	@$(SETUP) --extra dev $(WITH_NVCC)
-	@$(RUN) pytest -q -n 2 -m "not gpu and not browser" $(if $(K),-k "$(K)")
+	@$(RUN) pytest -q -n 2 -m "not gpu and not browser and not slow_class" $(if $(K),-k "$(K)")
 
 test-gpu:  ## test what needs a GPU (SHARD=1/4: the first of four parts; JOBS=6: six at a time)
 	@$(SETUP) --extra dev $(WITH_NVCC)
@@ -98,6 +126,10 @@ test-figures:  ## drive the interactive figures in a headless Chromium (K=tile_o
 figures:  ## write the interactive figures from their data; SCREENSHOTS=1 takes pictures of them, too (course staff)
 	@$(SETUP) $(if $(SCREENSHOTS),--extra browser)
 	@$(RUN) grader figures $(if $(SCREENSHOTS),--screenshots)
+
+test-class:  ## test the grading of a class in earnest, for some minutes; needs no GPU
+	@$(SETUP) --extra dev
+	@$(RUN) pytest -q -m slow_class
 
 skeletons:  ## write the student files of labs/ and the capstone from solutions/ (course staff)
 	@$(SETUP)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
 import traceback
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grader import catalog, native, policy
+from grader import catalog, hidden, native, policy
 from grader.gpu import Gpu
 from grader.intake import listed, read_file
 from grader.outcome import Outcome, one_line
@@ -29,6 +30,7 @@ TIERS = ("auto", "cpu", "codegen", "gpu")
 ARCHS = (75, 80, 86, 87, 89, 90, 100, 103, 110, 120, 121)  # what Triton's compiler knows
 REFERENCE = "reference"  # as a source: the baselines of lab.py take the student's seat, and should read 100 %
 CODEGEN_LIMIT_S = 180.0
+LEAN = "GRADER_LEAN"  # set: one warm parent at a time, for a container with less than a gigabyte
 SHOWN_WRONG = 8  # of what is wrong with a document
 SET_SHARE = 6  # a buffer set takes at most this part of the free memory
 
@@ -72,7 +74,8 @@ class Run:
         judge's.
         """
         kinds = {q.kind for q in asked if q.kind != DOCUMENT and self.ungradable(q) is None}
-        if CORRECTNESS in kinds and self.tier == "cpu":
+        lean = self.tier == "cpu" and LEAN in os.environ
+        if CORRECTNESS in kinds and self.tier == "cpu" and not lean:
             self.session.parent(interpreted=True)
         if CODEGEN in kinds or (self.tier == "gpu" and kinds):
             self.session.parent(interpreted=False)
@@ -80,6 +83,16 @@ class Run:
             key = (question.entry.folder, question.exercise.name)
             if question.kind == CODEGEN and key not in self._kernels and self.ungradable(question) is None:
                 self._kernels[key] = self._compiler.submit(self._compile, question)
+        if lean and self._kernels:
+            self._compile_first()
+
+    def _compile_first(self) -> None:
+        """Wait for all kernels, and end what compiled them, before the first case runs."""
+        wait(self._kernels.values())
+        if self._compiling:
+            self._compiling[1].close()
+            self._compiling = None
+        self.session.end_parent(interpreted=False)
 
     @property
     def session(self) -> Session:
@@ -108,8 +121,11 @@ class Run:
     def answer(self, question: Question) -> Outcome:
         """The outcome of one question; whatever goes wrong in the grader itself is a GRADER_FAULT."""
         key = (question.entry.folder, question.exercise.name)
+        whole = False  # whether the outcome is of the file as a whole, and not of this case
         try:
-            outcome = self.ungradable(question) or self._blocked(question) or self._ask(question)
+            outcome = self.ungradable(question)
+            whole = outcome is not None and outcome.verdict is not Verdict.NOT_GRADED
+            outcome = outcome or self._blocked(question) or self._ask(question)
         except Exception as error:  # a fault of ours must cost no student points, and must name itself
             place = traceback.extract_tb(error.__traceback__)[-1]
             words = f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
@@ -125,7 +141,8 @@ class Run:
             Verdict.GRADER_FAULT,
         ):
             self._failed.setdefault(key, outcome)
-        return outcome
+        hide = question.case is not None and question.case.label and not whole
+        return hidden.told(outcome) if hide else outcome
 
     def _ask(self, question: Question) -> Outcome:
         ask = {CORRECTNESS: self._correctness, CODEGEN: self._codegen, SPEED: self._speed}

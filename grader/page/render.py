@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -13,13 +14,16 @@ from grader.report import readme_of, word
 from grader.results import Results
 
 
-def render(results: Results) -> str:
-    """One HTML file with styles and pictures in it; the same results give the same bytes."""
+def render(results: Results, notes: Sequence[str] = ()) -> str:
+    """One HTML file with styles and pictures in it; the same results give the same bytes. `notes` are said
+    below the points: what somebody else decides, such as what being late costs.
+    """
     return (
-        _environment()
+        environment()
         .get_template("report.html")
         .render(
             results=results,
+            notes=notes,
             labs=view.labs_of(results),
             files=view.files_of(results),
             next_step=next_step(results),
@@ -29,9 +33,10 @@ def render(results: Results) -> str:
     )
 
 
-def _environment() -> Environment:
+def environment(*folders: Path) -> Environment:
+    """What renders the page's templates, and those of other pages in `folders`, which are looked at first."""
     environment = Environment(
-        loader=FileSystemLoader(Path(__file__).with_name("templates")),
+        loader=FileSystemLoader([*folders, Path(__file__).with_name("templates")]),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_clean,

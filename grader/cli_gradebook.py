@@ -1,0 +1,59 @@
+"""The commands that make something of graded work: gradebook, files for other platforms, an autograder."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from grader.cli_shared import FAULT
+
+FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
+FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+
+
+@click.command()
+@click.argument("out", type=FOLDER)
+@click.option("--roster", type=FILE, help="another roster than the class was graded with")
+@click.option("--policy", type=FILE, help="TOML file with due dates, grace, tokens and what a day late costs")
+@click.option(
+    "--rubric", type=FILE, help="CSV with points that a person gave; merged with those given before"
+)
+@click.option("--leaderboard", is_flag=True, help="a page with the nicknames of the roster, to be published")
+def gradebook(out, **options):
+    """Make grades.csv, files for Canvas and Moodle, and pages, from a class run's folder OUT.
+
+    Policy, rubric and roster are kept in OUT/gradebook/given, so that a later call needs none of them.
+    """
+    make_gradebook(Console(soft_wrap=True), out, **options)
+
+
+def make_gradebook(console: Console, out: Path, **options) -> None:
+    """What `gradebook` does; `class` calls it when it has come to its end. Ends the command on an error."""
+    from rich.progress import Progress
+
+    from grader.batch.roster import RosterError
+    from grader.gradebook import command
+    from grader.gradebook.late import LateError
+    from grader.gradebook.reading import BookError
+    from grader.gradebook.rubric import RubricError
+
+    try:
+        with Progress(console=console, transient=True) as progress:
+            task = progress.add_task("pages", total=None)
+            made = command.make(
+                command.Asked(out, **options),
+                begin=lambda students: progress.update(task, total=students),
+                done=lambda: progress.advance(task),
+            )
+    except (BookError, LateError, RubricError, RosterError) as error:
+        raise click.UsageError(str(error)) from None
+    except OSError as error:
+        click.echo(f"{error.filename or out}: cannot be written ({error.strerror})", err=True)
+        sys.exit(FAULT)
+    for line in made.warnings:
+        console.print(f"look at this: {line}", highlight=False, markup=False)
+    words = f"written: {made.folder}/ with class.html, grades.csv, canvas.csv, moodle.csv, students/"
+    console.print(words, highlight=False, markup=False)

@@ -1,0 +1,126 @@
+"""The grades as Canvas and Moodle import them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from grader.batch.models import Unit
+from grader.batch.names import plain
+from grader.gradebook.book import Book, Cell, Row
+from grader.gradebook.people import MOODLE, cell, is_canvas
+from grader.gradebook.tables import Table, as_csv, number, safe
+
+SAFE_KEY = re.compile(
+    r"[A-Za-z0-9_][A-Za-z0-9_.@+ -]*"
+)  # of an account; changed by a single sign it is nobody's
+CANVAS_COLUMN = re.compile(r"(?P<title>.+) \((?P<id>\d+)\)")
+MOODLE_MOST = 100.0  # Moodle refuses a file with a larger grade, unless its administrators allow them
+
+
+def canvas(book: Book) -> Table:
+    """What Canvas's gradebook imports: students by Canvas's id, SIS ids or name; a column a lab.
+
+    Where the roster is an export of the gradebook, the columns are the export's own, with Canvas's ids.
+    """
+    rows = [row for row in book.rows if row.on_roster]
+    export = next((list(row.roster) for row in rows if is_canvas(row.roster)), [])
+    titles = [canvas_column(unit, export) for unit in book.run.units]
+    most = _most(book)
+    header = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", *titles]
+    possible = ["    Points Possible", "", "", "", "", *(number(most[unit.name]) for unit in book.run.units)]
+    lines, strange = [], []
+    for row in rows:
+        keys = _canvas_keys(row)
+        strange += [row.id for key in keys if key and not SAFE_KEY.fullmatch(key)][:1]
+        points = ["" if one.is_open else number(one.final) for one in row.cells]
+        lines.append([safe(row.name), *map(safe, keys), safe(cell(row.roster, "section")), *points])
+    return Table(as_csv([header, possible, *lines]), _warnings(book, "canvas.csv", strange, []))
+
+
+def canvas_column(unit: Unit, export: Sequence[str]) -> str:
+    """The column of a lab: the one of Canvas's export of that name, else a title that Canvas asks about."""
+    known = {
+        plain(unit.title),
+        plain(unit.name),
+        plain(f"lab {unit.lab}"),
+        plain(f"lab {unit.lab} {unit.title}"),
+    }
+    for column in export:
+        match = CANVAS_COLUMN.fullmatch(column)
+        if match and plain(match["title"]) in known:
+            return column
+    return safe(title_of(unit))
+
+
+def title_of(unit: Unit) -> str:
+    """What a lab is called in a gradebook that does not know it."""
+    return f"Lab {unit.lab}: {unit.title}" if unit.lab.isdigit() else unit.title.capitalize()
+
+
+def _canvas_keys(row: Row) -> list[str]:
+    """ID, SIS User ID, SIS Login ID; a number that is not Canvas's own must not stand in its column."""
+    if is_canvas(row.roster):
+        return [cell(row.roster, name) for name in ("id", "sisuserid", "sisloginid")]
+    return [
+        "",
+        cell(row.roster, "sisuserid", "studentid"),
+        cell(row.roster, "sisloginid", "login", "username") or row.id,
+    ]
+
+
+def moodle(book: Book) -> Table:
+    """What Moodle's grade import takes: a column that names the user, and one a lab.
+
+    A lab of more than 100 points is written as a percentage: Moodle refuses a file with a larger grade. It
+    refuses the whole file for one user whom it does not know, too: only students of the roster are in it.
+    """
+    rows = [row for row in book.rows if row.on_roster]
+    key = next((key for key in MOODLE if any(cell(row.roster, key) for row in rows)), "")
+    most = _most(book)
+    percent = {unit.name: most[unit.name] > MOODLE_MOST for unit in book.run.units}
+    header = [MOODLE[key] if key else "Username"]
+    header += [title_of(unit) + (" (percent)" if percent[unit.name] else "") for unit in book.run.units]
+    lines, strange, missing = [], [], []
+    for row in rows:
+        name = cell(row.roster, key) if key else row.id
+        if not name:
+            missing.append(row.id)
+            continue
+        if not SAFE_KEY.fullmatch(name):
+            strange.append(row.id)
+        points = [_moodle_points(one, percent[one.unit.name], most[one.unit.name]) for one in row.cells]
+        lines.append([safe(name), *points])
+    return Table(as_csv([header, *lines]), _warnings(book, "moodle.csv", strange, missing))
+
+
+def _moodle_points(one: Cell, percent: bool, most: float) -> str:
+    if one.is_open:
+        return "-"  # Moodle's sign for no grade
+    return number(100 * one.final / most if percent else one.final)
+
+
+def _most(book: Book) -> dict[str, float]:
+    """Points that there are for each lab, those of the rubric counted in."""
+    most = {unit.name: unit.max_points for unit in book.run.units}
+    for row in book.rows:
+        for one in row.cells:
+            most[one.unit.name] = max(most[one.unit.name], one.unit.max_points + sum(g.of for g in one.given))
+    return most
+
+
+def _warnings(book: Book, file: str, strange: Sequence[str], missing: Sequence[str]) -> tuple[str, ...]:
+    found = []
+    left = sum(row.total("not_graded") > 0 for row in book.rows)
+    if left:
+        found.append(f"{file}: {left} students have points that were not graded; they count as none in it")
+    unknown = [row.id for row in book.rows if not row.on_roster]
+    for names, words in (
+        (unknown, "not on the roster, so not in it"),
+        (missing, "no email, username or ID number in the roster, so not in it"),
+        (strange, "an account's name that a spreadsheet could take for a formula; it was escaped, check it"),
+    ):
+        if names:
+            more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+            found.append(f"{file}: {', '.join(names[:5])}{more}: {words}")
+    return tuple(found)

@@ -1,0 +1,50 @@
+"""Who is fastest, by percent of the baseline: of those alone whose roster's line has a nickname."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from grader.gradebook.book import Book
+from grader.gradebook.people import NICKNAMES, cell
+
+
+@dataclass(frozen=True)
+class Place:
+    """One line: equal percentages share a rank."""
+
+    rank: int
+    nickname: str
+    percent: float
+
+
+@dataclass(frozen=True)
+class Board:
+    """One exercise, the fastest first."""
+
+    lab: str
+    exercise: str
+    baseline: str
+    places: tuple[Place, ...]
+
+
+def boards(book: Book) -> list[Board]:
+    """A board an exercise that was timed; a percentage above 100 ranks although it earns no more points."""
+    nicknames = {row.id: cell(row.roster, *NICKNAMES) for row in book.rows}
+    found: dict[tuple[str, str, str], list[tuple[float, str]]] = {}
+    for row in book.rows:
+        for one in row.cells if nicknames[row.id] else ():
+            for exercise in one.exercises:
+                if exercise.percent is not None:
+                    baseline = next(item.baseline for item in exercise.items if item.kind == "speed")
+                    key = (one.unit.title, exercise.name, baseline)
+                    found.setdefault(key, []).append((exercise.percent, nicknames[row.id]))
+    return [Board(*key, _ranked(percents)) for key, percents in found.items()]
+
+
+def _ranked(percents: list[tuple[float, str]]) -> tuple[Place, ...]:
+    ordered = sorted(percents, key=lambda one: (-round(one[0], 1), one[1]))
+    shown = [round(percent, 1) for percent, _ in ordered]
+    return tuple(
+        Place(shown.index(value) + 1, nickname, value)
+        for value, (_, nickname) in zip(shown, ordered, strict=True)
+    )
