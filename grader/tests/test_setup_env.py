@@ -213,7 +213,8 @@ def test_a_failed_installation_says_what_to_do(output, words):
 
 def test_a_long_installation_says_that_it_still_runs_and_gives_all_its_output(monkeypatch, capsys):
     monkeypatch.setattr(setup_steps, "STILL_S", 0.1)
-    code = "import sys, time; print('out', flush=True); time.sleep(0.5); print('err', file=sys.stderr); sys.exit(4)"
+    out, err = "print('out', flush=True)", "print('err', file=sys.stderr)"
+    code = f"import sys, time; {out}; time.sleep(0.5); {err}; sys.exit(4)"
     assert setup_steps.patiently([sys.executable, "-c", code], dict(os.environ)) == (4, "out\nerr\n")
     assert "setup: still at it after" in capsys.readouterr().out
 
