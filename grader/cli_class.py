@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from grader.cli_gradebook import make_gradebook
 from grader.cli_shared import BELOW, FAULT, INTERRUPTED
 
 FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
@@ -51,13 +52,17 @@ def grade_class(submissions, blind, **options):
     from grader.batch.site import SiteError
 
     asked = run.Asked(submissions=submissions, blind_share=blind / 100, **options)
+    console = Console(soft_wrap=True)
     try:
-        sys.exit(run.grade_class(asked, Console(soft_wrap=True)))
+        code = run.grade_class(asked, console)
     except (run.AskedError, RosterError, SiteError, BusyError) as error:
         raise click.UsageError(str(error)) from None
     except KeyboardInterrupt:
         click.echo("stopped; the same command goes on from here", err=True)
         sys.exit(INTERRUPTED)
+    if (asked.out / "run.json").is_file():
+        make_gradebook(console, asked.out)
+    sys.exit(code)
 
 
 @click.command()
