@@ -11,7 +11,7 @@ NVCC := $(or $(shell command -v nvcc),$(wildcard $(CUDA_HOME)/bin/nvcc /usr/loca
 WITH_NVCC := $(if $(NVCC),,--extra nvcc)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup grade watch hint reset report bench profile survey log check-log test test-gpu test-figures figures skeletons tables list todo doctor inspect sanitize lint clean
+.PHONY: help setup grade watch hint reset report bench profile survey log check-log test test-gpu test-figures figures skeletons release tables list todo doctor inspect sanitize lint clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -72,13 +72,13 @@ test:  ## test the grader itself; needs no GPU (K=setup)
 	@$(SETUP) --extra dev $(WITH_NVCC)
 	@$(RUN) pytest -q -n 2 -m "not gpu and not browser" $(if $(K),-k "$(K)")
 
-test-gpu:  ## test what needs a GPU (SHARD=1/4: the first of four parts; JOBS=6: six at a time)
+test-gpu:  ## test what needs a GPU: SHARD=1/4, the first of four parts, JOBS=6, six at a time (course staff)
 	@$(SETUP) --extra dev $(WITH_NVCC)
 	@$(RUN) pytest -q -m gpu -n $(or $(JOBS),0) --resume results/gpu-tests-passed $(if $(K),-k "$(K)") \
 		$(if $(SHARD),--shard "$(SHARD)"); code=$$?; \
 		test $$code -eq 5 && echo "all of them have passed on this code; make clean forgets that" || exit $$code
 
-test-figures:  ## drive the interactive figures in a headless Chromium (K=tile_order)
+test-figures:  ## drive the interactive figures in a headless Chromium: K=tile_order (course staff)
 	@$(SETUP) --extra dev --extra browser
 	@$(RUN) pytest -q -m browser $(if $(K),-k "$(K)")
 
@@ -89,6 +89,10 @@ figures:  ## write the interactive figures from their data; SCREENSHOTS=1 takes 
 skeletons:  ## write the student files of labs/ and the capstone from solutions/ (course staff)
 	@$(SETUP)
 	@$(RUN) grader skeletons
+
+release:  ## write the tree that students get to OUT=folder, without any answer (course staff)
+	@$(SETUP)
+	@$(RUN) grader release "$(OUT)"
 
 list:  ## the labs with their exercises, points and files
 	@$(SETUP)

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from grader import __version__, catalog, cli_figures, cli_measure, cli_report, cli_student
+from grader import __version__, catalog, cli_figures, cli_measure, cli_release, cli_report, cli_student
 from grader.cli_shared import BELOW, FAULT, INTERRUPTED, TIERS, USAGE, command_of, entries_of, writable
 from grader.spec import lab_word
 from grader.todos import open_errors, open_todos
@@ -31,6 +31,7 @@ for command in (
     cli_measure.sanitize,
     cli_report.report,
     cli_figures.figures,
+    cli_release.release,
     cli_student.watch,
     cli_student.hint,
     cli_student.reset,
