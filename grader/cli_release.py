@@ -37,8 +37,8 @@ def release(out):
         click.echo(f"held back: {words}, as it shows an answer")
     for path in made.kept:
         click.echo(
-            f"not touched: {path} was handed out with another skeleton. `make reset` brings the new one; write "
-            "into labs/CHANGELOG.md what to change by hand"
+            f"not touched: {path} was handed out with another skeleton. `make reset` brings the new one; "
+            "say in labs/CHANGELOG.md what to change by hand"
         )
     removed = f", {len(made.removed)} removed" if made.removed else ""
     click.echo(

@@ -1,4 +1,4 @@
-"""Which files of a checkout students get, and what is taken out of those that speak to course staff as well."""
+"""Which files of a checkout students get, and what is taken out of those that speak to staff as well."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 STAYS = (
     (r"solutions/", "solutions, wrong answers, variants, and records of their runs"),
     (r"notebooks/.*\.py", "sources from which the notebooks are built"),
-    (r"grader/tests/(?!{tests})", "tests that hold answers, cheats or faults, or are about course staff's commands"),
+    (r"grader/tests/(?!{tests})", "tests with answers, cheats or faults in them, and tests of staff's commands"),
     (r"\.ci/", "checks before a commit to the course"),
     (r"\.github/(?!workflows/grade-cpu\.yml)", "what runs on the course's own runners"),
     (r"grader/ci/", "templates for course staff's runners and clusters"),
@@ -19,8 +19,8 @@ STAYS = (
 )  # fmt: skip
 # Those that tell whether the grader works on a machine, and hold no answer.
 TESTS = (
-    "conftest", "test_compare", "test_confine", "test_inputs", "test_interpreted", "test_lending", "test_protocol",
-    "test_scoring", "test_spec", "test_timing",
+    "conftest", "test_compare", "test_confine", "test_inputs", "test_interpreted", "test_lending",
+    "test_protocol", "test_scoring", "test_spec", "test_timing",
 )  # fmt: skip
 _STAYS = [(re.compile(rule.replace("{tests}", rf"(?:{'|'.join(TESTS)})\.py$")), why) for rule, why in STAYS]
 

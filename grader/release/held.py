@@ -19,7 +19,7 @@ PAGE = (
 )
 PICTURE = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 360 40" width="360" height="40">'
-    '<text x="8" y="26" font-family="sans-serif" font-size="14">held back until the lab is over</text></svg>\n'
+    '<text x="8" y="26" font-family="sans-serif" font-size="14">held back</text></svg>\n'
 )
 
 
@@ -29,7 +29,7 @@ def answer_in(data: bytes, answers: Answers) -> str | None:
 
 
 def hold_back(files: Mapping[str, File], answers: Answers) -> tuple[dict[str, File], list[str]]:
-    """The files with answers in notebooks' outputs and in figures replaced, and what was held back, in words."""
+    """The files with answers in notebooks' outputs and in figures replaced, and what that were, in words."""
     out, words = dict(files), []
     for path, file in files.items():
         if path.endswith(".ipynb"):
