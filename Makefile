@@ -11,10 +11,10 @@ NVCC := $(or $(shell command -v nvcc),$(wildcard $(CUDA_HOME)/bin/nvcc /usr/loca
 WITH_NVCC := $(if $(NVCC),,--extra nvcc)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup grade watch hint reset report bench profile survey log check-log test test-gpu test-figures figures skeletons release tables list todo doctor inspect sanitize lint clean
+.PHONY: help setup grade watch hint reset report bench profile tuning survey log check-log notebooks check-notebooks figures test test-gpu test-figures skeletons release tables list todo doctor inspect sanitize lint clean
 
 help:  ## print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup:  ## make .venv ready; every other target does this by itself (EXTRA=dev)
 	@$(SETUP) $(if $(EXTRA),--extra $(EXTRA))
@@ -55,6 +55,11 @@ profile:  ## count what kernels do, with Nsight Compute: OP=matmul SIZE=m=4096,n
 	@$(RUN) grader profile $(foreach op,$(OP),--op "$(op)") $(foreach size,$(SIZE),--size "$(size)") \
 		$(if $(FILE),--file "$(FILE)") $(if $(FROM),--from "$(FROM)")
 
+tuning:  ## time every config of an autotuned product on a GPU: OP=matmul SIZE=m=4096,n=4096,k=4096 WIDE=1
+	@$(SETUP) --extra bench
+	@$(RUN) grader tuning $(foreach op,$(OP),--op "$(op)") $(foreach size,$(SIZE),--size "$(size)") \
+		$(if $(WIDE),--wide) $(if $(FILE),--file "$(FILE)") $(if $(FROM),--from "$(FROM)")
+
 survey:  ## measure the GPU for the capstone: QUICK=1, REDRAW=1, FROM=solutions
 	@$(SETUP) --extra bench
 	@$(RUN) grader survey $(if $(QUICK),--quick) $(if $(REDRAW),--redraw) $(if $(FROM),--from "$(FROM)")
@@ -67,6 +72,14 @@ log:  ## measure a step of a kernel and log it: STEP="what you expect, and why" 
 check-log:  ## whether every number in KERNEL_LOG.md is a recorded one
 	@$(SETUP)
 	@$(RUN) grader check-log $(if $(FROM),--from "$(FROM)")
+
+notebooks:  ## build the notebooks: run every cell, keep the outputs (K=02)
+	@$(SETUP) --extra notebooks
+	@$(RUN) grader notebooks $(if $(K),-k "$(K)")
+
+check-notebooks:  ## whether all notebooks run, and are those of their sources (K=02)
+	@$(SETUP) --extra notebooks
+	@$(RUN) grader notebooks --check $(if $(K),-k "$(K)")
 
 test:  ## test the grader itself; needs no GPU (K=setup)
 	@$(SETUP) --extra dev $(WITH_NVCC)

@@ -10,7 +10,16 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from grader import __version__, catalog, cli_figures, cli_measure, cli_release, cli_report, cli_student
+from grader import (
+    __version__,
+    catalog,
+    cli_figures,
+    cli_measure,
+    cli_notebooks,
+    cli_release,
+    cli_report,
+    cli_student,
+)
 from grader.cli_shared import BELOW, FAULT, INTERRUPTED, TIERS, USAGE, command_of, entries_of, writable
 from grader.spec import lab_word
 from grader.todos import open_errors, open_todos
@@ -25,6 +34,7 @@ def main():
 for command in (
     cli_measure.bench,
     cli_measure.profile,
+    cli_measure.tuning,
     cli_measure.survey,
     cli_measure.log,
     cli_measure.check_log,
@@ -35,6 +45,7 @@ for command in (
     cli_student.watch,
     cli_student.hint,
     cli_student.reset,
+    cli_notebooks.notebooks,
 ):
     main.add_command(command)
 

@@ -152,6 +152,56 @@ def profile(names, source, file, sizes, folder):
 
 
 @click.command()
+@click.option("--op", "names", multiple=True, required=True, help="an operation of the bench: a product")
+@tree("tree with the kernels: labs, solutions, or any folder like them")
+@click.option(
+    "--file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="measure this file as ours; needs one --op",
+)
+@click.option("--size", "sizes", multiple=True, help="as in m=4096,n=4096,k=4096; 1024 to 8192 by default")
+@click.option("--wide", is_flag=True, help="also configs that the file does not list")
+@click.option("--results", "folder", default="results", show_default=True, type=click.Path(path_type=Path))
+@click.option("--child", is_flag=True, hidden=True, help="measure here")
+def tuning(names, source, file, sizes, wide, folder, child):
+    """Time every config of an autotuned kernel beside the one its autotuner takes; write tuning.json."""
+    found, missing = find()
+    if not found:
+        click.echo(f"tuning needs an NVIDIA GPU with its driver: {missing}", err=True)
+        sys.exit(FAULT)
+    from grader.bench import run as runs
+    from grader.bench import tuning as tunings
+    from grader.progress import Follower
+
+    with _wrong_usage():
+        only = [runs.size_of(text) for text in sizes]
+        checked = [
+            runs.Request(source, names, False, (), 1, _typed(), file=file, size=one) for one in only or [None]
+        ]
+        ops, *_ = [one.ops() for one in checked]  # the same for each, but each may have a wrong size
+        wanted = tunings.asked(checked[0], only, wide)
+    if child:
+        from grader.bench import tuning_child
+
+        tuning_child.child(ops[0], file, only, wide)
+        return
+    path = writable(folder) / "tuning.json"
+    follower = Follower(Console(soft_wrap=True))
+    try:
+        with GpuLock(found.uuid_hash):
+            record = tunings.run(wanted, found, _typed(), path, follower)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    finally:
+        follower.end()
+    click.echo(tunings.render(record))
+    click.echo(f"written: {path}")
+    if not any(one.sizes for one in record.kernels):
+        click.echo("nothing was measured", err=True)
+        sys.exit(FAULT)
+
+
+@click.command()
 @tree("tree to write to")
 @click.option("--quick", is_flag=True, help="fewer sizes and rounds")
 @click.option("--redraw", is_flag=True, help="tables and plots again from the records, without a GPU")

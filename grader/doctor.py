@@ -85,7 +85,7 @@ def examine(console: Console) -> bool:
         broken = show("tiers, each with a kernel known to be right", _tiers(Path(folder), found, usable))
         once = ", once what is BROKEN is repaired" if broken else ""
         usable = "gpu" not in broken
-        show(f"points that can be graded here{once}", _points(Path(folder), tier, found if usable else None))
+        show(f"points that can be graded here{once}", gradable(Path(folder), tier, found if usable else None))
     return not broken
 
 
@@ -130,7 +130,8 @@ def _row(tier: str, outcome: Outcome, words: str, state: str = "BROKEN") -> Row:
     return tier, state, f"{outcome.verdict.value}: {outcome.where}"
 
 
-def _points(folder: Path, tier: str, found: gpu.Gpu | None) -> Iterator[Row]:
+def gradable(folder: Path, tier: str, found: gpu.Gpu | None) -> Iterator[Row]:
+    """Points of each lab that this tier grades, and what keeps the others; `folder` is an empty one."""
     with closing(Run(folder, tier, seed=1, gpu=found, screened=False)) as run:
         for entry in catalog.find():
             points: Counter[str] = Counter()

@@ -262,14 +262,14 @@ def _reporting(lane):
     try:
         yield
     except ImportError as error:
-        lane.drop("not installed", _plainly(error))
+        lane.drop("not installed", plainly(error))
     except Exception as error:  # whatever it raises, the other arms go on
-        lane.drop("failed", _plainly(error))
+        lane.drop("failed", plainly(error))
     if torch.cuda.is_initialized():
         torch.cuda.synchronize()
 
 
-def _plainly(error: Exception) -> str:
+def plainly(error: Exception) -> str:
     """The first line of an error, with no folder of this machine in it."""
     first = f"{type(error).__name__}: {error}".splitlines()[0]
     return re.sub(r"(?:/[\w.+-]+)+/", "", first)[:200]

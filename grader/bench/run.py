@@ -140,7 +140,7 @@ def run(request: Request, gpu: Gpu, path: Path, follower: Follower) -> BenchReco
         told: dict[str, list[dict]] = {}
         for number in range(request.processes):
             words = f"{op.name}  process {number + 1} of {request.processes}  {left} more operations"
-            for message in _child(request.arguments(op, number)):
+            for message in messages(request.arguments(op, number)):
                 if "trouble" in message:
                     one.troubles.append(f"process {number + 1} {message['trouble']}")
                     follower.note(f"{op.name}: {one.troubles[-1]}")
@@ -162,7 +162,7 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _child(arguments: list[str]) -> Iterator[dict]:
+def messages(arguments: list[str]) -> Iterator[dict]:
     """The messages of one process, so that this one holds no CUDA context; the last says what ended it."""
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
         command = [sys.executable, "-m", "grader", *arguments]

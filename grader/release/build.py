@@ -21,7 +21,7 @@ _ANSWERED = b"_your words_"  # a page with questions to students
 
 @dataclass(frozen=True)
 class Made:
-    """Files written, files removed, and those of students that were left alone, whose skeleton is another now."""
+    """Files written, files removed, and those of students left alone whose skeleton is another now."""
 
     written: int
     removed: tuple[str, ...]
@@ -31,7 +31,7 @@ class Made:
 def plan(
     tree: Mapping[str, File], answers: Answers
 ) -> tuple[dict[str, File], dict[str, list[str]], list[str]]:
-    """The files of a release, what stays by reason, what is held back; ReleaseError where one has an answer."""
+    """The files of a release, what stays by reason, what is held back; ReleaseError for an answer in one."""
     chosen, left = choose(tree)
     chosen, held = hold_back(chosen, answers)
     check(chosen, answers)
@@ -87,7 +87,7 @@ def write(chosen: Mapping[str, File], out: Path, commit: str, answers: Answers, 
 
 
 def earlier(out: Path) -> dict[str, str]:
-    """Hashes of the release that lies in a folder, by path; {} for a new one. ReleaseError for anything else."""
+    """Hashes by path of the release that lies there, {} for a new one; ReleaseError for anything else."""
     if not out.exists() or (out.is_dir() and not [one for one in out.iterdir() if one.name != ".git"]):
         return {}
     try:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 STAYS = (
     (r"solutions/", "solutions, wrong answers, variants, and records of their runs"),
     (r"notebooks/.*\.py", "sources from which the notebooks are built"),
-    (r"grader/tests/(?!{tests})", "tests with answers, cheats or faults in them, and tests of staff's commands"),
+    (r"grader/tests/(?!{tests})", "tests with answers, cheats or faults in them, and of staff's commands"),
     (r"\.ci/", "checks before a commit to the course"),
     (r"\.github/(?!workflows/grade-cpu\.yml)", "what runs on the course's own runners"),
     (r"grader/ci/", "templates for course staff's runners and clusters"),

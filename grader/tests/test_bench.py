@@ -449,7 +449,7 @@ def test_the_capstone_runs_where_it_is_asked_for_and_not_by_default(tmp_path):
 
 
 def test_the_record_names_the_file_that_was_measured_and_no_folder_of_the_machine(tmp_path, monkeypatch):
-    monkeypatch.setattr(bench, "_child", lambda _: iter([told(SMALL, **ARMS)]))
+    monkeypatch.setattr(bench, "messages", lambda _: iter([told(SMALL, **ARMS)]))
     source = tmp_path / "work" / "labs"
     below, beside = source / "mine" / "below.cu", tmp_path / "beside.cu"
     below.parent.mkdir(parents=True)
@@ -471,7 +471,7 @@ def test_a_process_that_dies_loses_what_it_had_not_told_and_the_record_keeps_the
         if (name, number) == ("fused_softmax_forward", "1"):
             yield {"trouble": "ended with code -9: it said nothing"}
 
-    monkeypatch.setattr(bench, "_child", child)
+    monkeypatch.setattr(bench, "messages", child)
     source = tmp_path / "labs"
     for op in (ADD, SOFTMAX):
         (source / op.file).parent.mkdir(parents=True)
@@ -493,7 +493,7 @@ def test_a_process_that_dies_loses_what_it_had_not_told_and_the_record_keeps_the
 
 
 def test_what_ended_a_process_is_told():
-    (last,) = bench._child(["bench", "--no-such-option"])
+    (last,) = bench.messages(["bench", "--no-such-option"])
     assert "ended with code 2" in last["trouble"]
     assert "--no-such-option" in last["trouble"]
 

@@ -8,24 +8,26 @@ import tokenize
 import pytest
 from conftest import ROOT, python
 
-
-def lines_of_code(source: str) -> int:
-    """Lines with code: no blank ones, no comments, no docstrings."""
-    skipped = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
-    lines = set()
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type not in skipped | {tokenize.ENDMARKER}:
-            lines |= set(range(token.start[0], token.end[0] + 1))
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, (ast.Module, ast.FunctionDef, ast.ClassDef)) and ast.get_docstring(node):
-            lines -= set(range(node.body[0].lineno, node.body[0].end_lineno + 1))
-    return len(lines)
+from grader.lines import files_of, lines_of_code, lines_of_native_code, lines_with_helpers
 
 
 def test_lines_of_code_are_counted_without_comments_and_docstrings():
     text = '"""One\n\ntwo."""\n\n# three\ndef f(\n    x,\n):\n    """Doc."""\n'
     text += "    return (  # 4\n        x\n    )\n"
     assert lines_of_code(text) == 6
+
+
+def test_lines_of_cuda_are_counted_without_comments_and_its_own_program():
+    text = "// one\n#include <a.h>\n\n/* two\nthree */\nint f() {\n    return 1;  // four\n}\n"
+    assert lines_of_native_code(text + "#ifndef NO_PROGRAM\nPROGRAM(f)\n#endif\n") == 4
+
+
+def test_what_a_kernel_takes_from_beside_it_counts(tmp_path):
+    (tmp_path / "a.py").write_text("import b\nimport json\nfrom c import f\n")
+    (tmp_path / "b.py").write_text("import c\nX = 1\n")
+    (tmp_path / "c.py").write_text("def f():\n    return 1\n")
+    assert {path.name for path in files_of(tmp_path / "a.py")} == {"a.py", "b.py", "c.py"}
+    assert lines_with_helpers(tmp_path / "a.py") == 7
 
 
 SHORT = sorted(ROOT.glob("solutions/lab[34]_*/*.py"))  # what a lab gives counts as well

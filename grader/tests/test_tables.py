@@ -10,6 +10,7 @@ from grader import catalog
 from grader.bench import plots as bench_plots
 from grader.bench.record import BenchRecord
 from grader.kernel_log.profiles import ProfileRecord
+from grader.notebooks.lessons import LESSONS, Lessons
 from grader.results import Results
 from grader.tables import REGION, bench_records, load, rewrite
 
@@ -45,6 +46,8 @@ def test_every_record_is_shown_somewhere():
     shown = {
         match[3] for page in PAGES for match in REGION.finditer((catalog.ROOT / page).read_text("utf-8"))
     } - {None}  # the list of permitted names comes from the code
+    sources = "".join(path.read_text("utf-8") for path in sorted((catalog.ROOT / "notebooks").glob("*.py")))
+    shown |= {str(LESSONS)} if "lesson_record(" in sources else set()
     assert RECORDS
     assert {str(path.relative_to(catalog.ROOT)) for path in RECORDS} == shown
 
@@ -55,6 +58,8 @@ def test_record_fits_the_model_and_names_no_path_of_a_machine(path):
         assert all(one["of"] > 0 for one in json.loads(path.read_text("utf-8"))["corpora"].values())
     elif "recovery" in path.name:
         assert json.loads(path.read_text("utf-8"))["recovery"]
+    elif "lessons" in path.name:
+        assert Lessons.model_validate_json(path.read_text("utf-8")).entries
     elif "bench" in path.name:
         record = BenchRecord.model_validate_json(path.read_text("utf-8"))
         assert record.ops

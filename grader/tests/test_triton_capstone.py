@@ -12,9 +12,9 @@ import torch
 from conftest import ROOT, SEED
 from corpus import find
 from test_labs import PLACEHOLDER
-from test_solutions import lines_of_code
 
 from grader import catalog
+from grader.lines import lines_of_code
 from grader.questions import CODEGEN, CORRECTNESS, questions
 from grader.run import Run
 from grader.skeleton import render, write_skeletons

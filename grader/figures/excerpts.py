@@ -1,0 +1,64 @@
+"""Lines of the real sources that a figure shows, found by what stands in them, with their numbers."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+# What a line does, by the first pattern that fits; the words are colours of the palette.
+TOPICS = (
+    ("compute", re.compile(r"\btl\.dot\(|\bwgmma<")),
+    ("load", re.compile(r"\btl\.load\(|_desc\.load\(|tma_load\(|barrier_expect\(")),
+    ("store", re.compile(r"\btl\.store\(|_desc\.store\(|tma_store\(|store_matrices\(")),
+)
+
+
+def topic(line: str) -> str:
+    """`load`, `compute`, `store`, or nothing."""
+    return next((name for name, pattern in TOPICS if pattern.search(line)), "")
+
+
+def excerpt(path: Path, begin: str, end: str) -> list[dict]:
+    """The lines from the first that begins with `begin` to the next that begins with `end`, moved left.
+
+    ValueError where there are none: the source was changed, and the excerpt has to be chosen again.
+    """
+    lines = path.read_text("utf-8").splitlines()
+    starts = [at for at, line in enumerate(lines) if line.strip().startswith(begin)]
+    ends = [at for at, line in enumerate(lines) if line.strip().startswith(end)]
+    if not starts or not any(at >= starts[0] for at in ends):
+        raise ValueError(f"{path.name}: no lines from {begin!r} to {end!r}")
+    last = next(at for at in ends if at >= starts[0])
+    found = _numbered(lines, starts[0], last)
+    left = min(
+        len(one["text"]) - len(one["text"].lstrip()) for one in found if one["text"] and one["text"][0] != "#"
+    )
+    return [one | {"text": one["text"][left if one["text"][:1] != "#" else 0 :]} for one in found]
+
+
+def definition(path: Path, name: str) -> list[dict]:
+    """The lines of a function with its decorators and no docstring, or of the assignment to a name.
+
+    KeyError where the file has none.
+    """
+    source = path.read_text("utf-8")
+    for node in ast.parse(source).body:
+        named = isinstance(node, ast.FunctionDef) and node.name == name
+        given = isinstance(node, ast.Assign) and any(getattr(one, "id", "") == name for one in node.targets)
+        if named or given:
+            first = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", []))])
+            words = node.body[0] if named and ast.get_docstring(node) else None
+            skipped = range(words.lineno, words.end_lineno + 1) if words else ()
+            found = _numbered(source.splitlines(), first - 1, node.end_lineno - 1)
+            return [one for one in found if one["number"] not in skipped]
+    raise KeyError(f"{path.name} has no {name}")
+
+
+def _numbered(lines: list[str], first: int, last: int) -> list[dict]:
+    """Without the marks of the tasks, which a reader of the finished source does not need."""
+    return [
+        {"number": at + 1, "text": lines[at], "topic": topic(lines[at])}
+        for at in range(first, last + 1)
+        if not re.match(r"\s*# (?:BEGIN|END) ", lines[at])
+    ]

@@ -1,0 +1,102 @@
+"""The patterns of the course's kernels: what computes each, and what one writes for it without a kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """One pattern: operations of the bench, and the code of its library call, which a compiler gets, too."""
+
+    title: str
+    limit: str  # what a good kernel for it saves
+    ops: tuple[str, ...]  # of the records, in Triton and in CUDA
+    call: str  # with torch and nnf imported, one expression
+
+
+PATTERNS = (
+    Pattern(
+        "Elementwise, one operation",
+        "It only moves bytes, each once, and every way moves the same.",
+        ("elementwise_add", "vector_add"),
+        "x + y",
+    ),
+    Pattern(
+        "Elementwise chain: SwiGLU",
+        "One kernel for the chain saves writing and reading what lies between its operations.",
+        ("swiglu",),
+        "nnf.silu(gate) * up",
+    ),
+    Pattern(
+        "Random numbers: dropout",
+        "The mask need not be stored where it can be drawn again, which a library cannot assume.",
+        ("dropout_forward",),
+        "nnf.dropout(x, p)",
+    ),
+    Pattern(
+        "Reduction: sum",
+        "Each byte is read once; joining what the blocks found is the difficult part.",
+        ("reduce_sum",),
+        "x.sum()",
+    ),
+    Pattern(
+        "Row softmax",
+        "A row that stays on the chip is read once instead of two or three times.",
+        ("fused_softmax_forward",),
+        "torch.softmax(x, -1)",
+    ),
+    Pattern(
+        "LayerNorm",
+        "A row that stays on the chip is read once; the statistics are two sums.",
+        ("layer_norm_forward",),
+        "nnf.layer_norm(x, x.shape[1:], weight, bias)",
+    ),
+    Pattern(
+        "LayerNorm, gradients",
+        "One pass gives the gradient of the rows and parts of those of the weights.",
+        ("layer_norm_backward",),
+        "torch.autograd.grad(y, (x, weight, bias), dy)",
+    ),
+    Pattern(
+        "RMSNorm",
+        "As for LayerNorm, with one sum.",
+        ("rms_norm_forward",),
+        "nnf.rms_norm(x, x.shape[1:], weight)",
+    ),
+    Pattern(
+        "Residual + RMSNorm",
+        "The sum is written once and normalised while it is on the chip.",
+        ("add_rms_norm",),
+        "nnf.rms_norm(x + residual, x.shape[1:], weight)",
+    ),
+    Pattern(
+        "Matrix product",
+        "Arithmetic decides; libraries hold years of tuning, and to equal them is all one can hope for.",
+        ("matmul", "cuda_matmul"),
+        "a @ b",
+    ),
+    Pattern(
+        "Matrix product + bias + ReLU",
+        "The epilogue saves one pass over the result, little beside the product itself.",
+        ("matmul_bias_relu",),
+        "torch.relu(torch.addmm(bias, a, b))",
+    ),
+    Pattern(
+        "LayerNorm + Linear",
+        "Normalising on the way into the product saves a pass over x, most at a short k.",
+        ("layer_norm_linear_forward",),
+        "nnf.linear(nnf.layer_norm(x, x.shape[1:], gamma, beta), weight, bias)",
+    ),
+    Pattern(
+        "Attention, causal",
+        "The scores never leave the chip; libraries have kernels for it that use all of the hardware.",
+        ("attention",),
+        "nnf.scaled_dot_product_attention(q, k, v, is_causal=True)",
+    ),
+)
+
+
+def compiled(pattern: Pattern) -> str:
+    """What one writes to have the call compiled."""
+    return f"@torch.compile\ndef fused(*tensors):\n    return {pattern.call}"

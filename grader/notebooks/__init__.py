@@ -1,0 +1,1 @@
+"""The notebooks: what they import, how they are built from their sources, and what they may not say."""

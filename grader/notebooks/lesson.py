@@ -1,0 +1,59 @@
+"""What a notebook imports: `start`, kernels by their path, measurements or their records, ways to show."""
+
+from __future__ import annotations
+
+import platform
+import tempfile
+from pathlib import Path
+
+from grader import __version__, gpu
+from grader.catalog import ROOT
+from grader.notebooks import kernels
+from grader.notebooks.kernels import apart, lab, solution
+from grader.notebooks.records import bench, gpu_or_record, lesson_record, survey, told
+from grader.notebooks.showing import (
+    BLUE,
+    COLOURS,
+    GREEN,
+    ORANGE,
+    PURPLE,
+    SKY,
+    YELLOW,
+    canvas,
+    excerpt,
+    interactive,
+    listing,
+    say,
+    shown,
+    table,
+)
+
+__all__ = [
+    "BLUE", "COLOURS", "GREEN", "ORANGE", "PURPLE", "ROOT", "SKY", "YELLOW", "apart", "bench", "canvas",
+    "device", "excerpt", "gpu_or_record", "interactive", "lab", "lesson_record", "listing", "say", "shown",
+    "solution", "start", "survey", "table", "told",
+]  # fmt: skip
+
+
+def start() -> None:
+    """Choose the tier and say what this runtime can grade; the first cell of every notebook."""
+    found, missing = gpu.find()
+    kernels.settle(found)
+    from grader import doctor
+    from grader.results import machine
+
+    here = machine(found, missing)
+    runs = f"on an {found.name}" if found else f"in Triton's interpreter on a CPU ({missing})"
+    print(
+        f"grader {__version__}, Python {platform.python_version()}, torch {here.torch}, triton {here.triton}"
+    )
+    print(f"kernels run {runs}")
+    print("points that can be graded here, by `make grade`:")
+    with tempfile.TemporaryDirectory(prefix="lesson-") as folder:
+        for name, _, words in doctor.gradable(Path(folder), "gpu" if found else "cpu", found):
+            print(f"  {name:<7}{words}")
+
+
+def device() -> str:
+    """Where tensors go: "cuda" where there is a GPU, else "cpu"."""
+    return "cuda" if gpu.find()[0] else "cpu"
