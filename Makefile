@@ -73,11 +73,11 @@ check-log:  ## whether every number in KERNEL_LOG.md is a recorded one
 	@$(SETUP)
 	@$(RUN) grader check-log $(if $(FROM),--from "$(FROM)")
 
-notebooks:  ## build the notebooks: run every cell, keep the outputs (K=02)
+notebooks:  ## build the notebooks: run every cell, keep the outputs: K=02 (course staff)
 	@$(SETUP) --extra notebooks
 	@$(RUN) grader notebooks $(if $(K),-k "$(K)")
 
-check-notebooks:  ## whether all notebooks run, and are those of their sources (K=02)
+check-notebooks:  ## whether all notebooks run, and are those of their sources: K=02 (course staff)
 	@$(SETUP) --extra notebooks
 	@$(RUN) grader notebooks --check $(if $(K),-k "$(K)")
 

@@ -27,6 +27,11 @@ def plain(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "", text)
 
 
+def task_regions(text: str) -> list[str]:
+    """The code of every task and bonus of a solution, with the comments in it."""
+    return [match[3] for match in _TASKS.finditer(text)]
+
+
 def windows(text: str, step: int = 1) -> list[str]:
     """All runs of RUN characters of a plain text that begin at every `step`-th place."""
     return [text[at : at + RUN] for at in range(0, len(text) - RUN + 1, step)]
@@ -56,7 +61,7 @@ def collect(root: Path) -> Answers:
             continue
         text = path.read_text("utf-8", errors="replace")
         skeleton = _skeleton(path, text)
-        regions = [text] if skeleton is None else [match[3] for match in _TASKS.finditer(text)]
+        regions = [text] if skeleton is None else task_regions(text)
         public.update(windows(plain(skeleton or "")))
         for region in regions:
             letters = plain(_INTERFACE.sub(" ", region))
