@@ -85,7 +85,7 @@ PLANTED = {
     "a skeleton's copy": ("grader/skeletons/labs/lab2_online_softmax/online_softmax.py", ANSWER.encode()),
     "the student's file": ("labs/lab2_online_softmax/online_softmax.py", ANSWER.encode()),
     "a notebook's cell": ("notebooks/12_more.ipynb", notebook(source=ANSWER.splitlines(keepends=True))),
-    "a notebook's attachment": ("notebooks/12_more.ipynb", notebook(attachments={"a": {"text/plain": ANSWER}})),
+    "a notebook's attachment": ("notebooks/12_more.ipynb", notebook(attachments={"a": {"text": ANSWER}})),
     "an escaped page": ("labs/images/page.html", f"<pre>{html.escape(ANSWER)}</pre>".encode()),
     "a page in a page": ("labs/page.html", f'<iframe srcdoc="{html.escape(PAGE)}">'.encode()),
     "a highlighted page": ("labs/page.html", spans(ANSWER).encode()),
@@ -102,7 +102,7 @@ PLANTED = {
     "UTF-16": ("labs/a.txt", ANSWER.encode("utf-16")),
     "a zip": ("labs/a.zip", archive("a.zip", ANSWER)),
     "a tar": ("labs/a.tgz", archive("a.tgz", ANSWER)),
-    "a zip in base64 in a page": ("labs/a.html", b'<a href="data:x,' + base64.b64encode(archive("a.zip", ANSWER))),
+    "a zip in base64 in a page": ("labs/a.html", b'<a href="' + base64.b64encode(archive("a.zip", ANSWER))),
     "gzip": ("labs/images/report.png", gzip.compress(ANSWER.encode())),
     "a part of a longer line": ("labs/a.txt", b"x " * 50 + " ".join(ANSWER.split()).encode() + b" y"),
 }  # fmt: skip
