@@ -1,5 +1,6 @@
 # The targets call `python -m grader`; for all of its options: .venv/bin/python -m grader --help
 # Variables: LAB=2 (or capstone)  FROM=solutions  TIER=cpu  K=backward  SEED=1  MIN=60  OP=matmul  QUICK=1
+# SUBMISSIONS=dir  ROSTER=roster.csv  OUT=dir  SITE=slurm.toml  ONLY=id  HIDDEN=cases.toml  RECEIPT=path
 # SHARD=1/4  JOBS=6  ARCH=sm_90  EXTRA=dev  STEP="what you expect"  FILE=path  SIZE=n=1024  REDRAW=1
 # OPEN=1  RESULTS=folder  SCREENSHOTS=1  AGAIN=1  ALL=1  RESTORE=1 (or the name of a copy)  YES=1
 
@@ -11,7 +12,7 @@ NVCC := $(or $(shell command -v nvcc),$(wildcard $(CUDA_HOME)/bin/nvcc /usr/loca
 WITH_NVCC := $(if $(NVCC),,--extra nvcc)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup grade watch hint reset report bench profile tuning survey log check-log notebooks check-notebooks figures test test-gpu test-figures skeletons release tables list todo doctor inspect sanitize lint clean
+.PHONY: help setup grade watch hint reset report class verify bench profile tuning survey log check-log notebooks check-notebooks figures test test-gpu test-figures test-class test-slurm skeletons release tables list todo doctor inspect sanitize lint clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -44,6 +45,17 @@ reset:  ## put a skeleton back and keep your work: LAB=2, K=file, RESTORE=1 brin
 	@$(SETUP)
 	@$(RUN) grader reset $(if $(LAB),--lab "$(LAB)") $(if $(K),-k "$(K)") $(if $(YES),--yes) \
 		$(if $(RESTORE),--restore $(if $(filter-out 1,$(RESTORE)),"$(RESTORE)"))
+
+class:  ## grade a class: SUBMISSIONS=dir ROSTER=roster.csv LAB=2 OUT=dir JOBS=4 SITE=slurm.toml ONLY=id (course staff)
+	@$(SETUP) --extra class $(if $(findstring capstone,$(LAB)),$(WITH_NVCC))
+	@$(RUN) grader class "$(SUBMISSIONS)" $(if $(ROSTER),--roster "$(ROSTER)") $(if $(LAB),--lab "$(LAB)") \
+		$(if $(TIER),--tier "$(TIER)") $(if $(OUT),--out "$(OUT)") $(if $(SITE),--site "$(SITE)") \
+		$(if $(JOBS),--jobs "$(JOBS)") $(foreach one,$(ONLY),--only "$(one)") $(if $(AGAIN),--again) \
+		$(if $(K),-k "$(K)") $(if $(HIDDEN),--hidden "$(HIDDEN)")
+
+verify:  ## grade again what a receipt is of, and say whether it agrees: RECEIPT=path (course staff)
+	@$(SETUP)
+	@$(RUN) grader verify "$(RECEIPT)" $(if $(HIDDEN),--hidden "$(HIDDEN)")
 
 bench:  ## time kernels beside their peers on a GPU: OP=matmul, LAB=capstone, QUICK=1, FROM=solutions
 	@$(SETUP) --extra bench $(if $(filter capstone,$(LAB)),$(WITH_NVCC))
@@ -83,7 +95,7 @@ check-notebooks:  ## whether all notebooks run, and are those of their sources: 
 
 test:  ## test the grader itself; needs no GPU (K=setup)
 	@$(SETUP) --extra dev $(WITH_NVCC)
-	@$(RUN) pytest -q -n 2 -m "not gpu and not browser" $(if $(K),-k "$(K)")
+	@$(RUN) pytest -q -n 2 -m "not gpu and not browser and not slow_class and not slurm" $(if $(K),-k "$(K)")
 
 test-gpu:  ## test what needs a GPU: SHARD=1/4, the first of four parts, JOBS=6, six at a time (course staff)
 	@$(SETUP) --extra dev $(WITH_NVCC)
@@ -98,6 +110,14 @@ test-figures:  ## drive the interactive figures in a headless Chromium: K=tile_o
 figures:  ## write the interactive figures from their data; SCREENSHOTS=1 takes pictures of them, too (course staff)
 	@$(SETUP) $(if $(SCREENSHOTS),--extra browser)
 	@$(RUN) grader figures $(if $(SCREENSHOTS),--screenshots)
+
+test-class:  ## test the grading of a class in earnest, for some minutes; needs no GPU (course staff)
+	@$(SETUP) --extra dev
+	@$(RUN) pytest -q -m slow_class
+
+test-slurm:  ## grade a few submissions through Slurm, started here for it and stopped after (course staff)
+	@$(SETUP) --extra dev
+	@$(RUN) grader.cluster .venv/bin/python -m pytest -q -m slurm
 
 skeletons:  ## write the student files of labs/ and the capstone from solutions/ (course staff)
 	@$(SETUP)

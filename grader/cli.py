@@ -13,6 +13,7 @@ from rich.console import Console
 from grader import (
     __version__,
     catalog,
+    cli_class,
     cli_figures,
     cli_measure,
     cli_notebooks,
@@ -46,6 +47,9 @@ for command in (
     cli_student.hint,
     cli_student.reset,
     cli_notebooks.notebooks,
+    cli_class.grade_class,
+    cli_class.verify,
+    cli_class.synthetic_class,
 ):
     main.add_command(command)
 
@@ -70,6 +74,7 @@ for command in (
 @click.option("--confine/--no-confine", default=True, help="run each file with no rights it does not need")
 @click.option("--min", "least", type=float, help="exit with 1 below this many points")
 @click.option("--arch", default="sm_90", show_default=True, help="GPU to compile for where code is inspected")
+@click.option("--hidden", type=click.Path(), help="TOML file with further cases, which no report gives away")
 @click.option(
     "--results",
     "folder",
@@ -79,7 +84,7 @@ for command in (
     help="where the reports go",
 )
 @click.option("--tell", type=int, hidden=True, help="descriptor to tell the progress to, in place of a bar")
-def grade(labs, source, tier, seed, keyword, screen, confine, least, arch, folder, tell):
+def grade(labs, source, tier, seed, keyword, screen, confine, least, arch, hidden, folder, tell):
     """Grade, show the report, and write results.json, summary.md and junit.xml."""
     console = Console(soft_wrap=True)
     began = time.monotonic()
@@ -118,6 +123,7 @@ def grade(labs, source, tier, seed, keyword, screen, confine, least, arch, folde
     ]
     arguments += ["--seed", str(seed)] if seed is not None else []
     arguments += ["-k", keyword] if keyword else []
+    arguments += ["--hidden", hidden] if hidden else []
     arguments += [] if screen else ["--no-screen"]
     arguments += [] if confine else ["--no-confine"]
     keeper = _Keeper()

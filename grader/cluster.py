@@ -1,8 +1,8 @@
 """A Slurm cluster of one controller and one node on this machine, for as long as a command runs.
 
-`python -m grader.cluster COMMAND …` starts munge, slurmctld and slurmd as this user, with all of their state in
-a temporary folder, runs the command with SLURM_CONF set, and stops them. Exit code: the command's; 3 where the
-cluster does not start; 4 where Slurm is not installed. Debian's packages `slurm-wlm` and `munge` have it all.
+`python -m grader.cluster COMMAND …` starts munge, slurmctld and slurmd as this user, with all of their state
+in a temporary folder, runs the command with SLURM_CONF set, and stops them. Exit code: the command's; 3 where
+the cluster does not start; 4 where Slurm is not installed. Debian's `slurm-wlm` and `munge` have all of it.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])  # da
 START_S, STOP_S = 30.0, 15.0
 PARTITION = "labs"
 
-# Plain choices, which need no rights: processes are found by their parents, nothing is limited by cgroups, and
-# nothing is written into a database. Two jobs share the node, as on a cluster of students.
+# Plain choices, which need no rights: processes are found by their parents, nothing is limited by cgroups,
+# nothing is written into a database. Two jobs share the node.
 SETTINGS = """\
 ClusterName=here
 SlurmctldHost={host}(127.0.0.1)
@@ -71,7 +71,7 @@ def missing() -> list[str]:
 
 @contextlib.contextmanager
 def cluster() -> Iterator[dict[str, str]]:
-    """A cluster that takes jobs; the environment in which its commands find it. All of it is gone afterwards."""
+    """A cluster that takes jobs; the environment in which its commands find it. Nothing of it stays."""
     # Not the folder for temporary files of this session: a socket's path has room for 107 bytes.
     folder = Path(tempfile.mkdtemp(prefix="slurm-", dir="/tmp"))
     daemons: list[tuple[str, subprocess.Popen]] = []
@@ -105,8 +105,9 @@ def _settle(folder: Path) -> None:
         first.bind(("127.0.0.1", 0))
         second.bind(("127.0.0.1", 0))
         ports = first.getsockname()[1], second.getsockname()[1]
+    host = socket.gethostname().partition(".")[0]
     text = SETTINGS.format(
-        host=socket.gethostname().partition(".")[0], user=getpass.getuser(), folder=folder, partition=PARTITION,
+        host=host, user=getpass.getuser(), folder=folder, partition=PARTITION,
         controller_port=ports[0], node_port=ports[1], cores=os.cpu_count(),
     )  # fmt: skip
     (folder / "slurm.conf").write_text(text)
@@ -114,10 +115,14 @@ def _settle(folder: Path) -> None:
 
 def _commands(folder: Path) -> dict[str, list[str]]:
     """How each daemon is started in the foreground; the force is for a folder that others could list."""
+    files = {"socket": "munge.socket", "key-file": "munge.key", "pid-file": "munged.pid"}
+    files |= {"log-file": "munged.log", "seed-file": "munge.seed"}
     munge = [
-        "munged", "--foreground", "--force", f"--socket={folder}/munge.socket", f"--key-file={folder}/munge.key",
-        f"--pid-file={folder}/munged.pid", f"--log-file={folder}/munged.log", f"--seed-file={folder}/munge.seed",
-    ]  # fmt: skip
+        "munged",
+        "--foreground",
+        "--force",
+        *(f"--{name}={folder}/{file}" for name, file in files.items()),
+    ]
     configured = ["-D", "-f", f"{folder}/slurm.conf"]
     return {"munged": munge, "slurmctld": ["slurmctld", *configured, "-c"], "slurmd": ["slurmd", *configured]}
 

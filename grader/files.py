@@ -34,7 +34,10 @@ def finding(error: ValidationError) -> str:
 
 
 def replace(path: Path, content: str | bytes) -> None:
-    """Write it whole or not at all."""
+    """Write it whole or not at all, also where the machine loses its power meanwhile."""
     part = path.with_name(f".{path.name}.part")
-    part.write_bytes(content.encode() if isinstance(content, str) else content)
+    with open(part, "wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+        file.flush()
+        os.fsync(file.fileno())
     part.replace(path)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from grader import catalog, gpu
+from grader import catalog, gpu, hidden
 from grader.gpu_lock import GpuLock
 from grader.outcome import Outcome
 from grader.questions import Question, questions
@@ -23,6 +23,7 @@ ANSWERS = pytest.StashKey[list]()
 OUTCOME = pytest.StashKey[Outcome]()
 GPU_MISSING = pytest.StashKey[str]()
 PASSED = pytest.StashKey["Passed"]()
+HIDDEN = pytest.StashKey[dict]()
 
 
 def pytest_addoption(parser):
@@ -43,6 +44,7 @@ def pytest_addoption(parser):
     group.addoption(
         "--seed", type=int, default=None, help="seed of the inputs, for a replay; drawn fresh by default"
     )
+    group.addoption("--hidden", default=None, metavar="FILE", help="TOML file with further, hidden cases")
     group.addoption(
         "--arch", type=int, default=90, help="compute capability for the codegen tier, 90 for sm_90"
     )
@@ -69,6 +71,7 @@ def pytest_configure(config):
     source = config.getoption("source")
     if source != "reference" and not Path(source).is_dir():
         raise pytest.UsageError(f"--from {source}: no such folder")
+    config.stash[HIDDEN] = _hidden(config.getoption("hidden"))
     run = Run(
         source,
         tier,
@@ -84,6 +87,20 @@ def pytest_configure(config):
         config.stash[PASSED] = Passed(Path(record))
         if not hasattr(config, "workerinput"):  # of several processes, the one that hears of all tests writes
             config.pluginmanager.register(config.stash[PASSED])
+
+
+def _hidden(file: str | None) -> dict:
+    """Hidden cases by exercise; none without a file."""
+    if file is None:
+        return {}
+    try:
+        cases = hidden.read(Path(file))
+    except hidden.HiddenError as error:
+        raise pytest.UsageError(f"--hidden {error}") from None
+    strangers = hidden.unknown(cases, [*catalog.find(), *catalog.capstone()])
+    if strangers:
+        raise pytest.UsageError(f"--hidden {file}: no lab has an exercise {strangers[0]}")
+    return cases
 
 
 def pytest_report_header(config):
@@ -176,7 +193,8 @@ class LabFile(pytest.File):
 
     def collect(self):
         """One item for each question of the lab."""
-        for question in questions(catalog.load(self.path)):
+        entry = hidden.add(catalog.load(self.path), self.config.stash[HIDDEN])
+        for question in questions(entry):
             yield LabItem.from_parent(self, name=question.id, question=question)
 
 

@@ -232,5 +232,5 @@ def item_of(question: Question, outcome: Outcome, earned: float = 0.0, seconds: 
         tolerance_used=outcome.used,
         figures=outcome.figures,
         error_map=outcome.error_map,
-        seconds=round(seconds, 3),
+        seconds=0.0 if question.case is not None and question.case.label else round(seconds, 3),
     )

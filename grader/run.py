@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grader import catalog, native, policy
+from grader import catalog, hidden, native, policy
 from grader.gpu import Gpu
 from grader.intake import listed, read_file
 from grader.outcome import Outcome, one_line
@@ -108,8 +108,11 @@ class Run:
     def answer(self, question: Question) -> Outcome:
         """The outcome of one question; whatever goes wrong in the grader itself is a GRADER_FAULT."""
         key = (question.entry.folder, question.exercise.name)
+        whole = False  # whether the outcome is of the file as a whole, and not of this case
         try:
-            outcome = self.ungradable(question) or self._blocked(question) or self._ask(question)
+            outcome = self.ungradable(question)
+            whole = outcome is not None and outcome.verdict is not Verdict.NOT_GRADED
+            outcome = outcome or self._blocked(question) or self._ask(question)
         except Exception as error:  # a fault of ours must cost no student points, and must name itself
             place = traceback.extract_tb(error.__traceback__)[-1]
             words = f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
@@ -125,7 +128,8 @@ class Run:
             Verdict.GRADER_FAULT,
         ):
             self._failed.setdefault(key, outcome)
-        return outcome
+        hide = question.case is not None and question.case.label and not whole
+        return hidden.told(outcome) if hide else outcome
 
     def _ask(self, question: Question) -> Outcome:
         ask = {CORRECTNESS: self._correctness, CODEGEN: self._codegen, SPEED: self._speed}

@@ -26,7 +26,8 @@ class Session:
         self.seed = seed
         self.confined = confined
         self.uncounted: list[str] = []  # why CUPTI could not count the kernels of a call, once for each
-        self.folder = Path(tempfile.mkdtemp(prefix="grader-"))
+        # Whoever may have to kill this process says where it writes, and removes that afterwards.
+        self.folder = Path(tempfile.mkdtemp(prefix="grader-", dir=os.environ.get("GRADER_SCRATCH")))
         self.folder.chmod(0o711)  # workers run as users of their own, and must reach their folders in it
         self._first_user = assurance.throwaway_user()
         self._users: dict[Path, int] = {}

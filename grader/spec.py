@@ -72,6 +72,7 @@ class Case:
         str, ...
     ] = ()  # null solutions that happen to be right here, e.g. "uniform" for one column
     limit_s: float = 60.0
+    label: str = ""  # of a hidden case: stands for its name
 
     def __post_init__(self):
         if self.dtype not in DTYPES:
@@ -82,6 +83,8 @@ class Case:
     @property
     def name(self) -> str:
         """An id that reads as text: `rows=29,cols=1001,x padded 7,fp16`."""
+        if self.label:
+            return self.label
         words = [f"{key}={value}" for key, value in self.params.items()]
         for tensor, layout in self.layouts.items():
             words += [f"{tensor} transposed"] if layout.transposed else []

@@ -2,11 +2,12 @@
 
 import pytest
 from conftest import corpus_of
-from corpus import Examiner, check, find, one_dtype_each
+from corpus import Examiner, check, one_dtype_each
 
 from grader import gpu, processes
 from grader.questions import SPEED
 from grader.spec import Case
+from grader.specimens import find
 
 WRONG = find(
     "solutions/lab*/wrong/*.py", *(f"solutions/gpu-programming/*/wrong/*.{end}" for end in ("cu", "py"))

@@ -8,12 +8,12 @@ import types
 
 import pytest
 import torch
-from corpus import find
 
 from grader import catalog, compare, diagnose
 from grader.diagnose import GENERAL, cause_of, describe_region
 from grader.inputs import draw, in_dtype
 from grader.spec import Case, Exercise, Lab, Tolerance
+from grader.specimens import find
 
 ENTRIES = {entry.folder.name: entry for entry in catalog.find()}
 CAPSTONE = {entry.folder.name: entry for entry in catalog.capstone() if entry.lab.causes}

@@ -23,7 +23,6 @@ from textwrap import dedent, indent
 
 import pytest
 from conftest import ROOT, SEED, Submissions, plain_environment, solution, swap
-from corpus import find
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -38,6 +37,7 @@ from grader.sandbox import Worker, WorkerGoneError
 from grader.seat import Seat
 from grader.session import Session
 from grader.spec import Verdict
+from grader.specimens import find
 
 ROWS = [f"F{number}" for number in range(1, 29)]
 FOLDER = ROOT / "grader" / "tests" / "faults"

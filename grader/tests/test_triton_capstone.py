@@ -10,7 +10,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 from conftest import ROOT, SEED
-from corpus import find
 from test_labs import PLACEHOLDER
 
 from grader import catalog
@@ -19,6 +18,7 @@ from grader.questions import CODEGEN, CORRECTNESS, questions
 from grader.run import Run
 from grader.skeleton import render, write_skeletons
 from grader.spec import Verdict
+from grader.specimens import find
 
 ENTRIES = {entry.folder.name: entry for entry in catalog.capstone()}
 ENTRY = ENTRIES["triton-kernels"]

@@ -1,0 +1,40 @@
+"""How far second, blind gradings lie from the first ones."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from grader.batch.compare import Pair, pairs
+from grader.batch.layout import RunFolder
+from grader.batch.models import Drift, ExerciseDrift
+from grader.results import Results
+
+
+def measure(run: RunFolder, regraded: Iterable[tuple[str, str]]) -> Drift:
+    """The drift of these units of students, each graded twice."""
+    found: dict[tuple[str, str], list[tuple[str, Pair]]] = defaultdict(list)
+    names = []
+    for student, unit in sorted(regraded):
+        folder = run.student(student)
+        both = [folder.unit(unit).results, folder.unit(unit, again=True).results]
+        if not all(path.exists() for path in both):
+            continue
+        first, second = (Results.model_validate_json(path.read_bytes()) for path in both)
+        names.append(f"{student}/{unit}")
+        for pair in pairs(first, second):
+            found[unit, pair.exercise].append((student, pair))
+    exercises = [_exercise(unit, name, compared) for (unit, name), compared in sorted(found.items())]
+    return Drift(regraded=names, exercises=exercises)
+
+
+def _exercise(unit: str, name: str, compared: list[tuple[str, Pair]]) -> ExerciseDrift:
+    percents = [pair.percent for _, pair in compared if pair.percent is not None]
+    return ExerciseDrift(
+        unit=unit,
+        exercise=name,
+        compared=len({student for student, _ in compared}),
+        verdicts_changed=[f"{student}: {pair.changed}" for student, pair in compared if pair.changed],
+        most_points=max(pair.points for _, pair in compared),
+        most_percent=max(percents) if percents else None,
+    )

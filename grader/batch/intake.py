@@ -1,0 +1,182 @@
+"""Take submissions in: one folder a student with the collected files, and what became of all else."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from grader.batch import models, repositories
+from grader.batch.collect import Choice, Taken, choose
+from grader.batch.layout import RunFolder, StudentFolder
+from grader.batch.members import SKIPPED, Member, RefusedError, in_folder
+from grader.batch.models import Intake, TakenFile
+from grader.batch.names import Named, named, plain, safe_id
+from grader.batch.roster import Roster
+from grader.batch.wanted import Collected
+from grader.batch.zips import in_zip
+from grader.files import read_bytes
+from grader.outcome import one_line
+
+
+@dataclass
+class HandedIn:
+    """All that is of one student in the folder of submissions."""
+
+    student: str
+    entries: list[tuple[Path, Named]] = field(default_factory=list)
+
+
+def whose(submissions: Path, roster: Roster) -> tuple[dict[str, HandedIn], list[str]]:
+    """Submissions by student, and those whose student is not on the roster, under ids of their own."""
+    found: dict[str, HandedIn] = {}
+    unknown = []
+    for path in sorted(submissions.iterdir()):
+        if path.name.startswith(".") or path.name in SKIPPED:
+            continue
+        words = named(path.name, path.is_dir() and not path.is_symlink())
+        if words.text_only:
+            continue
+        student = roster.find(words.keys)
+        if student is None:
+            student = safe_id(words.keys[0] if len(words.keys) == 1 else f"{words.keys[1]}_{words.keys[0]}")
+            if roster.students and student not in unknown:
+                unknown.append(student)
+        found.setdefault(student, HandedIn(student)).entries.append((path, words))
+    return found, unknown
+
+
+def take_in(handed_in: HandedIn, roster: Roster, units: Sequence[Collected], run: RunFolder) -> Intake:
+    """Copy a student's collected files into the run folder; the record says what is wrong with the others."""
+    line = roster.students.get(handed_in.student)
+    intake = Intake(id=handed_in.student, on_roster=line is not None, roster=line or {})
+    intake.sources = [one_line(path.name) for path, _ in handed_in.entries]
+    intake.marked_late = any(words.late for _, words in handed_in.entries)
+    choice = Choice()
+    try:
+        with contextlib.ExitStack() as stack:
+            choice = choose(_members(handed_in, units, intake, stack), units)
+    except RefusedError as error:
+        intake.problem = str(error)
+    except OSError as error:
+        intake.problem = f"cannot be read: {error.strerror}"
+    except Exception as error:  # what nobody has thought of stops one row, not the class
+        intake.problem = f"the intake itself failed, {type(error).__name__}: {one_line(str(error))}"
+    intake.files = [_taken(one) for one in choice.taken]
+    intake.left_out = choice.shown
+    intake.left_out_more = len(choice.left_out) - len(intake.left_out)
+    _date(intake, choice)
+    _keep(choice, intake, run.student(handed_in.student))
+    return intake
+
+
+def _taken(one: Taken) -> TakenFile:
+    digest = hashlib.sha256(one.data).hexdigest()
+    return TakenFile(path=one.path, sha256=digest, bytes=len(one.data), found=one_line(one.found))
+
+
+def _members(handed_in: HandedIn, units, intake: Intake, stack) -> Iterator[Member]:
+    """Everything that a student handed in, wherever it lies."""
+    entries = handed_in.entries
+    if not entries:
+        return
+    whole = [path.name for path, words in entries if not words.file]
+    if len(whole) > 1 or (whole and len(entries) > 1):
+        both = " and ".join(one_line(path.name) for path, _ in entries[:4])
+        raise RefusedError(f"handed in more than once, as {both}: leave one of them")
+    for path, words in entries:
+        mode = os.lstat(path).st_mode
+        if stat.S_ISLNK(mode):
+            raise RefusedError(f"{one_line(path.name)} is a link, not a submission")
+        if stat.S_ISDIR(mode) and repositories.is_repository(path):
+            intake.kind = "git"
+            commit, members = stack.enter_context(repositories.opened(path))
+            intake.commit, intake.handed_in = commit.name, _utc(commit.committed)
+            intake.handed_in_by = "date of the commit"
+            yield from members
+        elif stat.S_ISDIR(mode):
+            intake.kind = "folder"
+            yield from _with_archives(path)
+        elif stat.S_ISREG(mode) and path.suffix.lower() == ".zip":
+            intake.kind = "zip" if len(entries) == 1 else "files"
+            yield from in_zip(path)
+        elif stat.S_ISREG(mode) and words.file:
+            intake.kind = "files"
+            yield _single(path, words.file, units)
+        else:
+            raise RefusedError(f"{one_line(path.name)} is neither a folder, a zip, nor a git repository")
+
+
+def _with_archives(folder: Path) -> Iterator[Member]:
+    """A folder's files, and those in the archives that lie directly in it, as a platform saves an upload."""
+    for member in in_folder(folder):
+        path = folder / member.path
+        if "/" not in member.path and path.suffix.lower() == ".zip" and path.is_file():
+            if path.is_symlink():
+                raise RefusedError(f"{one_line(member.path)} is a link, not an archive")
+            yield from in_zip(path, f"{member.path}/")
+        else:
+            yield member
+
+
+def _single(path: Path, name: str, units: Sequence[Collected]) -> Member:
+    """One file that a platform has renamed; Canvas puts -1 behind a name that was handed in before."""
+    stem, dot, suffix = name.rpartition(".")
+    first, dash, number = stem.rpartition("-")
+    files = {file for unit in units for file in unit.files}
+    called = f"{first}{dot}{suffix}" if dash and number.isdigit() else name
+    member = next(one for one in in_folder(path.parent) if one.path == path.name)
+    return replace(member, path=called if called in files else name, found=path.name)
+
+
+def _date(intake: Intake, choice: Choice) -> None:
+    given = next((v for c, v in intake.roster.items() if plain(c) in ("submittedat", "handedin") and v), None)
+    if given:
+        intake.handed_in, intake.handed_in_by = given, "roster"
+    dates = [taken.modified for taken in choice.taken if taken.modified]
+    if intake.handed_in is None and dates:
+        intake.handed_in, intake.handed_in_by = _utc(max(dates)), "date of the newest file"
+
+
+def _utc(seconds: float) -> str | None:
+    try:
+        moment = datetime.datetime.fromtimestamp(int(seconds), datetime.timezone.utc)
+    except (ValueError, OverflowError, OSError):
+        return None
+    return moment.isoformat(timespec="seconds")
+
+
+def _keep(choice: Choice, intake: Intake, folder: StudentFolder) -> None:
+    """The files into the run folder, all or none, and then the record of them."""
+    folder.root.mkdir(parents=True, exist_ok=True)
+    if not _same(intake, folder):
+        part, old = folder.root / ".files.part", folder.root / ".files.old"
+        for left in (part, old):
+            shutil.rmtree(left, ignore_errors=True)
+        part.mkdir()
+        for taken in choice.taken:
+            path = part / taken.path
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(taken.data)
+            path.chmod(0o644)
+        if folder.files.exists():
+            folder.files.rename(old)
+        part.rename(folder.files)
+        shutil.rmtree(old, ignore_errors=True)
+    models.write(folder.intake, intake)
+
+
+def _same(intake: Intake, folder: StudentFolder) -> bool:
+    """Whether the very files lie there already: a command that goes on copies nothing twice."""
+    there = {p.relative_to(folder.files).as_posix() for p in folder.files.rglob("*") if not p.is_dir()}
+    if not folder.files.is_dir() or there != {one.path for one in intake.files}:
+        return False
+    return all(
+        hashlib.sha256(read_bytes(folder.files / one.path)).hexdigest() == one.sha256 for one in intake.files
+    )

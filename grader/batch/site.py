@@ -1,0 +1,152 @@
+"""Where a class is graded: this machine's GPUs or cores, or a cluster that a TOML file describes."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from grader import catalog
+from grader.files import finding, read_bytes
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # pytest brings it
+
+
+class SiteError(Exception):
+    """The site's file cannot be used, with the field."""
+
+
+class Slurm(BaseModel):
+    """`[slurm]`: what is asked of Slurm for each job; a job grades until its time or the work is over."""
+
+    model_config = ConfigDict(extra="forbid")
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    constraint: str | None = None
+    jobs: int = Field(1, ge=1)  # at most so many at once
+    nodes_per_job: int = Field(1, ge=1)
+    gpus_per_node: int = Field(0, ge=0)
+    cores_per_node: int | None = Field(None, ge=1)
+    memory_per_node_gb: int | None = Field(None, ge=1)
+    walltime: str = Field("04:00:00", pattern=r"^\d+:\d\d:\d\d$")
+    exclusive: bool = False
+    options: str = ""  # further lines of the batch script, such as "#SBATCH --gres=gpu:h200:1"
+    setup: str = ""  # shell commands on the node before a worker starts, such as "module load cuda"
+
+
+class Site(BaseModel):
+    """A site: `workers_per_node` at once on one node, by default one a GPU, or one for two cores."""
+
+    model_config = ConfigDict(extra="forbid")
+    slurm: Slurm | None = None
+    workers_per_node: int | None = Field(None, ge=1)
+    address: str | None = None  # of this machine as the nodes reach it; found by Parsl where not given
+
+    @property
+    def tier(self) -> str | None:
+        """What its nodes can grade, as far as the file says; None for this machine."""
+        return None if self.slurm is None else "gpu" if self.slurm.gpus_per_node else "cpu"
+
+
+def read(path: Path | None) -> Site:
+    """The site of a file, this machine for None; SiteError with what is wrong with it."""
+    if path is None:
+        return Site()
+    try:
+        return Site.model_validate(tomllib.loads(read_bytes(path).decode()))
+    except ValidationError as error:
+        raise SiteError(f"{path}: {finding(error)}") from None
+    except (OSError, ValueError) as error:
+        raise SiteError(f"{path}: {error}") from None
+
+
+def gpus(environment: Mapping[str, str] = os.environ) -> list[str]:
+    """The GPUs of this machine that CUDA would see, as CUDA_VISIBLE_DEVICES names them."""
+    chosen = environment.get("CUDA_VISIBLE_DEVICES")
+    if chosen is not None:
+        return [word.strip() for word in chosen.split(",") if word.strip() not in ("", "-1")]
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        return [str(number) for number in range(pynvml.nvmlDeviceGetCount())]
+    except Exception:  # no driver, no GPU
+        return []
+
+
+def accelerators(site: Site, tier: str) -> list[str]:
+    """What one worker each is pinned to, on one node; empty where cores decide."""
+    if tier != "gpu":
+        return []
+    found = [str(number) for number in range(site.slurm.gpus_per_node)] if site.slurm else gpus()
+    return found[: site.workers_per_node]
+
+
+def workers(site: Site, tier: str, jobs: int | None) -> int:
+    """How many gradings run at once on one node."""
+    if tier == "gpu":
+        return min(jobs or 1 << 16, len(accelerators(site, tier)))
+    cores = (site.slurm.cores_per_node if site.slurm else None) or os.cpu_count() or 1
+    return jobs or site.workers_per_node or max(1, cores // 2)
+
+
+def config(site: Site, tier: str, jobs: int | None, folder: Path):
+    """Parsl's configuration. What a worker loses is tried again by us, so Parsl tries nothing again."""
+    from parsl.config import Config
+    from parsl.executors import HighThroughputExecutor
+    from parsl.executors.high_throughput.executor import DEFAULT_LAUNCH_CMD
+
+    count = workers(site, tier, jobs)
+    module = f"{shlex.quote(sys.executable)} -m parsl.executors.high_throughput.process_worker_pool"
+    address = site.address or (None if site.slurm else "127.0.0.1")
+    executor = HighThroughputExecutor(
+        label="class",
+        provider=_provider(site),
+        max_workers_per_node=count,
+        cores_per_worker=1e-6,  # the line above decides
+        available_accelerators=accelerators(site, tier)[:count],
+        prefetch_capacity=0,  # a task waits here, not with a worker that may be lost
+        # By name, not by PATH: the environment need not be the active one.
+        launch_cmd=DEFAULT_LAUNCH_CMD.replace("process_worker_pool.py", module, 1),
+        interchange_launch_cmd=[sys.executable, "-m", "grader.batch.interchange"],
+        block_error_handler=False,  # a lost node is replaced, not taken for the end
+        heartbeat_period=5,
+        heartbeat_threshold=30,
+        encrypted=site.slurm is not None,
+        **({"address": address} if address else {}),
+    )
+    return Config(executors=[executor], run_dir=str(folder), strategy_period=1)
+
+
+def _provider(site: Site):
+    from parsl.providers import LocalProvider, SlurmProvider
+
+    path = f"export PYTHONPATH={shlex.quote(str(catalog.ROOT))}${{PYTHONPATH:+:$PYTHONPATH}}"
+    if site.slurm is None:
+        return LocalProvider(worker_init=path, init_blocks=1, min_blocks=1, max_blocks=1)
+    asked = site.slurm
+    return SlurmProvider(
+        partition=asked.partition,
+        account=asked.account,
+        qos=asked.qos,
+        constraint=asked.constraint,
+        nodes_per_block=asked.nodes_per_job,
+        cores_per_node=asked.cores_per_node,
+        mem_per_node=asked.memory_per_node_gb,
+        gpus_per_node=asked.gpus_per_node or None,
+        init_blocks=1,
+        min_blocks=0,
+        max_blocks=asked.jobs,
+        walltime=asked.walltime,
+        exclusive=asked.exclusive,
+        scheduler_options=asked.options,
+        worker_init="\n".join(filter(None, [asked.setup, path])),
+    )

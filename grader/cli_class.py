@@ -1,0 +1,104 @@
+"""The commands of whoever runs a course: grade a class, and grade one receipt again."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from grader.cli_shared import BELOW, FAULT, INTERRUPTED
+
+FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
+FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+
+
+@click.command("class")
+@click.argument("submissions", type=FOLDER)
+@click.option("--roster", type=FILE, help="CSV with a line a student, as Canvas or Moodle export it")
+@click.option(
+    "--lab", "labs", help="numbers of the labs, or capstone, as in 1,2,capstone; all labs by default"
+)
+@click.option("--tier", type=click.Choice(["auto", "cpu", "gpu"]), default="auto", show_default=True)
+@click.option("--out", default="results/class", show_default=True, type=click.Path(path_type=Path))
+@click.option("--site", type=FILE, help="TOML file of a Slurm cluster; this machine by default")
+@click.option("--jobs", type=click.IntRange(1), help="gradings at once; one a GPU, or one for two cores")
+@click.option("--only", multiple=True, metavar="ID", help="this student alone; may be given several times")
+@click.option("--again", is_flag=True, help="grade although nothing has changed, with fresh inputs")
+@click.option("-k", "keyword", help="only items whose name matches, as in pytest")
+@click.option("--hidden", type=FILE, help="TOML file with further cases, which reports do not give away")
+@click.option("--secret", type=FILE, help="file with the secret of all seeds; drawn by default")
+@click.option(
+    "--limit", "limit_s", type=click.FloatRange(min=1), default=3600, show_default=True,
+    help="seconds for one lab of one student",
+)  # fmt: skip
+@click.option(
+    "--blind", type=click.FloatRange(0, 100), default=5, show_default=True,
+    help="percent that is graded a second time",
+)  # fmt: skip
+@click.option("--self-test/--no-self-test", default=True, help="first grade files whose verdict is known")
+def grade_class(submissions, blind, **options):
+    """Grade the folders, zips and git repositories in SUBMISSIONS; after a stop the same command goes on."""
+    try:
+        import parsl  # noqa: F401 - it is in an extra, and missing elsewhere
+    except ImportError:
+        click.echo("a class needs Parsl: make setup EXTRA=class", err=True)
+        sys.exit(FAULT)
+    from grader.batch import run
+    from grader.batch.alive import BusyError
+    from grader.batch.roster import RosterError
+    from grader.batch.site import SiteError
+
+    asked = run.Asked(submissions=submissions, blind_share=blind / 100, **options)
+    try:
+        sys.exit(run.grade_class(asked, Console(soft_wrap=True)))
+    except (run.AskedError, RosterError, SiteError, BusyError) as error:
+        raise click.UsageError(str(error)) from None
+    except KeyboardInterrupt:
+        click.echo("stopped; the same command goes on from here", err=True)
+        sys.exit(INTERRUPTED)
+
+
+@click.command()
+@click.argument("receipt", type=FILE)
+@click.option("--tolerance", type=click.FloatRange(min=0), default=3, show_default=True, metavar="PERCENT")
+@click.option("--hidden", type=FILE, help="the file with hidden cases that it was graded with")
+def verify(receipt, tolerance, hidden):
+    """Grade again what RECEIPT is of, and say whether the second grading agrees or differs."""
+    from grader.batch import verify as verifying
+
+    try:
+        found = verifying.verify(receipt, tolerance, hidden)
+    except verifying.VerifyError as error:
+        raise click.UsageError(str(error)) from None
+    except verifying.MachineError as error:
+        click.echo(str(error), err=True)
+        sys.exit(FAULT)
+    for line in found.lines:
+        click.echo(line)
+    click.echo("agrees" if found.agrees else "differs")
+    sys.exit(0 if found.agrees else BELOW)
+
+
+@click.command("synthetic-class")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--count", type=click.IntRange(1), default=200, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--slow", is_flag=True, help="also files that end at a time limit, a minute for each case")
+@click.option("--check", "out", type=FOLDER, help="a graded run folder, to be held against what is expected")
+def synthetic_class(folder, count, seed, slow, out):
+    """Make a class whose verdicts are known in FOLDER, or check a graded one (course staff)."""
+    from grader.batch import synthetic
+
+    if out is None:
+        if folder.exists():
+            raise click.UsageError(f"{folder} is there already")
+        synthetic.make(folder, count, seed, slow)
+        click.echo(f"wrote {folder}: submissions, roster.csv, expected.json")
+        return
+    wrong = synthetic.check(folder, out)
+    for line in wrong:
+        click.echo(line)
+    click.echo(f"{len(wrong)} not as expected" if wrong else "every verdict as expected")
+    sys.exit(BELOW if wrong else 0)

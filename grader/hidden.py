@@ -1,0 +1,119 @@
+"""Hidden cases: from a file outside of the repository, judged like all others, told of without their data.
+
+[[case]]
+exercise = "softmax_forward"
+params = { rows = 29, cols = 1003 }
+dtype = "fp16"
+layouts = { x = { pad = 7 } }
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from grader.catalog import Entry
+from grader.files import finding, read_bytes
+from grader.outcome import Outcome
+from grader.spec import Case, Exercise, Layout, Verdict
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # pytest brings it
+
+INSTEAD = "a hidden case: its sizes and values are not shown"
+
+
+class _Layout(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    transposed: bool = False
+    pad: int = Field(0, ge=0)
+
+
+class _Case(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    exercise: str
+    params: dict[str, int | float | str | bool]
+    dtype: Literal["fp32", "fp16", "bf16"] = "fp32"
+    layouts: dict[str, _Layout] = {}
+    gpu_only: bool = False
+    bitwise: bool | None = None  # as the exercise's other cases, where they are alike
+    also_right: tuple[str, ...] = ()
+    limit_s: float = Field(60.0, gt=0)
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    case: list[_Case] = Field(min_length=1)
+
+
+class HiddenError(Exception):
+    """The file with hidden cases cannot be used, with the field."""
+
+
+def read(path: Path) -> dict[str, list[_Case]]:
+    """Hidden cases by exercise."""
+    try:
+        cases = _File.model_validate(tomllib.loads(read_bytes(path).decode())).case
+    except ValidationError as error:
+        raise HiddenError(f"{path}: {finding(error)}") from None
+    except (OSError, ValueError) as error:
+        raise HiddenError(f"{path}: {error}") from None
+    found: dict[str, list[_Case]] = {}
+    for case in cases:
+        found.setdefault(case.exercise, []).append(case)
+    return found
+
+
+def unknown(cases: Mapping[str, list[_Case]], entries: list[Entry]) -> list[str]:
+    """Names of exercises that no lab has."""
+    names = {one.name for entry in entries for one in entry.lab.exercises if isinstance(one, Exercise)}
+    return sorted(set(cases) - names)
+
+
+def add(entry: Entry, cases: Mapping[str, list[_Case]]) -> Entry:
+    """The lab with hidden cases behind its own; the points of an exercise are shared among all of them."""
+    exercises = tuple(_with(one, cases.get(one.name, [])) for one in entry.lab.exercises)
+    return replace(entry, lab=replace(entry.lab, exercises=exercises))
+
+
+def _with(exercise, hidden: list[_Case]):
+    if not hidden or not isinstance(exercise, Exercise):
+        return exercise
+    alike = all(case.bitwise for case in exercise.cases)
+    cases = tuple(
+        Case(
+            one.params,
+            one.dtype,
+            {name: Layout(**layout.model_dump()) for name, layout in one.layouts.items()},
+            gpu_only=one.gpu_only,
+            bitwise=alike if one.bitwise is None else one.bitwise,
+            also_right=one.also_right,
+            limit_s=one.limit_s,
+            label=f"hidden {number}",
+        )
+        for number, one in enumerate(hidden, 1)
+    )
+    return replace(exercise, cases=(*exercise.cases, *cases))
+
+
+def told(outcome: Outcome) -> Outcome:
+    """The outcome of a hidden case as it may be shown: verdict, reason, likely cause and hint; no data."""
+    if outcome.verdict is Verdict.PASS:
+        return Outcome(outcome.verdict, share=outcome.share)
+    where = INSTEAD
+    if outcome.verdict is Verdict.NOT_GRADED:
+        where = "needs a GPU"
+    elif outcome.verdict is Verdict.GRADER_FAULT and not outcome.reason:
+        where = f"{outcome.where.partition(':')[0]} at a hidden case"
+    elif outcome.verdict is Verdict.GRADER_FAULT:
+        where = outcome.where  # of the case as a whole, for whoever wrote it
+    return Outcome(
+        outcome.verdict, outcome.reason, outcome.share, where=where, cause=outcome.cause, hint=outcome.hint
+    )

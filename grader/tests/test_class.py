@@ -1,0 +1,235 @@
+"""What a class is graded by: roster to receipt, with hidden cases, sites, seeds and a made-up class."""
+
+import json
+import shutil
+
+import pytest
+from conftest import ROOT, grade, python
+
+from grader import hidden, spec
+from grader.batch import collect, intake, models, roster, seeds, selftest, site, synthetic, wanted
+from grader.batch.layout import RunFolder
+from grader.batch.models import Intake, Receipt, SelfTest
+from grader.outcome import Outcome
+from grader.spec import Verdict
+
+LAB = "lab1_elementwise_add"
+SECRET = b"a secret of the course"
+
+
+def test_every_container_of_the_made_up_class_is_taken_in_as_expected(tmp_path):
+    synthetic.make(tmp_path / "class", 40)
+    listed = roster.read(tmp_path / "class" / "roster.csv")
+    found, unknown = intake.whose(tmp_path / "class" / "submissions", listed)
+    assert (unknown, len(listed.students)) == ([], 40)
+    expected = json.loads((tmp_path / "class" / "expected.json").read_text())
+    run, units, kinds = RunFolder(tmp_path / "out"), wanted.units(), set()
+    for student, told in expected.items():
+        handed_in = found.get(student, intake.HandedIn(student))
+        one = intake.take_in(handed_in, listed, units, run)
+        kinds.add(one.kind)
+        for unit in units[:4]:
+            name = unit.unit.name
+            state = told["units"].get(name, {"state": "MISSING"})["state"]
+            taken = any(file.path.startswith(f"{name}/") for file in one.files)
+            refused = bool(one.problem) or any(left.unit == name for left in one.left_out)
+            assert taken == (state == "GRADED"), (student, told)
+            assert taken or refused == (state == "REFUSED"), (student, told)
+    assert kinds == {"nothing", "folder", "zip", "git", "files"}
+
+
+def test_the_made_up_class_is_the_same_every_time(tmp_path):
+    for name in ("one", "two"):
+        synthetic.make(tmp_path / name, 12, seed=3)
+    texts = [(tmp_path / name / "expected.json").read_text() for name in ("one", "two")]
+    assert texts[0] == texts[1]
+
+
+def test_files_of_the_self_test_are_in_this_checkout_and_say_what_they_must_get(tmp_path):
+    assert selftest.missing() == []
+    assert selftest.missing(tmp_path)[0] == selftest.GOOD
+    expected = {"good": ("PASS",), "cheat": ("CRASHED",)}
+    assert not selftest.judge([], expected).held  # nothing was graded: nothing is known
+    assert SelfTest.model_fields["held"].is_required()
+
+
+def test_seeds_follow_from_the_secret_and_differ_for_everybody(tmp_path):
+    path = tmp_path / "state" / "secret"
+    secret = seeds.load(path, None)
+    assert seeds.load(path, None) == secret
+    assert path.stat().st_mode & 0o777 == 0o600
+    asked = [
+        (one, unit, attempt, blind) for one in "ab" for unit in "xy" for attempt in (1, 2) for blind in (0, 1)
+    ]
+    made = {seeds.seed(secret, *words) for words in asked}
+    assert len(made) == len(asked)
+    assert seeds.seed(b"another", *asked[0]) not in made
+
+
+def test_another_secret_than_the_one_a_run_was_begun_with_is_refused(tmp_path):
+    given = tmp_path / "given"
+    given.write_text("a secret that is long enough")
+    seeds.load(tmp_path / "state" / "secret", None)
+    with pytest.raises(ValueError, match="begun with another secret"):
+        seeds.load(tmp_path / "state" / "secret", given)
+    given.write_text("short")
+    with pytest.raises(ValueError, match="at least 16 bytes"):
+        seeds.load(tmp_path / "state" / "secret", given)
+
+
+def write(path, text):
+    path.write_text(text, "utf-8")
+    return path
+
+
+def test_site_says_which_field_is_wrong(tmp_path):
+    with pytest.raises(site.SiteError, match=r"site.toml: slurm.gpus: Extra inputs"):
+        site.read(write(tmp_path / "site.toml", "[slurm]\ngpus = 4\n"))
+    with pytest.raises(site.SiteError, match=r"site\.toml"):
+        site.read(write(tmp_path / "site.toml", "[slurm\n"))
+
+
+def test_site_of_a_cluster_pins_one_worker_to_each_gpu(tmp_path):
+    text = 'address = "10.0.0.1"\n[slurm]\npartition = "gpu"\ngpus_per_node = 4\njobs = 2\n'
+    found = site.read(write(tmp_path / "site.toml", text))
+    gpus = ["0", "1", "2", "3"]
+    assert (found.tier, site.accelerators(found, "gpu"), site.workers(found, "gpu", None)) == ("gpu", gpus, 4)
+    config = site.config(found, "gpu", None, tmp_path)
+    (executor,) = config.executors
+    assert executor.available_accelerators == gpus
+    assert (executor.provider.partition, executor.provider.max_blocks) == ("gpu", 2)
+    assert str(ROOT) in executor.provider.worker_init
+
+
+def test_gpus_are_those_that_cuda_would_see():
+    assert site.gpus({"CUDA_VISIBLE_DEVICES": "2, GPU-ab"}) == ["2", "GPU-ab"]
+    assert site.gpus({"CUDA_VISIBLE_DEVICES": ""}) == []
+
+
+def test_jobs_decide_how_many_cores_are_used_and_never_two_a_gpu(monkeypatch):
+    here = site.Site()
+    monkeypatch.setattr(site, "gpus", lambda: ["0", "1"])
+    assert (site.workers(here, "gpu", None), site.workers(here, "gpu", 8), site.workers(here, "gpu", 1)) == (
+        2,
+        2,
+        1,
+    )
+    assert site.workers(here, "cpu", 5) == 5
+
+
+HIDDEN = """
+[[case]]
+exercise = "elementwise_add"
+params = { n = 5003 }
+"""
+
+
+def test_hidden_case_is_judged_and_its_data_stays_hidden(tmp_path):
+    cases = write(tmp_path / "hidden.toml", HIDDEN)
+    place = tmp_path / "in" / LAB / "elementwise_add.py"
+    place.parent.mkdir(parents=True)
+    shutil.copyfile(ROOT / "solutions" / LAB / "wrong" / "store_without_mask.py", place)
+    asked = [
+        "--lab",
+        1,
+        "--from",
+        tmp_path / "in",
+        "--hidden",
+        cases,
+        "-k",
+        "hidden",
+        "--results",
+        tmp_path / "r",
+    ]
+    done = grade(*asked)
+    assert done.returncode == 0, done.stdout + done.stderr
+    written = "".join(path.read_text() for path in (tmp_path / "r").iterdir())
+    assert "5003" not in done.stdout + done.stderr + written.replace(str(tmp_path), "")
+    (item,) = json.loads((tmp_path / "r" / "results.json").read_text())["labs"][0]["exercises"][0]["items"]
+    assert (item["name"], item["verdict"], item["reason"]) == ("hidden 1", "OUT_OF_BOUNDS", "WRITE")
+    assert item["hint"] == 2
+    assert item["cause"]
+
+
+@pytest.mark.parametrize("verdict", [one for one in Verdict if one is not Verdict.PASS])
+def test_no_verdict_of_a_hidden_case_tells_its_data(verdict):
+    data = "n=5003"
+    outcome = Outcome(
+        verdict, "" if verdict is Verdict.GRADER_FAULT else "REASON", where=f"Error: {data}", pattern=data,
+        cause="a cause", hint=2, frames=({"line": 5003, "function": data, "code": data},), printed=data,
+        used=0.5003, figures={"n": 5003},
+    )  # fmt: skip
+    told = hidden.told(outcome)
+    assert "5003" not in repr(told)
+    assert (told.verdict, told.reason, told.cause, told.hint) == (verdict, outcome.reason, "a cause", 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("", "case: Field required"), ("[[case]]\nparams={}\n", "case.0.exercise: Field required"),
+     ('[[case]]\nexercise="a"\nparams={}\nshape=3\n', "case.0.shape: Extra inputs")],
+)  # fmt: skip
+def test_file_with_hidden_cases_is_refused_with_its_field(tmp_path, text, words):
+    with pytest.raises(hidden.HiddenError, match=words):
+        hidden.read(write(tmp_path / "hidden.toml", text))
+
+
+def test_hidden_case_of_an_exercise_that_is_not_there_is_wrong_usage(tmp_path):
+    cases = write(tmp_path / "hidden.toml", HIDDEN.replace("elementwise_add", "no_such_thing"))
+    done = grade("--lab", 1, "--hidden", cases, "--results", tmp_path / "r")
+    assert done.returncode == 2
+    assert "no lab has an exercise no_such_thing" in done.stderr
+
+
+def test_case_without_a_label_is_called_by_its_sizes():
+    assert spec.Case({"n": 7}).name == "n=7,fp32"
+    assert spec.Case({"n": 7}, label="hidden 1").name == "hidden 1"
+
+
+def test_class_verify_and_regrade_on_one_student(tmp_path):
+    place = tmp_path / "in" / "ada" / "elementwise_add.py"
+    place.parent.mkdir(parents=True)
+    shutil.copyfile(ROOT / "solutions" / LAB / "elementwise_add.py", place)
+    out = tmp_path / "out"
+    asked = ["-m", "grader", "class", tmp_path / "in", "--out", out, "--lab", 1, "--tier", "cpu", "-k",
+             "correctness and 129 and fp32", "--no-self-test", "--blind", 0]  # fmt: skip
+    done = python(*asked)
+    assert done.returncode == 0, done.stdout + done.stderr
+    unit = RunFolder(out).student("ada").unit(LAB)
+    receipt = models.read(unit.receipt, Receipt)
+    assert receipt.points > 0
+    done = python("-m", "grader", "verify", unit.receipt)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "agrees"), done.stdout + done.stderr
+    models.write(unit.receipt, receipt.model_copy(update={"points": 100.0}))
+    unit.results.write_text(unit.results.read_text().replace('"PASS"', '"WRONG"'))
+    done = python("-m", "grader", "verify", unit.receipt)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "differs")
+    for words in ("results.json was changed", "the receipt was changed", "WRONG, then PASS"):
+        assert words in done.stdout
+
+
+def test_class_refuses_what_cannot_be_done_with_words(tmp_path):
+    (tmp_path / "in").mkdir()
+    for options, words in (
+        ([], "no submission in it"),
+        (["--lab", "9"], "--lab 9: what can be graded is 1, 2"),
+        (["--tier", "gpu"], "--tier gpu"),
+        (["--roster", write(tmp_path / "r.csv", "name\nAda\n")], "no column with ids"),
+    ):
+        done = python("-m", "grader", "class", tmp_path / "in", "--out", tmp_path / "out", *options)
+        assert done.returncode == 2, done.stdout + done.stderr
+        assert words in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_left_out_files_that_mattered_are_listed_first():
+    choice = collect.Choice(left_out=[models.LeftOut(found=str(n), why="not collected") for n in range(200)])
+    choice.left_out.append(models.LeftOut(found="softmax.py", why="it is a link", unit="lab4"))
+    assert choice.shown[0].found == "softmax.py"
+    assert len(choice.shown) == collect.SHOWN
+
+
+def test_file_of_a_run_folder_with_an_unknown_field_is_refused(tmp_path):
+    path = write(tmp_path / "intake.json", '{"id": "a", "on_roster": true, "points": 3}')
+    with pytest.raises(ValueError, match="points"):
+        models.read(path, Intake)
