@@ -6,7 +6,7 @@
 
 PYTHON ?= python3
 RUN := .venv/bin/python -m
-SETUP := $(PYTHON) grader/setup_env.py
+SETUP := $(if $(TORCH),GRADER_TORCH="$(TORCH)") $(PYTHON) grader/setup_env.py
 # The capstone's CUDA files need a compiler: NVIDIA's wheels of it where no toolkit is installed.
 NVCC := $(or $(shell command -v nvcc),$(wildcard $(CUDA_HOME)/bin/nvcc /usr/local/cuda/bin/nvcc))
 WITH_NVCC := $(if $(NVCC),,--extra nvcc)
@@ -17,7 +17,7 @@ WITH_NVCC := $(if $(NVCC),,--extra nvcc)
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-setup:  ## make .venv ready; every other target does this by itself (EXTRA=dev)
+setup:  ## make .venv ready; every other target does this by itself (EXTRA=dev, TORCH=cuda)
 	@$(SETUP) $(if $(EXTRA),--extra $(EXTRA))
 	@echo "setup: .venv is ready"
 
@@ -117,7 +117,7 @@ test-class:  ## test the grading of a class in earnest, for some minutes; needs 
 
 test-slurm:  ## grade a few submissions through Slurm, started here for it and stopped after (course staff)
 	@$(SETUP) --extra dev
-	@$(RUN) grader.cluster .venv/bin/python -m pytest -q -m slurm
+	@$(RUN) grader.cluster .venv/bin/python -m pytest -q -m slurm grader/tests/test_slurm.py
 
 skeletons:  ## write the student files of labs/ and the capstone from solutions/ (course staff)
 	@$(SETUP)

@@ -13,7 +13,8 @@ STAYS = (
     (r"grader/tests/(?!{tests})", "tests with answers, cheats or faults in them, and of staff's commands"),
     (r"\.ci/", "checks before a commit to the course"),
     (r"\.github/(?!workflows/grade-cpu\.yml)", "what runs on the course's own runners"),
-    (r"grader/ci/", "templates for course staff's runners and clusters"),
+    (r"\.dockerignore", "what the course's image does without"),
+    (r"grader/ci/(?!grade\.sbatch)", "templates for course staff's runners and clusters"),
     (r"grader/INSTRUCTORS\.md", "the page for instructors"),
     (r"notebooks/figures/(src|screenshots)/", "what the figures' pages are made from, and their pictures"),
 )  # fmt: skip

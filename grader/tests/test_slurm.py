@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from conftest import ROOT, python
@@ -29,6 +30,10 @@ walltime = "00:10:00"
 """
 
 
+def on_a_cluster(test):
+    return pytest.mark.slurm(pytest.mark.usefixtures("cluster")(test))
+
+
 def test_a_machine_without_slurm_is_told_what_to_install(monkeypatch, capsys):
     monkeypatch.setattr("grader.cluster.PATH", "")
     assert main(["true"]) == MISSING
@@ -38,13 +43,13 @@ def test_a_machine_without_slurm_is_told_what_to_install(monkeypatch, capsys):
 
 
 @pytest.fixture
-def slurm():
+def cluster():
     if missing() or "SLURM_CONF" not in os.environ:
         pytest.fail("no cluster here: make test-slurm starts one")
 
 
-@pytest.mark.slurm
-def test_a_job_runs_and_its_exit_code_comes_back(slurm, tmp_path):
+@on_a_cluster
+def test_a_job_runs_and_its_exit_code_comes_back(tmp_path):
     script = "#!/bin/sh\necho from a job; exit 7\n"
     (tmp_path / "job.sh").write_text(script)
     done = subprocess.run(
@@ -55,8 +60,8 @@ def test_a_job_runs_and_its_exit_code_comes_back(slurm, tmp_path):
     assert (tmp_path / "job.txt").read_text() == "from a job\n"
 
 
-@pytest.mark.slurm
-def test_a_student_grades_on_a_compute_node(slurm, tmp_path):
+@on_a_cluster
+def test_a_student_grades_on_a_compute_node(tmp_path):
     command = f"srun -n1 {sys.executable} -B -m grader grade --lab 1 --tier cpu --from solutions --results"
     done = subprocess.run(
         [*command.split(), tmp_path], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
@@ -65,8 +70,25 @@ def test_a_student_grades_on_a_compute_node(slurm, tmp_path):
     assert json.loads((tmp_path / "results.json").read_text("utf-8"))["points"] > 40
 
 
-@pytest.mark.slurm
-def test_a_class_is_graded_through_slurm(slurm, tmp_path):
+@on_a_cluster
+def test_the_batch_script_grades_on_a_disk_of_the_node_and_leaves_nothing_there(tmp_path):
+    (tmp_path / "results").mkdir()
+    told = (
+        'grade:\n\t@echo "$(LAB) in $$TMPDIR $$GRADER_SCRATCH"; touch $$TMPDIR/part\nreport:\n\t@echo page\n'
+    )
+    (tmp_path / "Makefile").write_text(told)
+    script = ROOT / "grader" / "ci" / "grade.sbatch"
+    done = subprocess.run(["sbatch", "--wait", script, "LAB=2"], cwd=tmp_path, check=False, timeout=60)
+    (output,) = (tmp_path / "results").glob("slurm-*.txt")
+    words = output.read_text().split()
+    assert done.returncode == 0, words
+    assert (words[0], words[2] == words[3], words[4]) == ("2", True, "page")
+    assert "grade-" in words[2]
+    assert not Path(words[2]).exists()
+
+
+@on_a_cluster
+def test_a_class_is_graded_through_slurm(tmp_path):
     for name, path in SUBMISSIONS.items():
         folder = tmp_path / "in" / name / "labs" / LAB
         folder.mkdir(parents=True)
