@@ -1,4 +1,4 @@
-"""Templates for CI: a job that runs a submission has no secret, no token that writes, and no say in what runs."""
+"""Templates for CI: a job that runs a submission has no secret and no token that writes."""
 
 import re
 
@@ -64,8 +64,8 @@ def test_a_job_ends_by_itself(name, title):
     assert workflow(name)["jobs"][title]["timeout-minutes"] <= 30
 
 
-@pytest.mark.parametrize(("name", "title"), jobs())
-def test_an_action_is_named_by_its_hash_and_says_its_release(name, title):
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_an_action_is_named_by_its_hash_and_says_its_release(name):
     text = WORKFLOWS[name].read_text("utf-8")
     uses = re.findall(r"uses: (.+)", text)
     assert uses
@@ -75,7 +75,6 @@ def test_an_action_is_named_by_its_hash_and_says_its_release(name, title):
     assert len(uses) == sum(
         "uses" in step for job in workflow(name)["jobs"].values() for step in job["steps"]
     )
-    assert title in text
 
 
 @pytest.mark.parametrize(("name", "title"), jobs())
