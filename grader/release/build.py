@@ -33,6 +33,9 @@ def plan(
 ) -> tuple[dict[str, File], dict[str, list[str]], list[str]]:
     """The files of a release, what stays by reason, what is held back; ReleaseError for an answer in one."""
     chosen, left = choose(tree)
+    links = [path for path, file in chosen.items() if file.link]
+    if links:
+        raise ReleaseError(f"a link, which a release does not hand out: {', '.join(links)}")
     chosen, held = hold_back(chosen, answers)
     check(chosen, answers)
     return chosen, left, held

@@ -36,10 +36,11 @@ _FROM = re.compile(r",? FROM=solutions\b")
 
 @dataclass(frozen=True)
 class File:
-    """A file of a tree: its bytes, and whether it is a program."""
+    """A file of a tree; the bytes of a link are its target."""
 
     data: bytes
     program: bool = False
+    link: bool = False
 
 
 def choose(files: Mapping[str, File]) -> tuple[dict[str, File], dict[str, list[str]]]:
@@ -50,7 +51,7 @@ def choose(files: Mapping[str, File]) -> tuple[dict[str, File], dict[str, list[s
         if why:
             left.setdefault(why, []).append(path)
         else:
-            out[path] = File(for_students(path, file.data), file.program)
+            out[path] = file if file.link else File(for_students(path, file.data), file.program)
     return out, left
 
 

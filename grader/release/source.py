@@ -36,10 +36,10 @@ def committed(root: Path) -> tuple[str, dict[str, File]]:
     files = {}
     with tarfile.open(fileobj=io.BytesIO(git(root, "archive", "--format=tar", "HEAD"))) as archive:
         for one in archive:
-            if one.issym() or one.islnk():
-                raise ReleaseError(f"{one.name} is a link, which a release does not hand out")
             if one.isfile():
                 files[one.name] = File(archive.extractfile(one).read(), bool(one.mode & 0o100))
+            elif not one.isdir():
+                files[one.name] = File(one.linkname.encode(), link=True)
     return git(root, "rev-parse", "HEAD").decode().strip(), files
 
 
@@ -47,11 +47,13 @@ def lying(root: Path) -> dict[str, File]:
     """The files of a checkout as they lie there, committed or not, without those that git ignores."""
     names = git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard").decode().split("\0")
     paths = {name: root / name for name in sorted(set(names)) if name}
-    return {
-        name: File(path.read_bytes(), os.access(path, os.X_OK))
-        for name, path in paths.items()
-        if path.is_file() and not path.is_symlink()
-    }
+    return {name: _file(path) for name, path in paths.items() if path.is_symlink() or path.is_file()}
+
+
+def _file(path: Path) -> File:
+    if path.is_symlink():
+        return File(os.fsencode(os.readlink(path)), link=True)
+    return File(path.read_bytes(), os.access(path, os.X_OK))
 
 
 def blobs(root: Path) -> dict[str, bytes]:

@@ -141,6 +141,11 @@ def test_a_planted_answer_stops_the_whole_release(answers):
         build.plan(tree, answers)
 
 
+def test_a_link_is_not_handed_out(answers):
+    with pytest.raises(ReleaseError, match=r"a link.*labs/notes\.md"):
+        build.plan({"labs/notes.md": File(b"../solutions/README.md", link=True)}, answers)
+
+
 def test_every_task_of_every_solution_is_told_from_its_skeleton(answers):
     regions = [(path, region) for path in SOLUTIONS for region in task_regions(path.read_text("utf-8"))]
     assert len(regions) > 50
