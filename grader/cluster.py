@@ -92,6 +92,7 @@ def cluster() -> Iterator[dict[str, str]]:
             _cancel(environment)
         for _, daemon in reversed(daemons):
             _stop(daemon)
+        _end_what_is_left(folder)
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -174,6 +175,27 @@ def _stop(daemon: subprocess.Popen) -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             daemon.wait(STOP_S)
             return
+
+
+def _end_what_is_left(folder: Path) -> None:
+    """Kill what still has the cluster in its environment: the process of a job outlives the node's daemon."""
+    mark = os.fsencode(f"SLURM_CONF={folder}")
+    end = time.monotonic() + STOP_S
+    while True:
+        left = [int(path.parent.name) for path in Path("/proc").glob("[0-9]*/environ") if _holds(path, mark)]
+        if not left or time.monotonic() > end:
+            break
+        time.sleep(0.1)
+    for process in left:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(process, signal.SIGKILL)
+
+
+def _holds(path: Path, mark: bytes) -> bool:
+    try:
+        return mark in path.read_bytes()
+    except OSError:  # it has ended, or is not ours
+        return False
 
 
 def main(command: list[str]) -> int:
