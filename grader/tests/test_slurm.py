@@ -72,14 +72,13 @@ def test_a_student_grades_on_a_compute_node(tmp_path):
 
 @on_a_cluster
 def test_the_batch_script_grades_on_a_disk_of_the_node_and_leaves_nothing_there(tmp_path):
-    (tmp_path / "results").mkdir()
     told = (
         'grade:\n\t@echo "$(LAB) in $$TMPDIR $$GRADER_SCRATCH"; touch $$TMPDIR/part\nreport:\n\t@echo page\n'
     )
     (tmp_path / "Makefile").write_text(told)
     script = ROOT / "grader" / "ci" / "grade.sbatch"
     done = subprocess.run(["sbatch", "--wait", script, "LAB=2"], cwd=tmp_path, check=False, timeout=60)
-    (output,) = (tmp_path / "results").glob("slurm-*.txt")
+    (output,) = tmp_path.glob("slurm-*.txt")
     words = output.read_text().split()
     assert done.returncode == 0, words
     assert (words[0], words[2] == words[3], words[4]) == ("2", True, "page")
