@@ -105,7 +105,7 @@ test-gpu:  ## test what needs a GPU: SHARD=1/4, the first of four parts, JOBS=6,
 
 test-figures:  ## drive the interactive figures in a headless Chromium: K=tile_order (course staff)
 	@$(SETUP) --extra dev --extra browser
-	@$(RUN) pytest -q -m browser $(if $(K),-k "$(K)")
+	@$(RUN) pytest -q -n 2 -m browser $(if $(K),-k "$(K)")
 
 figures:  ## write the interactive figures from their data; SCREENSHOTS=1 takes pictures of them, too (course staff)
 	@$(SETUP) $(if $(SCREENSHOTS),--extra browser)

@@ -10,10 +10,8 @@ from __future__ import annotations
 import contextlib
 import getpass
 import os
-import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,43 +19,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from grader import slurm_files
 from grader.cli_shared import FAULT, USAGE
 
 MISSING = 4
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel", "sinfo")
 PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])  # daemons, which users rarely call
 START_S, STOP_S = 30.0, 15.0
-PARTITION = "labs"
-
-# Plain choices, which need no rights: processes are found by their parents, nothing is limited by cgroups,
-# nothing is written into a database. Two jobs share the node.
-SETTINGS = """\
-ClusterName=here
-SlurmctldHost={host}(127.0.0.1)
-SlurmctldPort={controller_port}
-SlurmdPort={node_port}
-SlurmUser={user}
-SlurmdUser={user}
-AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket
-CredType=cred/munge
-StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool
-SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd.pid
-SlurmctldLogFile={folder}/slurmctld.log
-SlurmdLogFile={folder}/slurmd.log
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-MpiDefault=none
-ReturnToService=2
-SchedulerType=sched/backfill
-SelectType=select/cons_tres
-SelectTypeParameters=CR_Core
-KillWait=5
-NodeName={host} NodeAddr=127.0.0.1 CPUs={cores} State=UNKNOWN
-PartitionName={partition} Nodes={host} Default=YES MaxTime=INFINITE State=UP
-"""
 
 
 class ClusterError(RuntimeError):
@@ -77,8 +45,8 @@ def cluster() -> Iterator[dict[str, str]]:
     daemons: list[tuple[str, subprocess.Popen]] = []
     environment = {**os.environ, "PATH": PATH, "SLURM_CONF": str(folder / "slurm.conf")}
     try:
-        _settle(folder)
-        for name, command in _commands(folder).items():
+        slurm_files.write(folder)
+        for name, command in slurm_files.commands(folder).items():
             log = (folder / f"{name}.out").open("wb")
             # A session of its own, so that Ctrl-C reaches the command first and us after it.
             daemon = subprocess.Popen(
@@ -94,38 +62,6 @@ def cluster() -> Iterator[dict[str, str]]:
             _stop(daemon)
         _end_what_is_left(folder)
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _settle(folder: Path) -> None:
-    for name in ("state", "spool"):
-        (folder / name).mkdir()
-    key = folder / "munge.key"
-    key.touch(0o600)
-    key.write_bytes(secrets.token_bytes(1024))
-    with socket.socket() as first, socket.socket() as second:
-        first.bind(("127.0.0.1", 0))
-        second.bind(("127.0.0.1", 0))
-        ports = first.getsockname()[1], second.getsockname()[1]
-    host = socket.gethostname().partition(".")[0]
-    text = SETTINGS.format(
-        host=host, user=getpass.getuser(), folder=folder, partition=PARTITION,
-        controller_port=ports[0], node_port=ports[1], cores=os.cpu_count(),
-    )  # fmt: skip
-    (folder / "slurm.conf").write_text(text)
-
-
-def _commands(folder: Path) -> dict[str, list[str]]:
-    """How each daemon is started in the foreground; the force is for a folder that others could list."""
-    files = {"socket": "munge.socket", "key-file": "munge.key", "pid-file": "munged.pid"}
-    files |= {"log-file": "munged.log", "seed-file": "munge.seed"}
-    munge = [
-        "munged",
-        "--foreground",
-        "--force",
-        *(f"--{name}={folder}/{file}" for name, file in files.items()),
-    ]
-    configured = ["-D", "-f", f"{folder}/slurm.conf"]
-    return {"munged": munge, "slurmctld": ["slurmctld", *configured, "-c"], "slurmd": ["slurmd", *configured]}
 
 
 def _await(name: str, daemon: subprocess.Popen, folder: Path, environment: dict[str, str]) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, python
 
-from grader.cluster import MISSING, PARTITION, main, missing
+from grader.cluster import MISSING, main, missing
+from grader.slurm_files import PARTITION
 
 LAB = "lab1_elementwise_add"
 FILE = "elementwise_add.py"

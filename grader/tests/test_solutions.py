@@ -1,9 +1,7 @@
 """What is asked of the solutions themselves, beyond the grade: short, and usable under torch.compile."""
 
 import ast
-import io
 import json
-import tokenize
 
 import pytest
 from conftest import ROOT, python

@@ -9,6 +9,8 @@ import pytest
 from grader import catalog
 from grader.bench import plots as bench_plots
 from grader.bench.record import BenchRecord
+from grader.bench.tuning import TuningRecord
+from grader.figures import autotuner, ptx_lines
 from grader.kernel_log.profiles import ProfileRecord
 from grader.notebooks.lessons import LESSONS, Lessons
 from grader.results import Results
@@ -48,6 +50,7 @@ def test_every_record_is_shown_somewhere():
     } - {None}  # the list of permitted names comes from the code
     sources = "".join(path.read_text("utf-8") for path in sorted((catalog.ROOT / "notebooks").glob("*.py")))
     shown |= {str(LESSONS)} if "lesson_record(" in sources else set()
+    shown |= {str(path.relative_to(catalog.ROOT)) for path in (autotuner.RECORD, ptx_lines.STORED)}
     assert RECORDS
     assert {str(path.relative_to(catalog.ROOT)) for path in RECORDS} == shown
 
@@ -60,6 +63,10 @@ def test_record_fits_the_model_and_names_no_path_of_a_machine(path):
         assert json.loads(path.read_text("utf-8"))["recovery"]
     elif "lessons" in path.name:
         assert Lessons.model_validate_json(path.read_text("utf-8")).entries
+    elif path == autotuner.RECORD:
+        assert TuningRecord.model_validate_json(path.read_text("utf-8")).kernels
+    elif path == ptx_lines.STORED:
+        assert json.loads(path.read_text("utf-8"))["kernels"]
     elif "bench" in path.name:
         record = BenchRecord.model_validate_json(path.read_text("utf-8"))
         assert record.ops
