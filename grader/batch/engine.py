@@ -6,10 +6,10 @@ import contextlib
 import dataclasses
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from pathlib import Path
 
 from grader.batch import site as sites
 from grader.batch import work
+from grader.batch.layout import RunFolder
 from grader.batch.models import TaskRecord
 from grader.batch.progress import Progress
 from grader.batch.work import Ended, Task
@@ -21,8 +21,9 @@ LOOK_S = 1.0
 class Engine:
     """Workers that are kept between the self-test and the class; from `with` to its end."""
 
-    def __init__(self, site: sites.Site, tier: str, jobs: int | None, folder: Path):
-        self._site, self._tier, self._jobs, self._folder = site, tier, jobs, folder
+    def __init__(self, site: sites.Site, tier: str, jobs: int | None, run: RunFolder, token: str):
+        self._config = (site, tier, jobs, run, token)
+        self._folder = run.engine
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Engine:
@@ -30,8 +31,7 @@ class Engine:
 
         for note in self._folder.glob("waiting-*"):
             note.unlink()
-        config = sites.config(self._site, self._tier, self._jobs, self._folder)
-        kernel = self._stack.enter_context(parsl.load(config))
+        kernel = self._stack.enter_context(parsl.load(sites.config(*self._config)))
         self._submit = parsl.python_app(work.run, data_flow_kernel=kernel, executors=["class"])
         return self
 

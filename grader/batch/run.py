@@ -96,7 +96,8 @@ class _Class:
             reopen(plan.tasks)
         self._receipts(without_receipt(plan.gradable), mine)
         if plan.tasks:
-            with Engine(self._site, self._tier, self._asked.jobs, self._folder.engine) as engine:
+            token = self._planner.like.token
+            with Engine(self._site, self._tier, self._asked.jobs, self._folder, token) as engine:
                 if self._asked.self_test and not self._machine_is_well(engine):
                     return FAULT
                 self._grade(engine, plan, mine)

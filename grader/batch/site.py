@@ -11,6 +11,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from grader import catalog
+from grader.batch.layout import RunFolder
 from grader.files import finding, read_bytes
 
 if sys.version_info >= (3, 11):
@@ -98,14 +99,18 @@ def workers(site: Site, tier: str, jobs: int | None) -> int:
     return jobs or site.workers_per_node or max(1, cores // 2)
 
 
-def config(site: Site, tier: str, jobs: int | None, folder: Path):
-    """Parsl's configuration. What a worker loses is tried again by us, so Parsl tries nothing again."""
+def config(site: Site, tier: str, jobs: int | None, run: RunFolder, token: str):
+    """Parsl's configuration. What a worker loses is tried again by us, so Parsl tries nothing again.
+
+    `token` names the command that holds the lock of `run`: workers end with it.
+    """
     from parsl.config import Config
     from parsl.executors import HighThroughputExecutor
     from parsl.executors.high_throughput.executor import DEFAULT_LAUNCH_CMD
 
     count = workers(site, tier, jobs)
-    module = f"{shlex.quote(sys.executable)} -m parsl.executors.high_throughput.process_worker_pool"
+    module = shlex.join([sys.executable, "-m", "grader.batch.pool", str(run.lock), token])
+    module = module.replace("{", "{{").replace("}", "}}")  # Parsl fills the line in
     address = site.address or (None if site.slurm else "127.0.0.1")
     executor = HighThroughputExecutor(
         label="class",
@@ -123,7 +128,7 @@ def config(site: Site, tier: str, jobs: int | None, folder: Path):
         encrypted=site.slurm is not None,
         **({"address": address} if address else {}),
     )
-    return Config(executors=[executor], run_dir=str(folder), strategy_period=1)
+    return Config(executors=[executor], run_dir=str(run.engine), strategy_period=1)
 
 
 def _provider(site: Site):
@@ -131,6 +136,7 @@ def _provider(site: Site):
 
     path = f"export PYTHONPATH={shlex.quote(str(catalog.ROOT))}${{PYTHONPATH:+:$PYTHONPATH}}"
     if site.slurm is None:
+        path += "\ntrap '' INT"  # as in the interchange: Ctrl-C is for the command alone
         return LocalProvider(worker_init=path, init_blocks=1, min_blocks=1, max_blocks=1)
     asked = site.slurm
     return SlurmProvider(

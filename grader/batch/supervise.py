@@ -44,14 +44,14 @@ def main(limit_s: float, command: list[str]) -> int:
         return OVER
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the sweep is not to be disturbed
-        _sweep()
+        sweep()
 
 
 def _stop(*_) -> None:
     raise SystemExit(SIGNALLED + signal.SIGTERM)
 
 
-def _sweep() -> None:
+def sweep() -> None:
     """Kill every child until there is none: those of a child that died have become ours."""
     for _ in range(SWEEPS):
         children = [one.pid for one in running() if one.parent == os.getpid()]

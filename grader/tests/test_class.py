@@ -94,7 +94,7 @@ def test_site_of_a_cluster_pins_one_worker_to_each_gpu(tmp_path):
     found = site.read(write(tmp_path / "site.toml", text))
     gpus = ["0", "1", "2", "3"]
     assert (found.tier, site.accelerators(found, "gpu"), site.workers(found, "gpu", None)) == ("gpu", gpus, 4)
-    config = site.config(found, "gpu", None, tmp_path)
+    config = site.config(found, "gpu", None, RunFolder(tmp_path), "token")
     (executor,) = config.executors
     assert executor.available_accelerators == gpus
     assert (executor.provider.partition, executor.provider.max_blocks) == ("gpu", 2)
