@@ -7,18 +7,18 @@
 
 PYTHON ?= python3
 RUN := .venv/bin/python -m
-SETUP := $(PYTHON) grader/setup_env.py
+SETUP := $(if $(TORCH),GRADER_TORCH="$(TORCH)") $(PYTHON) grader/setup_env.py
 # The capstone's CUDA files need a compiler: NVIDIA's wheels of it where no toolkit is installed.
 NVCC := $(or $(shell command -v nvcc),$(wildcard $(CUDA_HOME)/bin/nvcc /usr/local/cuda/bin/nvcc))
 WITH_NVCC := $(if $(NVCC),,--extra nvcc)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup grade watch hint reset report bench profile tuning survey log check-log class verify gradebook export autograder notebooks check-notebooks figures test test-gpu test-class test-figures skeletons tables list todo doctor inspect sanitize lint clean
+.PHONY: help setup grade watch hint reset report bench profile tuning survey log check-log class verify gradebook export autograder release notebooks check-notebooks figures test test-gpu test-class test-figures test-slurm skeletons tables list todo doctor inspect sanitize lint clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-setup:  ## make .venv ready; every other target does this by itself (EXTRA=dev)
+setup:  ## make .venv ready; every other target does this by itself (EXTRA=dev, TORCH=cuda)
 	@$(SETUP) $(if $(EXTRA),--extra $(EXTRA))
 	@echo "setup: .venv is ready"
 
@@ -47,14 +47,14 @@ reset:  ## put a skeleton back and keep your work: LAB=2, K=file, RESTORE=1 brin
 	@$(RUN) grader reset $(if $(LAB),--lab "$(LAB)") $(if $(K),-k "$(K)") $(if $(YES),--yes) \
 		$(if $(RESTORE),--restore $(if $(filter-out 1,$(RESTORE)),"$(RESTORE)"))
 
-class:  ## grade a class: SUBMISSIONS=dir ROSTER=roster.csv LAB=2 OUT=dir JOBS=4 SITE=slurm.toml ONLY=id
+class:  ## grade a class: SUBMISSIONS=dir ROSTER=roster.csv LAB=2 OUT=dir JOBS=4 SITE=slurm.toml ONLY=id (course staff)
 	@$(SETUP) --extra class $(if $(findstring capstone,$(LAB)),$(WITH_NVCC))
 	@$(RUN) grader class "$(SUBMISSIONS)" $(if $(ROSTER),--roster "$(ROSTER)") $(if $(LAB),--lab "$(LAB)") \
 		$(if $(TIER),--tier "$(TIER)") $(if $(OUT),--out "$(OUT)") $(if $(SITE),--site "$(SITE)") \
 		$(if $(JOBS),--jobs "$(JOBS)") $(foreach one,$(ONLY),--only "$(one)") $(if $(AGAIN),--again) \
 		$(if $(K),-k "$(K)") $(if $(HIDDEN),--hidden "$(HIDDEN)")
 
-verify:  ## grade again what a receipt is of, and say whether it agrees: RECEIPT=path
+verify:  ## grade again what a receipt is of, and say whether it agrees: RECEIPT=path (course staff)
 	@$(SETUP)
 	@$(RUN) grader verify "$(RECEIPT)" $(if $(HIDDEN),--hidden "$(HIDDEN)")
 
@@ -86,15 +86,15 @@ check-log:  ## whether every number in KERNEL_LOG.md is a recorded one
 	@$(SETUP)
 	@$(RUN) grader check-log $(if $(FROM),--from "$(FROM)")
 
-notebooks:  ## build the notebooks: run every cell, keep the outputs (K=02)
+notebooks:  ## build the notebooks: run every cell, keep the outputs: K=02 (course staff)
 	@$(SETUP) --extra notebooks
 	@$(RUN) grader notebooks $(if $(K),-k "$(K)")
 
-check-notebooks:  ## whether all notebooks run, and are those of their sources (K=02)
+check-notebooks:  ## whether all notebooks run, and are those of their sources: K=02 (course staff)
 	@$(SETUP) --extra notebooks
 	@$(RUN) grader notebooks --check $(if $(K),-k "$(K)")
 
-gradebook:  ## grades, files for Canvas and Moodle, and pages of a class run: OUT=folder POLICY=toml RUBRIC=csv ROSTER=csv BOARD=1
+gradebook:  ## grades, files for Canvas and Moodle, and pages of a class run: OUT=folder POLICY=toml RUBRIC=csv ROSTER=csv BOARD=1 (course staff)
 	@$(SETUP)
 	@$(RUN) grader gradebook "$(or $(OUT),results/class)" $(if $(POLICY),--policy "$(POLICY)") \
 		$(if $(RUBRIC),--rubric "$(RUBRIC)") $(if $(ROSTER),--roster "$(ROSTER)") $(if $(BOARD),--leaderboard)
@@ -104,22 +104,22 @@ export:  ## results for another platform: TO=gradescope, classroom50, summary or
 	@$(RUN) grader export --to "$(TO)" $(if $(GPU),--gpu "$(GPU)") $(if $(OUT),--out "$(OUT)") \
 		"$(or $(RESULTS),$(if $(filter jplag,$(TO)),results/class,results))"
 
-autograder:  ## the zip for Gradescope: OUT=autograder.zip LAB=2 HIDDEN=toml GPU=folder of a class run on a GPU
+autograder:  ## the zip for Gradescope: OUT=autograder.zip LAB=2 HIDDEN=toml GPU=folder of a class run on a GPU (course staff)
 	@$(SETUP)
 	@$(RUN) grader autograder "$(or $(OUT),autograder.zip)" $(if $(LAB),--lab "$(LAB)") \
 		$(if $(HIDDEN),--hidden "$(HIDDEN)") $(if $(GPU),--gpu "$(GPU)")
 
 test:  ## test the grader itself; needs no GPU (K=setup)
 	@$(SETUP) --extra dev $(WITH_NVCC)
-	@$(RUN) pytest -q -n 2 -m "not gpu and not browser and not slow_class" $(if $(K),-k "$(K)")
+	@$(RUN) pytest -q -n 2 -m "not gpu and not browser and not slow_class and not slurm" $(if $(K),-k "$(K)")
 
-test-gpu:  ## test what needs a GPU (SHARD=1/4: the first of four parts; JOBS=6: six at a time)
+test-gpu:  ## test what needs a GPU: SHARD=1/4, the first of four parts, JOBS=6, six at a time (course staff)
 	@$(SETUP) --extra dev $(WITH_NVCC)
 	@$(RUN) pytest -q -m gpu -n $(or $(JOBS),0) --resume results/gpu-tests-passed $(if $(K),-k "$(K)") \
 		$(if $(SHARD),--shard "$(SHARD)"); code=$$?; \
 		test $$code -eq 5 && echo "all of them have passed on this code; make clean forgets that" || exit $$code
 
-test-figures:  ## drive the interactive figures in a headless Chromium (K=tile_order)
+test-figures:  ## drive the interactive figures in a headless Chromium: K=tile_order (course staff)
 	@$(SETUP) --extra dev --extra browser
 	@$(RUN) pytest -q -n 2 -m browser $(if $(K),-k "$(K)")
 
@@ -127,13 +127,21 @@ figures:  ## write the interactive figures from their data; SCREENSHOTS=1 takes 
 	@$(SETUP) $(if $(SCREENSHOTS),--extra browser)
 	@$(RUN) grader figures $(if $(SCREENSHOTS),--screenshots)
 
-test-class:  ## test the grading of a class in earnest, for some minutes; needs no GPU
+test-class:  ## test the grading of a class in earnest, for some minutes; needs no GPU (course staff)
 	@$(SETUP) --extra dev
 	@$(RUN) pytest -q -m slow_class
+
+test-slurm:  ## grade a few submissions through Slurm, started here for it and stopped after (course staff)
+	@$(SETUP) --extra dev
+	@$(RUN) grader.cluster .venv/bin/python -m pytest -q -m slurm grader/tests/test_slurm.py
 
 skeletons:  ## write the student files of labs/ and the capstone from solutions/ (course staff)
 	@$(SETUP)
 	@$(RUN) grader skeletons
+
+release:  ## write the tree that students get to OUT=folder, without any answer (course staff)
+	@$(SETUP)
+	@$(RUN) grader release "$(OUT)"
 
 list:  ## the labs with their exercises, points and files
 	@$(SETUP)

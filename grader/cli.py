@@ -19,6 +19,7 @@ from grader import (
     cli_gradebook,
     cli_measure,
     cli_notebooks,
+    cli_release,
     cli_report,
     cli_student,
 )
@@ -43,6 +44,7 @@ for command in (
     cli_measure.sanitize,
     cli_report.report,
     cli_figures.figures,
+    cli_release.release,
     cli_student.watch,
     cli_student.hint,
     cli_student.reset,

@@ -266,3 +266,15 @@ def test_ci_runs_the_tests_and_grades_the_solutions():
     commands = script.read_text().splitlines()
     assert "make test" in commands
     assert "make grade FROM=solutions TIER=cpu" in commands
+
+
+def test_the_cuda_build_can_be_asked_for_where_no_driver_is(monkeypatch):
+    said = []
+    monkeypatch.setattr(setup_steps, "install", lambda _venv, _wanted, what, *_more: said.append(what))
+    monkeypatch.setattr(setup_steps, "has_nvidia_driver", lambda: False)
+    monkeypatch.setattr(setup_steps, "cpu_index_answers", lambda: True)
+    setup_steps.install_torch(".venv", ["torch>=2.11"])
+    monkeypatch.setenv("GRADER_TORCH", "cuda")
+    setup_steps.install_torch(".venv", ["torch>=2.11"])
+    assert ["CPU" in what for what in said] == [True, False]
+    assert "CUDA" in said[1]
