@@ -15,7 +15,7 @@ STAYS = (
     (r"\.github/(?!workflows/grade-cpu\.yml)", "what runs on the course's own runners"),
     (r"\.dockerignore", "what the course's image does without"),
     (r"grader/ci/(?!grade\.sbatch)", "templates for course staff's runners and clusters"),
-    (r"grader/(INSTRUCTORS|batch/README)\.md", "pages for instructors"),
+    (r"grader/(INSTRUCTORS|(?:batch|gradebook|platforms)/.*)\.(md|png)", "pages for instructors"),
     (r"notebooks/figures/(src|screenshots)/", "what the figures' pages are made from, and their pictures"),
 )  # fmt: skip
 # Those that tell whether the grader works on a machine, and hold no answer.
