@@ -3,7 +3,9 @@
 from textwrap import dedent
 
 import pytest
-from conftest import ROOT, python, swap
+from conftest import ROOT, SEED, Submissions, python, swap
+
+from grader.session import Session
 
 KERNEL = dedent("""\
     import inspect, sys
@@ -189,14 +191,20 @@ def test_a_check_is_left_out_where_it_reports_nothing_and_there_alone(tmp_path):
     assert sum(line.endswith("overflow") for line in with_debug[0]) >= 4
 
 
-def test_a_worker_that_noted_operators_has_not_imported_the_compiler_of_torch(submissions):
+def test_a_worker_that_noted_operators_has_not_imported_the_compiler_of_torch(tmp_path):
     text = dedent("""\
         import sys, torch
         def elementwise_add(x, y, *, out=None):
             torch.empty_like(x)
             raise RuntimeError("there" if "torch._dynamo" in sys.modules else "missing")
         """)
-    (outcome,) = submissions.grade(1, text, "elementwise_add/n=7,fp32").values()
+    session = Session("cpu", SEED)  # that of the other tests imports it once an operator was graded
+    submissions = Submissions(tmp_path, session)
+    try:
+        (outcome,) = submissions.grade(1, text, "elementwise_add/n=7,fp32").values()
+    finally:
+        submissions.run.close()
+        session.close()
     assert "RuntimeError: missing" in outcome.where, outcome.where
 
 
