@@ -43,6 +43,30 @@ def _wrong_usage():
         raise click.UsageError(str(wrong)) from None
 
 
+def _gpu_for(who: str):
+    """The GPU to measure on; without one the command ends here."""
+    found, missing = find()
+    if not found:
+        click.echo(f"{who} needs an NVIDIA GPU with its driver: {missing}", err=True)
+        sys.exit(FAULT)
+    return found
+
+
+@contextlib.contextmanager
+def _measuring(found, *columns):
+    """Progress on the terminal while the GPU is held for this command; Ctrl-C ends it."""
+    from grader.progress import Follower
+
+    follower = Follower(Console(soft_wrap=True), *columns)
+    try:
+        with GpuLock(found.uuid_hash):
+            yield follower
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    finally:
+        follower.end()
+
+
 @click.command()
 @click.option("--op", "names", multiple=True, help="an operation; those of all labs by default")
 @click.option("--lab", "labs", help="the operations of labs, as in 1,3, or of the capstone")
@@ -65,10 +89,7 @@ def _wrong_usage():
 @click.option("--child", type=int, hidden=True, help="measure here, as process of this number")
 def bench(names, labs, quick, source, variants, file, size, processes, folder, child):
     """Time kernels beside PyTorch, torch.compile and Liger-Kernel; write bench.json and figures."""
-    found, missing = find()
-    if not found:
-        click.echo(f"bench needs an NVIDIA GPU with its driver: {missing}", err=True)
-        sys.exit(FAULT)
+    found = _gpu_for("bench")
     from grader.bench import run as runs
 
     processes = processes or (1 if quick else 3)
@@ -84,19 +105,11 @@ def bench(names, labs, quick, source, variants, file, size, processes, folder, c
     from rich.progress import TimeRemainingColumn
 
     from grader.bench import plots as bench_plots
-    from grader.progress import Follower
     from grader.tables import RENDERERS
 
-    console = Console(soft_wrap=True)
     path = writable(folder) / "bench.json"
-    follower = Follower(console, TimeRemainingColumn())
-    try:
-        with GpuLock(found.uuid_hash):
-            record = runs.run(request, found, path, follower)
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
-    finally:
-        follower.end()
+    with _measuring(found, TimeRemainingColumn()) as follower:
+        record = runs.run(request, found, path, follower)
     if not record.ops:
         click.echo("nothing was measured", err=True)
         sys.exit(FAULT)
@@ -126,24 +139,14 @@ def bench(names, labs, quick, source, variants, file, size, processes, folder, c
 @click.option("--results", "folder", default="results", show_default=True, type=click.Path(path_type=Path))
 def profile(names, source, file, sizes, folder):
     """Count what the kernels of a call do, with Nsight Compute; write profile.json and show its table."""
-    found, missing = find()
-    if not found:
-        click.echo(f"profile needs an NVIDIA GPU with its driver: {missing}", err=True)
-        sys.exit(FAULT)
+    found = _gpu_for("profile")
     from grader.kernel_log import profiles
-    from grader.progress import Follower
 
     with _wrong_usage():
         calls = profiles.calls(source, names, file, sizes)
     path = writable(folder) / "profile.json"
-    follower = Follower(Console(soft_wrap=True))
-    try:
-        with GpuLock(found.uuid_hash):
-            record = profiles.run(calls, found, _typed(), path, follower)
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
-    finally:
-        follower.end()
+    with _measuring(found) as follower:
+        record = profiles.run(calls, found, _typed(), path, follower)
     click.echo(profiles.render(record))
     click.echo(f"written: {path}")
     if not any(one.kernels for one in record.calls):
@@ -165,13 +168,9 @@ def profile(names, source, file, sizes, folder):
 @click.option("--child", is_flag=True, hidden=True, help="measure here")
 def tuning(names, source, file, sizes, wide, folder, child):
     """Time every config of an autotuned kernel beside the one its autotuner takes; write tuning.json."""
-    found, missing = find()
-    if not found:
-        click.echo(f"tuning needs an NVIDIA GPU with its driver: {missing}", err=True)
-        sys.exit(FAULT)
+    found = _gpu_for("tuning")
     from grader.bench import run as runs
     from grader.bench import tuning as tunings
-    from grader.progress import Follower
 
     with _wrong_usage():
         only = [runs.size_of(text) for text in sizes]
@@ -186,14 +185,8 @@ def tuning(names, source, file, sizes, wide, folder, child):
         tuning_child.child(ops[0], file, only, wide)
         return
     path = writable(folder) / "tuning.json"
-    follower = Follower(Console(soft_wrap=True))
-    try:
-        with GpuLock(found.uuid_hash):
-            record = tunings.run(wanted, found, _typed(), path, follower)
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
-    finally:
-        follower.end()
+    with _measuring(found) as follower:
+        record = tunings.run(wanted, found, _typed(), path, follower)
     click.echo(tunings.render(record))
     click.echo(f"written: {path}")
     if not any(one.sizes for one in record.kernels):
@@ -223,31 +216,22 @@ def survey(source, quick, redraw):
 @click.option("--size", help="another size than usual, as in m=4096,n=4096,k=4096")
 def log(prediction, source, file, size):
     """Measure a step of a kernel and add it to KERNEL_LOG.md: prediction, change, figures, verdict."""
-    found, missing = find()
-    if not found:
-        click.echo(f"log measures, so it needs an NVIDIA GPU with its driver: {missing}", err=True)
-        sys.exit(FAULT)
+    found = _gpu_for("log measures, so it")
     from grader.bench.run import size_of
     from grader.kernel_log import step
     from grader.kernel_log.store import LogError
     from grader.kernel_log.tools import tools
-    from grader.progress import Follower
 
     try:
         asked = size_of(size) if size else None
     except ValueError as wrong:
         raise click.UsageError(str(wrong)) from None
-    follower = Follower(Console(soft_wrap=True))
-    try:
-        with GpuLock(found.uuid_hash):
+    with _measuring(found) as follower:
+        try:
             real = tools(source, found, follower, _typed())
             step.log(catalog.capstone_in(source), prediction, real, file, asked, click.echo)
-    except LogError as error:
-        raise click.ClickException(str(error)) from None
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
-    finally:
-        follower.end()
+        except LogError as error:
+            raise click.ClickException(str(error)) from None
 
 
 @click.command("check-log")

@@ -39,7 +39,7 @@ def _builtins(place) -> list[tuple]:
 
 
 def remember_types() -> None:
-    """From now on a shape is looked at once, and not for every value that has it: that took a third of the
+    """From now on a shape is looked at once, and not for every value that has it, which took much of the
     time of a kernel. A release whose values hold anything else is left as it is.
     """
     one, block = tl.tensor(None, tl.int32), tl.block_type(tl.int32, [2])
@@ -85,8 +85,8 @@ def _share_what_a_shape_gives_a_type() -> None:
 
 def leave_out_the_check_for_overflow() -> None:
     """From now on the interpreter computes nothing to find an overflow: it does every sum and product of
-    whole numbers again in 64 bits, a quarter of the time of a kernel, and reports nothing unless its option
-    `debug` is on, which no launch can turn on.
+    whole numbers again in 64 bits, at some cost, and reports nothing unless its option `debug` is on, which
+    no launch can turn on.
     """
     builder = getattr(interpreter, "interpreter_builder", None)
     options = getattr(builder, "options", None)

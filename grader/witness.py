@@ -43,7 +43,7 @@ class _Operators(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        # PyTorch's default has every worker import torch._dynamo at its first operator: a second of CPU.
+        # PyTorch's default has every worker import torch._dynamo at its first operator, which is large.
         return False
 
     def __init__(self):

@@ -58,8 +58,8 @@ class Submissions:
 
 @pytest.fixture(scope="session")
 def warm():
-    """The session of all tests that grade a file on the CPU and look at nothing else in it: the imports of
-    one more cost two seconds.
+    """The session of all tests that grade a file on the CPU and look at nothing else in it: one more would
+    import all again.
     """
     session = Session("cpu", SEED)
     yield session
