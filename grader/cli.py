@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from pathlib import Path
@@ -96,27 +95,13 @@ def grade(labs, source, tier, seed, keyword, screen, confine, least, arch, hidde
     entries = entries_of(labs)
     words = ", ".join(dict.fromkeys(lab_word(entry.folder.name, entry.number) for entry in entries))
     console.print(f"grader {__version__}: {words} from {source}", highlight=False, markup=False)
-    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # no plugin of somebody else's takes part in a grade
     import pytest
 
-    from grader import exports, plugin, report, results
+    from grader import exports, graded_pytest, plugin, report, results
     from grader.progress import Follower, ProgressPlugin, Teller
 
     folder = writable(folder)
     arguments = [
-        # The capstone's folders lie in one of them.
-        *(str(entry.folder) for entry in entries if entry.folder.parent not in {e.folder for e in entries}),
-        "-c",
-        str(Path(__file__).with_name("grading.ini")),
-        "--rootdir",
-        str(catalog.ROOT),
-        "--noconftest",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:terminal",
-        "-p",
-        "grader.plugin",
         "--junitxml",
         str(folder / "junit.xml"),
         "--from",
@@ -133,7 +118,7 @@ def grade(labs, source, tier, seed, keyword, screen, confine, least, arch, hidde
     arguments += [] if confine else ["--no-confine"]
     keeper = _Keeper()
     follower = ProgressPlugin(Follower(console) if tell is None else Teller(tell))
-    code = pytest.main(arguments, plugins=[keeper, follower])
+    code = graded_pytest.run(entries, arguments, [keeper, follower])
     if keeper.config is None or plugin.ANSWERS not in keeper.config.stash:
         sys.exit(USAGE)
     answered, run = keeper.config.stash[plugin.ANSWERS], keeper.config.stash[plugin.RUN]

@@ -9,10 +9,7 @@ import click
 from rich.console import Console
 
 from grader.cli_gradebook import make_gradebook
-from grader.cli_shared import BELOW, FAULT, INTERRUPTED
-
-FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
-FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+from grader.cli_shared import BELOW, FAULT, FILE, FOLDER, INTERRUPTED
 
 
 @click.command("class")

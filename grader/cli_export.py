@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from grader.cli_shared import FAULT, entries_of
+from grader.cli_shared import FAULT, FILE, FOLDER, entries_of
 
 PLATFORMS = {
     "gradescope": "results.json",
@@ -17,8 +17,6 @@ PLATFORMS = {
     "summary": "summary.md",
     "jplag": "similarity",
 }
-FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
-FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
 
 
 @click.command()
@@ -97,8 +95,7 @@ def _similarity(source: Path, out: Path) -> None:
 )
 def autograder(out, labs, hidden, gpu):
     """Build OUT, the zip that Gradescope makes an autograder of; it grades what needs no GPU."""
-    from grader.hidden import HiddenError
-    from grader.hidden import read as read_hidden
+    from grader.hidden import HiddenError, read_known
     from grader.platforms import autograder as building
 
     if labs and "capstone" in labs:
@@ -107,7 +104,7 @@ def autograder(out, labs, hidden, gpu):
         )
     try:
         if hidden:
-            read_hidden(hidden)
+            read_known(hidden)
         scored = building.write(out, entries_of(labs), hidden, gpu)
     except (building.AutograderError, HiddenError) as error:
         raise click.UsageError(str(error)) from None

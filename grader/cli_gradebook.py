@@ -1,4 +1,4 @@
-"""The commands that make something of graded work: gradebook, files for other platforms, an autograder."""
+"""The command that makes grades and pages of a graded class."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from grader.cli_shared import FAULT
-
-FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
-FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+from grader.cli_shared import FAULT, FILE, FOLDER
 
 
 @click.command()

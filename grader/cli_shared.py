@@ -11,6 +11,8 @@ import click
 from grader import catalog
 
 BELOW, USAGE, FAULT, INTERRUPTED = 1, 2, 3, 130  # exit codes, beside 0
+FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
 TIERS = click.Choice(["auto", "cpu", "codegen", "gpu"])
 
 

@@ -17,6 +17,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from grader import catalog
 from grader.catalog import Entry
 from grader.files import finding, read_bytes
 from grader.outcome import Outcome
@@ -71,10 +72,15 @@ def read(path: Path) -> dict[str, list[_Case]]:
     return found
 
 
-def unknown(cases: Mapping[str, list[_Case]], entries: list[Entry]) -> list[str]:
-    """Names of exercises that no lab has."""
-    names = {one.name for entry in entries for one in entry.lab.exercises if isinstance(one, Exercise)}
-    return sorted(set(cases) - names)
+def read_known(path: Path) -> dict[str, list[_Case]]:
+    """Hidden cases by exercise; HiddenError also where the course has no exercise of that name."""
+    cases = read(path)
+    entries = [*catalog.find(), *catalog.capstone()]
+    known = {one.name for entry in entries for one in entry.lab.exercises if isinstance(one, Exercise)}
+    strangers = sorted(set(cases) - known)
+    if strangers:
+        raise HiddenError(f"{path}: no lab has an exercise {strangers[0]}")
+    return cases
 
 
 def add(entry: Entry, cases: Mapping[str, list[_Case]]) -> Entry:

@@ -11,7 +11,8 @@ from pathlib import Path
 from rich.console import Console
 
 from grader import __version__, gpu
-from grader.batch import drift, fingerprint, intake, models, receipts, seeds, selftest, wanted
+from grader import hidden as hidden_cases
+from grader.batch import drift, fingerprint, intake, matching, models, receipts, seeds, selftest, wanted
 from grader.batch import roster as rosters
 from grader.batch import site as sites
 from grader.batch.alive import Lock
@@ -73,9 +74,15 @@ class _Class:
         self._units = wanted.units()
         try:
             self._chosen = [one.unit for one in wanted.chosen(asked.labs, self._units)]
+            if asked.hidden:
+                hidden_cases.read_known(asked.hidden)
+            if asked.keyword:
+                self._chosen = matching.units(asked.keyword, self._chosen, asked.hidden)
+            if not self._chosen:
+                raise AskedError(f"nothing matches -k {asked.keyword!r}")
             self._secret = seeds.load(self._folder.secret, asked.secret)
             self._hidden = hashlib.sha256(read_bytes(asked.hidden)).hexdigest() if asked.hidden else None
-        except (ValueError, OSError) as error:
+        except (ValueError, OSError, hidden_cases.HiddenError) as error:
             raise AskedError(str(error)) from None
         self._site = sites.read(asked.site)
         self._tier = _tier(asked.tier, self._site)

@@ -17,9 +17,7 @@ from grader.batch.models import Receipt
 from grader.batch.receipts import rounds
 from grader.files import read_bytes
 from grader.questions import SPEED
-from grader.results import Results
-
-MOST_BYTES = 64 << 20
+from grader.results import MOST_BYTES, Results
 
 
 class VerifyError(Exception):

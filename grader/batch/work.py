@@ -22,9 +22,8 @@ from grader.batch.supervise import OVER, SIGNALLED
 from grader.files import read_bytes
 from grader.files import replace as put
 from grader.outcome import printable
-from grader.results import Results
+from grader.results import MOST_BYTES, Results
 
-MOST_RESULTS = 64 << 20  # bytes
 LOOK_S = 0.25  # between two looks at whether the command lives
 MOST_LOG = 256 << 10  # bytes of what a grader printed that are kept
 FAULT_CODE = 3  # of `grade`: grader or machine at fault
@@ -163,7 +162,7 @@ def _finish(task: Task, scratch: Path, record: TaskRecord) -> Ended:
 def _results(path: Path) -> bytes | None:
     """The bytes of a results file that is one; None for anything else."""
     try:
-        data = read_bytes(path, MOST_RESULTS)
+        data = read_bytes(path, MOST_BYTES)
         Results.model_validate_json(data)
     except (OSError, ValueError):
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import calendar
-import os
 import stat
 import struct
 import zipfile
@@ -89,6 +88,6 @@ def _read(archive: zipfile.ZipFile, one: zipfile.ZipInfo) -> bytes:
         with archive.open(one) as file:
             data = file.read(MOST_BYTES + 1)  # whatever size it claims
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, NotImplementedError) as error:
-        raise UnreadableError(f"it is damaged: {os.fspath(str(error))}") from None
+        raise UnreadableError(f"it is damaged: {error}") from None
     most(len(data))
     return data

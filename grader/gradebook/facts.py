@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from grader import scoring
-from grader.report import WAITS
+from grader.questions import SPEED
+from grader.report import WAITS, word
 from grader.results import ItemResult, Results
 from grader.spec import Verdict
 
@@ -37,7 +38,7 @@ class Exercise:
     @property
     def percent(self) -> float | None:
         """Geometric mean over the timed shapes, not capped; None where one of them has no percentage."""
-        timed = [item.percent for item in self.items if item.kind == "speed"]
+        timed = [item.percent for item in self.items if item.kind == SPEED]
         if not timed or any(percent is None or percent <= 0 for percent in timed):
             return None
         return scoring.geometric_mean(timed)
@@ -62,9 +63,8 @@ def _points(items: list[ItemResult]) -> tuple[float, float, float]:
 
 
 def _item(item: ItemResult) -> Item:
-    word = (item.verdict.value + (f"/{item.reason}" if item.reason else "")).replace("_", " ")
     figures = item.figures
     return Item(
-        item.kind, item.name, item.verdict, item.cause or word, figures.get("percent"),
+        item.kind, item.name, item.verdict, item.cause or word(item), figures.get("percent"),
         figures.get("passing_at"), figures.get("full_at"), figures.get("baseline", ""),
     )  # fmt: skip

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from grader.gradebook.book import Book
 from grader.gradebook.people import NICKNAMES, cell
+from grader.questions import SPEED
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ def boards(book: Book) -> list[Board]:
         for one in row.cells if nicknames[row.id] else ():
             for exercise in one.exercises:
                 if exercise.percent is not None:
-                    baseline = next(item.baseline for item in exercise.items if item.kind == "speed")
+                    baseline = next(item.baseline for item in exercise.items if item.kind == SPEED)
                     key = (one.unit.title, exercise.name, baseline)
                     found.setdefault(key, []).append((exercise.percent, nicknames[row.id]))
     return [Board(*key, _ranked(percents)) for key, percents in found.items()]

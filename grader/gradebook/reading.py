@@ -19,9 +19,7 @@ from grader.gradebook.late import LatePolicy
 from grader.gradebook.people import name_of
 from grader.gradebook.rubric import Given
 from grader.gradebook.tokens import spend
-from grader.results import Results
-
-MOST_BYTES = 64 << 20  # of a results.json
+from grader.results import MOST_BYTES, Results
 
 
 class BookError(Exception):

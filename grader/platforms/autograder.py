@@ -15,7 +15,7 @@ from grader.batch.layout import RunFolder
 from grader.batch.models import RunRecord, State, TaskRecord
 from grader.files import read_bytes, replace
 from grader.platforms.merge import keyed
-from grader.results import ExerciseResult, Results
+from grader.results import MOST_BYTES, ExerciseResult, Results
 
 COURSE = "course"  # folder in the zip
 ASKED, HIDDEN, GPU = "autograder.json", "hidden.toml", "gpu.json"  # in that folder
@@ -25,7 +25,6 @@ NEVER = {"__pycache__", "tests", "results", "figures"}
 SCRIPTS = ("setup.sh", "run_autograder")
 WHEN = (1980, 1, 1, 0, 0, 0)  # of every file, so that the same course gives the same bytes
 LIMIT_S = 540.0  # of Gradescope's ten minutes, the rest is for writing down what became of it
-MOST_BYTES = 64 << 20
 
 
 class Asked(BaseModel):

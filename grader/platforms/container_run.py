@@ -19,13 +19,13 @@ from grader.batch.layout import RunFolder, StudentFolder
 from grader.batch.models import Intake
 from grader.batch.names import Named
 from grader.batch.roster import Roster
+from grader.cli_shared import FAULT
 from grader.files import read_bytes, replace
 from grader.platforms import gradescope
-from grader.platforms.autograder import ASKED, GPU, HIDDEN, MOST_BYTES, Asked, GpuScores
+from grader.platforms.autograder import ASKED, GPU, HIDDEN, Asked, GpuScores
 from grader.platforms.merge import merged
-from grader.results import Results
+from grader.results import MOST_BYTES, Results
 
-FAULT = 3
 NAME = "submission"
 COMMAND = "command"  # in the scratch folder: what to run, a word a line
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator
 
 from pydantic import BaseModel
 
 from grader import scoring
 from grader.outcome import printable
+from grader.questions import SPEED
 from grader.report import KINDS, alike, details_of, word
 from grader.results import ExerciseResult, ItemResult, LabResult, Results
 from grader.spec import Verdict
@@ -136,8 +136,8 @@ def _leaderboard(results: Results) -> list[dict]:
     board: list[dict] = [{"name": "points", "value": round(results.points, 2), "order": "desc"}]
     for lab in results.labs:
         for exercise in lab.exercises:
-            timed = [item.figures.get("percent") for item in exercise.items if item.kind == "speed"]
+            timed = [item.figures.get("percent") for item in exercise.items if item.kind == SPEED]
             if timed and all(percent is not None and percent > 0 for percent in timed):
-                value = round(statistics.geometric_mean(timed), 1)
+                value = round(scoring.geometric_mean(timed), 1)
                 board.append({"name": f"{exercise.name}, % of baseline", "value": value, "order": "desc"})
     return board

@@ -1,9 +1,8 @@
-"""The files of a checkout, from git: the last commit, or what lies there."""
+"""The files of a checkout, from git."""
 
 from __future__ import annotations
 
 import io
-import os
 import subprocess
 import tarfile
 from pathlib import Path
@@ -41,19 +40,6 @@ def committed(root: Path) -> tuple[str, dict[str, File]]:
             elif not one.isdir():
                 files[one.name] = File(one.linkname.encode(), link=True)
     return git(root, "rev-parse", "HEAD").decode().strip(), files
-
-
-def lying(root: Path) -> dict[str, File]:
-    """The files of a checkout as they lie there, committed or not, without those that git ignores."""
-    names = git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard").decode().split("\0")
-    paths = {name: root / name for name in sorted(set(names)) if name}
-    return {name: _file(path) for name, path in paths.items() if path.is_symlink() or path.is_file()}
-
-
-def _file(path: Path) -> File:
-    if path.is_symlink():
-        return File(os.fsencode(os.readlink(path)), link=True)
-    return File(path.read_bytes(), os.access(path, os.X_OK))
 
 
 def blobs(root: Path) -> dict[str, bytes]:

@@ -7,7 +7,7 @@ import pytest
 from conftest import ROOT, grade, python
 
 from grader import hidden, spec
-from grader.batch import collect, intake, models, roster, seeds, selftest, site, synthetic, wanted
+from grader.batch import collect, intake, matching, models, roster, seeds, selftest, site, synthetic, wanted
 from grader.batch.layout import RunFolder
 from grader.batch.models import Intake, Receipt, SelfTest
 from grader.outcome import Outcome
@@ -221,6 +221,35 @@ def test_class_refuses_what_cannot_be_done_with_words(tmp_path):
         assert done.returncode == 2, done.stdout + done.stderr
         assert words in done.stderr
         assert "Traceback" not in done.stderr
+
+
+def test_class_that_asks_for_nothing_that_there_is_is_refused_before_anybody_is_graded(tmp_path):
+    place = tmp_path / "in" / "ada" / "elementwise_add.py"
+    place.parent.mkdir(parents=True)
+    shutil.copyfile(ROOT / "solutions" / LAB / "elementwise_add.py", place)
+    strangers = write(tmp_path / "hidden.toml", HIDDEN.replace("elementwise_add", "no_such_thing"))
+    for options, words in (
+        (["-k", "no_such_thing"], "nothing matches -k 'no_such_thing'"),
+        (["-k", "softmax", "--lab", "1"], "nothing matches -k 'softmax'"),
+        (["-k", "softmax and"], "nothing matches -k 'softmax and'"),
+        (["--hidden", strangers], "no lab has an exercise no_such_thing"),
+    ):
+        asked = [tmp_path / "in", "--out", tmp_path / "out", "--tier", "cpu", "--no-self-test", *options]
+        done = python("-m", "grader", "class", *asked)
+        assert done.returncode == 2, done.stdout + done.stderr
+        assert words in done.stderr
+        assert "Traceback" not in done.stderr
+        assert not RunFolder(tmp_path / "out").students.exists()
+
+
+def test_unit_of_which_nothing_is_asked_is_left_out_and_the_others_are_graded(tmp_path):
+    units = [one.unit for one in wanted.chosen("1,2,capstone", wanted.units())]
+    assert matching.units("online_softmax", units) == units[1:2]
+    assert matching.units("vector_add", units) == units[2:]
+    assert matching.units("elementwise_add", units) == units[:1]
+    assert matching.units("hidden", units) == []
+    cases = write(tmp_path / "hidden.toml", HIDDEN)
+    assert matching.units("hidden", units, cases) == units[:1]
 
 
 def test_left_out_files_that_mattered_are_listed_first():

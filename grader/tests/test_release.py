@@ -5,6 +5,7 @@ import gzip
 import html
 import io
 import json
+import os
 import re
 import subprocess
 import tarfile
@@ -18,7 +19,7 @@ from grader.release import build
 from grader.release.answers import SHORTEST, collect, plain, task_regions
 from grader.release.contents import File, choose
 from grader.release.held import hold_back
-from grader.release.source import ReleaseError, lying
+from grader.release.source import ReleaseError, git
 
 SOLUTIONS = sorted(ROOT.glob("solutions/lab*/[!_]*.py")) + sorted(
     ROOT.glob("solutions/gpu-programming/*-kernels/**/*.cu")
@@ -28,6 +29,19 @@ VARIANTS = sorted(ROOT.glob("solutions/**/variants/*.py"))
 ANSWER = max(
     task_regions((ROOT / "solutions/lab2_online_softmax/online_softmax.py").read_text("utf-8")), key=len
 )
+
+
+def lying(root):
+    """The files of a checkout as they lie there, committed or not, without those that git ignores."""
+    names = git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard").decode().split("\0")
+    paths = {name: root / name for name in sorted(set(names)) if name}
+    return {
+        name: File(os.fsencode(os.readlink(path)), link=True)
+        if path.is_symlink()
+        else File(path.read_bytes(), os.access(path, os.X_OK))
+        for name, path in paths.items()
+        if path.is_symlink() or path.is_file()
+    }
 
 
 @pytest.fixture(scope="module")
