@@ -8,10 +8,11 @@ from pathlib import Path
 
 from grader import catalog
 
+NO_AUTOLOAD = "PYTEST_DISABLE_PLUGIN_AUTOLOAD"
+
 
 def run(entries: Sequence[catalog.Entry], options: Sequence[str], plugins: Sequence[object]) -> int:
     """Pytest's exit code over these labs."""
-    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # no plugin of somebody else's takes part in a grade
     import pytest
 
     folders = {entry.folder for entry in entries}
@@ -30,4 +31,10 @@ def run(entries: Sequence[catalog.Entry], options: Sequence[str], plugins: Seque
         "-p",
         "grader.plugin",
     ]
-    return pytest.main([*arguments, *options], plugins=[*plugins])
+    before = os.environ.get(NO_AUTOLOAD)
+    os.environ[NO_AUTOLOAD] = "1"  # no plugin of somebody else's takes part in a grade
+    try:
+        return pytest.main([*arguments, *options], plugins=[*plugins])
+    finally:
+        os.environ.pop(NO_AUTOLOAD)
+        os.environ |= {NO_AUTOLOAD: before} if before is not None else {}

@@ -1,6 +1,7 @@
 """What a class is graded by: roster to receipt, with hidden cases, sites, seeds and a made-up class."""
 
 import json
+import os
 import shutil
 
 import pytest
@@ -250,6 +251,13 @@ def test_unit_of_which_nothing_is_asked_is_left_out_and_the_others_are_graded(tm
     assert matching.units("hidden", units) == []
     cases = write(tmp_path / "hidden.toml", HIDDEN)
     assert matching.units("hidden", units, cases) == units[:1]
+
+
+def test_asking_what_matches_leaves_the_environment_as_it_was():
+    before = dict(os.environ)
+    assert matching.units("elementwise_add", [one.unit for one in wanted.chosen("1", wanted.units())])
+    own = "PYTEST_CURRENT_TEST"
+    assert {**os.environ, own: ""} == {**before, own: ""}
 
 
 def test_left_out_files_that_mattered_are_listed_first():
