@@ -19,6 +19,7 @@ from grader.questions import SPEED, Question
 from grader.spec import Verdict
 
 SCHEMA_VERSION = 2  # 2: a wrong item may have an error_map, a timed one has the lines of its score
+MOST_BYTES = 64 << 20  # of a results.json: a whole run, with every failing case's output, is far below
 
 
 class _Model(BaseModel):

@@ -8,9 +8,8 @@ from pydantic import BaseModel, ValidationError
 
 from grader import files
 from grader.page.render import render
-from grader.results import SCHEMA_VERSION, Results
+from grader.results import MOST_BYTES, SCHEMA_VERSION, Results
 
-MOST_BYTES = 64 << 20  # what a whole run wrote, with every failing case's output, is far below
 PAGE = "report.html"
 
 
