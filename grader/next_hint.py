@@ -14,11 +14,10 @@ from grader.files import finding, read_bytes
 from grader.hints import hint_of_todo, todo_hints
 from grader.outcome import one_line
 from grader.report import readme_of, word
-from grader.results import Results
+from grader.results import MOST_BYTES, Results
 from grader.spec import Verdict
 from grader.todos import open_errors, open_todos, open_todos_of
 
-RESULTS_BYTES = 64 << 20
 FINE = (Verdict.PASS, Verdict.NOT_GRADED, Verdict.NOT_STARTED, Verdict.GRADER_FAULT)
 
 
@@ -40,7 +39,7 @@ class Pointer:
 def last_results(folder: Path) -> tuple[Results | None, str]:
     """The last graded run, None where there is none; and what is wrong with its file, if anything is."""
     try:
-        return Results.model_validate_json(read_bytes(folder / "results.json", RESULTS_BYTES)), ""
+        return Results.model_validate_json(read_bytes(folder / "results.json", MOST_BYTES)), ""
     except FileNotFoundError:
         return None, ""
     except ValidationError as error:

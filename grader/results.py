@@ -18,8 +18,8 @@ from grader.outcome import Outcome
 from grader.questions import SPEED, Question
 from grader.spec import Verdict
 
-MOST_BYTES = 64 << 20  # of a results.json: a whole run with every failing case's output is far below
 SCHEMA_VERSION = 2  # 2: a wrong item may have an error_map, a timed one has the lines of its score
+MOST_BYTES = 64 << 20  # of a results.json: a whole run, with every failing case's output, is far below
 
 
 class _Model(BaseModel):

@@ -290,35 +290,14 @@ for name, found in (("lab 4 softmax", softmax), ("lab 3 matmul", product)):
 # step that came after: we can see whether the number we stop at was the right one.
 
 # %%
-from grader.kernel_log.record import Record
-
-LOG = lesson.ROOT / "solutions/gpu-programming/kernel-log"
-
-
-def step(number):
-    """A step of the worked example's log."""
-    return Record.model_validate_json((LOG / f"{number:04}" / "record.json").read_text("utf-8"))
-
-
-def step_of(name):
-    """The step that measured a file."""
-    paths = sorted(LOG.glob("*/record.json"))
-    return next(one for one in (step(int(path.parent.name)) for path in paths) if one.name == name)
-
-
-def figure_of(record, name):
-    """A counter of the longest kernel of a step."""
-    kernel = max(record.counters, key=lambda one: one.figures["duration"].value)
-    return kernel.figures[name].value
-
-
 def stalls(record, most=3):
     """What warps waited for, most first."""
     kernel = max(record.counters, key=lambda one: one.figures["duration"].value)
     return [(name, figure.value) for name, figure in list(kernel.stalls.items())[:most]]
 
 
-summing, wmma = step_of("03_warp_shuffle.cu"), step_of("05_wmma.cu")
+steps = lesson.logged()
+summing, wmma = lesson.logged_step("03_warp_shuffle.cu"), lesson.logged_step("05_wmma.cu")
 for one in (summing, wmma):
     ours, best = one.timing.ours, one.timing.baseline
     lesson.say(
@@ -332,17 +311,20 @@ for one in (summing, wmma):
 # Step one, occupancy.
 
 # %%
-achieved, theoretical = figure_of(summing, "achieved occupancy"), figure_of(summing, "theoretical occupancy")
+achieved, theoretical = (
+    lesson.counter(summing, "achieved occupancy"),
+    lesson.counter(summing, "theoretical occupancy"),
+)
 print(
     f"achieved {achieved:.1f} %, theoretical {theoretical:.1f} %, "
-    f"{figure_of(summing, 'registers of a thread'):.0f} registers"
+    f"{lesson.counter(summing, 'registers of a thread'):.0f} registers"
 )
 
 # %% [markdown]
 # Nothing to gain: the multiprocessors are full of warps. Step two, memory.
 
 # %%
-dram, read_bytes = figure_of(summing, "DRAM throughput"), figure_of(summing, "DRAM bytes read")
+dram, read_bytes = lesson.counter(summing, "DRAM throughput"), lesson.counter(summing, "DRAM bytes read")
 needed = 4 * summing.size["n"]
 print(f"DRAM {dram:.1f} % busy; read {read_bytes / 1e9:.3f} GB, needed {needed / 1e9:.3f} GB")
 
@@ -351,8 +333,8 @@ print(f"DRAM {dram:.1f} % busy; read {read_bytes / 1e9:.3f} GB, needed {needed /
 
 # %%
 print(
-    f"SM throughput {figure_of(summing, 'SM throughput'):.1f} %, grid of "
-    f"{figure_of(summing, 'grid'):,.0f} blocks"
+    f"SM throughput {lesson.counter(summing, 'SM throughput'):.1f} %, grid of "
+    f"{lesson.counter(summing, 'grid'):,.0f} blocks"
 )
 for name, cycles in stalls(summing):
     print(f"  {name:<18}{cycles:8.2f} cycles for each instruction")
@@ -364,9 +346,11 @@ for name, cycles in stalls(summing):
 # several wide loads under way, and a barrier once, at the end. That is the next file of the ladder:
 
 # %%
-after = step(summing.number + 1)
+after = next(one for one in steps if one.number == summing.number + 1)
 names = ("grid", "achieved occupancy", "DRAM throughput", "SM throughput", "duration")
-rows = [(name, f"{figure_of(summing, name):,.1f}", f"{figure_of(after, name):,.1f}") for name in names]
+rows = [
+    (name, f"{lesson.counter(summing, name):,.1f}", f"{lesson.counter(after, name):,.1f}") for name in names
+]
 lesson.table(("counter", summing.name, after.name), rows)
 print("first stall now:", *stalls(after, 1)[0])
 
@@ -382,13 +366,13 @@ print("first stall now:", *stalls(after, 1)[0])
 # %%
 least_bytes = 2 * (wmma.size["m"] * wmma.size["k"] + wmma.size["k"] * wmma.size["n"])
 rows = [
-    ("1 occupancy, achieved", f"{figure_of(wmma, 'achieved occupancy'):.1f} %"),
-    ("1 occupancy, theoretical", f"{figure_of(wmma, 'theoretical occupancy'):.1f} %"),
-    ("1 occupancy: registers of a thread", f"{figure_of(wmma, 'registers of a thread'):.0f}"),
-    ("2 DRAM throughput", f"{figure_of(wmma, 'DRAM throughput'):.1f} %"),
-    ("2 memory: bytes read, over the least", f"{figure_of(wmma, 'DRAM bytes read') / least_bytes:.2f}"),
-    ("3 tensor pipe", f"{figure_of(wmma, 'tensor pipe'):.1f} %"),
-    ("3 SM throughput", f"{figure_of(wmma, 'SM throughput'):.1f} %"),
+    ("1 occupancy, achieved", f"{lesson.counter(wmma, 'achieved occupancy'):.1f} %"),
+    ("1 occupancy, theoretical", f"{lesson.counter(wmma, 'theoretical occupancy'):.1f} %"),
+    ("1 occupancy: registers of a thread", f"{lesson.counter(wmma, 'registers of a thread'):.0f}"),
+    ("2 DRAM throughput", f"{lesson.counter(wmma, 'DRAM throughput'):.1f} %"),
+    ("2 memory: bytes read, over the least", f"{lesson.counter(wmma, 'DRAM bytes read') / least_bytes:.2f}"),
+    ("3 tensor pipe", f"{lesson.counter(wmma, 'tensor pipe'):.1f} %"),
+    ("3 SM throughput", f"{lesson.counter(wmma, 'SM throughput'):.1f} %"),
     *((f"4 stalled: {name}", f"{cycles:.2f} cycles") for name, cycles in stalls(wmma)),
 ]
 lesson.table(("step and counter", "value"), rows)
@@ -407,10 +391,10 @@ lesson.table(("step and counter", "value"), rows)
 # with a pipe that is less busy, since it spends hardly any instruction on moving operands. Then it climbs:
 
 # %%
-ladder = [one for one in (step(number) for number in range(wmma.number, 11)) if one.op == wmma.op]
+ladder = [one for one in steps if wmma.number <= one.number < 11 and one.op == wmma.op]
 figure, axes = lesson.canvas(7, 3)
 names = [one.name.removesuffix(".cu") for one in ladder]
-pipe = [figure_of(one, "tensor pipe") for one in ladder]
+pipe = [lesson.counter(one, "tensor pipe") for one in ladder]
 share = [100 * one.timing.ours.rate / one.timing.baseline.rate for one in ladder]
 axes.plot(names, pipe, "o-", color=lesson.BLUE, label="tensor pipe busy, %")
 axes.plot(names, share, "s--", color=lesson.ORANGE, label="of the best of cuBLAS, %")

@@ -88,8 +88,6 @@ lesson.apart(with_a_look_inside, "breakpoint()", TRITON_INTERPRET="1")
 # its store has none. Here is how most people would test it.
 
 # %%
-import importlib.util
-
 import torch
 
 WRONG = lesson.ROOT / "solutions" / "lab1_elementwise_add" / "wrong"
@@ -97,10 +95,7 @@ WRONG = lesson.ROOT / "solutions" / "lab1_elementwise_add" / "wrong"
 
 def wrong(name):
     """One of the wrong answers as a module."""
-    specification = importlib.util.spec_from_file_location(name, WRONG / f"{name}.py")
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
+    return lesson.solution(f"lab1_elementwise_add/wrong/{name}.py")
 
 
 unmasked = wrong("store_without_mask")

@@ -179,14 +179,9 @@ def count(kernel, pattern):
     return len(re.findall(pattern, "\n".join(lines(kernel))))
 
 
-def folded(question, answer):
-    """A question, and an answer that was computed here, behind a fold."""
-    lesson.say(f"**{question}**\n\n<details><summary>Answer</summary>\n\n{answer}\n\n</details>")
-
-
 warps = softmax[90].num_warps
 shuffles = count(softmax[90], r"shfl\.sync")
-folded(
+lesson.folded(
     f"The loop reduces twice, a maximum and a sum, over {warps} warps of 32 threads. How many "
     "shuffles do you expect?",
     f"Halving 32 threads takes 5 steps, and {warps} partial results take {(warps - 1).bit_length()} more: "
@@ -236,7 +231,7 @@ for arch, kernel in product.items():
 block = {key: product[90].constants[key] for key in ("BLOCK_M", "BLOCK_N", "BLOCK_K")}
 m, n, k = shape(product[90])
 least = block["BLOCK_M"] * block["BLOCK_N"] * block["BLOCK_K"] // (m * n * k)
-folded(
+lesson.folded(
     f"A step multiplies tiles of {' x '.join(map(str, block.values()))}. How many `wgmma` of {m} x "
     f"{n} x {k} is that, and "
     f"how many does each of the {product[90].num_warps // 4} warpgroups issue?",
@@ -264,7 +259,7 @@ excerpt(product[80], r"cp\.async\.(commit|wait)_group", most=4)
 
 # %%
 waits = sorted({int(n) for n in re.findall(r"cp\.async\.wait_group\s+(\d+)", product[80].ptx)})
-folded(
+lesson.folded(
     f"This config has {product[80].num_stages} stages. Which N do you expect behind `wait_group` in "
     "the loop?",
     f"In the text: {', '.join(map(str, waits))}. The largest is the one in the loop: that many "
@@ -285,7 +280,7 @@ excerpt(described[90], r"cp\.async\.bulk\.tensor", most=2)
 excerpt(described[90], r"mbarrier\.try_wait", most=1)
 
 # %%
-folded(
+lesson.folded(
     "By how many registers of a thread do descriptors change the sm_90 kernel, and why?",
     f"{product[90].registers} with pointers ({product[90].config}), {described[90].registers} with "
     "descriptors "

@@ -15,7 +15,6 @@
 # | work across blocks | atomics, or a second launch | the same | clusters, cooperative grids, fences |
 
 # %%
-from grader.kernel_log.record import Record
 from grader.notebooks import lesson
 
 MATMUL = "solutions/lab3_autotuned_matmul/variants"
@@ -33,20 +32,6 @@ def piece(file, first, last):
     shown = "\n".join(line[indent:] for line in lines[start : stop + 1])
     place = f"`{path.parent.name}/{path.name}`, lines {start + 1} to {stop + 1}"
     lesson.say(f"{place}\n\n```{LANGUAGE[path.suffix]}\n{shown}\n```")
-
-
-def logged(name):
-    """The step of the worked example's log that measured a CUDA file."""
-    for path in sorted((lesson.ROOT / "solutions/gpu-programming/kernel-log").glob("*/record.json")):
-        record = Record.model_validate_json(path.read_text("utf-8"))
-        if record.name == name:
-            return record
-    raise LookupError(f"no step of the log measured {name}")
-
-
-def counter(record, name):
-    """A counter of the longest kernel of a step."""
-    return max(record.counters, key=lambda one: one.figures["duration"].value).figures[name].value
 
 
 # %% [markdown]
@@ -113,11 +98,11 @@ piece(f"{CUDA}/matmul/08_producer_consumer.cu", "barrier_wait(full + ring.stage"
 # of tiles; step 8 has the ring, and larger tiles.
 
 # %%
-steps = [logged(name) for name in ("06_wgmma_tma.cu", "08_producer_consumer.cu")]
+steps = [lesson.logged_step(name) for name in ("06_wgmma_tma.cu", "08_producer_consumer.cu")]
 lesson.table(
     ("file", "of the best of cuBLAS", "tensor pipe busy", "first stall"),
     [(one.name, f"{100 * one.timing.ours.rate / one.timing.baseline.rate:.0f} %",
-      f"{counter(one, 'tensor pipe'):.0f} %",
+      f"{lesson.counter(one, 'tensor pipe'):.0f} %",
       next(iter(one.counters[0].stalls))) for one in steps],
 )  # fmt: skip
 
@@ -208,25 +193,28 @@ piece(f"{CUDA}/matmul/10_persistent.cu", "for (int index = blockIdx.x", "for (in
 
 
 # %%
-def waves(side, block_m=128, block_n=256, multiprocessors=132):
+multiprocessors = lesson.survey().attributes.multiprocessors
+
+
+def waves(side, block_m=128, block_n=256):
     """How often all multiprocessors get a tile, and how full the last time is, in percent."""
     tiles = -(-side // block_m) * -(-side // block_n)
     return tiles, -(-tiles // multiprocessors), 100 * ((tiles - 1) % multiprocessors + 1) / multiprocessors
 
 
 lesson.table(
-    ("side", "tiles of 128 x 256", "waves on 132 multiprocessors", "last wave full"),
+    ("side", "tiles of 128 x 256", f"waves on {multiprocessors} multiprocessors", "last wave full"),
     [(side, tiles, many, f"{full:.0f} %") for side in sides for tiles, many, full in [waves(side)]],
 )
 
 # %%
-steps = [logged(name) for name in ("09_tile_128x256.cu", "10_persistent.cu", "11_tma_store.cu")]
+steps = [lesson.logged_step(name) for name in ("09_tile_128x256.cu", "10_persistent.cu", "11_tma_store.cu")]
 rows = []
 for one in steps:
     against = one.timing.against_previous
     rows.append((one.name, f"{one.timing.ours.rate:.0f} {one.timing.unit}", f"{against.ratio:.3f}",
                  f"{against.low:.3f} to {against.high:.3f}",
-                 f"{counter(one, 'tensor pipe'):.0f} %"))  # fmt: skip
+                 f"{lesson.counter(one, 'tensor pipe'):.0f} %"))  # fmt: skip
 lesson.table(("file", "rate", "times the step before", "interval", "tensor pipe busy"), rows)
 
 # %% [markdown]
@@ -258,7 +246,7 @@ piece(
 piece("solutions/lab2_online_softmax/variants/rows_split_over_programs.py", "grid, parts =", "PARTS=parts")
 
 # %%
-pair = [logged(name) for name in ("05_deterministic.cu", "06_one_launch.cu")]
+pair = [lesson.logged_step(name) for name in ("05_deterministic.cu", "06_one_launch.cu")]
 rows = [(one.name, len(one.counters), f"{one.timing.ours.median_us:.1f} µs",
          f"{100 * one.timing.ours.rate / one.timing.baseline.rate:.1f} %") for one in pair]  # fmt: skip
 lesson.table(("file", "launches", "a call", "of the best baseline"), rows)
@@ -275,7 +263,7 @@ lesson.say(f"The second launch of `{pair[0].name}` runs for {second.figures['dur
 
 # %%
 piece(f"{CUDA}/matmul/12_cluster_multicast.cu", "const uint32_t half = b_ring", "tma_load_multicast(")
-cluster = logged("12_cluster_multicast.cu")
+cluster = lesson.logged_step("12_cluster_multicast.cu")
 against = cluster.timing.against_previous
 lesson.say(f"`{cluster.name}`: {against.ratio:.3f} times the speed of the step before it, "
            f"with an interval of {against.low:.3f} to {against.high:.3f}.")  # fmt: skip
@@ -286,36 +274,30 @@ lesson.say(f"`{cluster.name}`: {against.ratio:.3f} times the speed of the step b
 #
 # ## What it costs, and what it buys
 #
-# Lines without blank lines and comments, headers of the ladder included, against speed.
+# Lines without blank lines, comments and docstrings, headers of the ladder included, against speed.
 
 
 # %%
-def code_lines(*files):
-    """Lines of code: no blank lines, comments or docstrings of a line."""
-    marks = ("#", "//", '"""')
-    texts = ((lesson.ROOT / file).read_text("utf-8").splitlines() for file in files)
-    return sum(bool(line.strip()) and not line.strip().startswith(marks) for text in texts for line in text)
+from grader.lines import lines_with_helpers
 
-
-HEADERS = (f"{CUDA}/matmul/hopper.cuh", f"{CUDA}/matmul/plain.cuh")
 KERNELS = [
-    ("Triton", triton_record, "ladder_1_plain_tiles", [f"{MATMUL}/ladder_1_plain_tiles.py"]),
-    ("Triton", triton_record, "ladder_4_persistent", [f"{MATMUL}/ladder_4_persistent.py"]),
-    ("Triton", triton_record, "ours", ["solutions/lab3_autotuned_matmul/autotuned_matmul.py"]),
+    ("Triton", triton_record, "ladder_1_plain_tiles", f"{MATMUL}/ladder_1_plain_tiles.py"),
+    ("Triton", triton_record, "ladder_4_persistent", f"{MATMUL}/ladder_4_persistent.py"),
+    ("Triton", triton_record, "ours", "solutions/lab3_autotuned_matmul/autotuned_matmul.py"),
     (
         "Gluon",
         triton_record,
         "ladder_5_gluon_warp_specialised",
-        [f"{MATMUL}/ladder_5_gluon_warp_specialised.py"],
+        f"{MATMUL}/ladder_5_gluon_warp_specialised.py",
     ),
-    ("Gluon", triton_record, "ladder_6_gluon_tile_by_shape", [f"{MATMUL}/ladder_6_gluon_tile_by_shape.py"]),
-    ("CUDA", cuda_record, "05_wmma", [f"{CUDA}/matmul/05_wmma.cu", HEADERS[1]]),
-    ("CUDA", cuda_record, "11_tma_store", [f"{CUDA}/matmul/11_tma_store.cu", *HEADERS]),
-    ("CUDA", cuda_record, "ours", [f"{CUDA}/matmul/13_tile_by_shape.cu", *HEADERS]),
+    ("Gluon", triton_record, "ladder_6_gluon_tile_by_shape", f"{MATMUL}/ladder_6_gluon_tile_by_shape.py"),
+    ("CUDA", cuda_record, "05_wmma", f"{CUDA}/matmul/05_wmma.cu"),
+    ("CUDA", cuda_record, "11_tma_store", f"{CUDA}/matmul/11_tma_store.cu"),
+    ("CUDA", cuda_record, "ours", f"{CUDA}/matmul/13_tile_by_shape.cu"),
 ]
-found = [(word, files[0].rsplit("/", 1)[1], code_lines(*files),
+found = [(word, file.rsplit("/", 1)[1], lines_with_helpers(lesson.ROOT / file),
           *(share(record, arm, side) for side in (1024, 8192)))
-         for word, record, arm, files in KERNELS]  # fmt: skip
+         for word, record, arm, file in KERNELS]  # fmt: skip
 cells = [
     (word, name, lines, *("-" if one is None else f"{one:.0f} %" for one in rest))
     for word, name, lines, *rest in found
@@ -359,18 +341,12 @@ lesson.interactive("choose_your_stack")
 #   above; and only for the shapes that matter, since what you write by hand you must choose by hand for each
 #   shape.
 
-
 # %%
-def folded(question, answer):
-    """A question, and an answer that was computed here, behind a fold."""
-    lesson.say(f"**{question}**\n\n<details><summary>Answer</summary>\n\n{answer}\n\n</details>")
-
-
 tiles, many, full = waves(1024)
 small = {name: share(triton_record, arm, 1024) for name, arm in
          (("specialised", "ladder_5_gluon_warp_specialised"),
           ("by shape", "ladder_6_gluon_tile_by_shape"))}  # fmt: skip
-folded(
+lesson.folded(
     "Why does the specialised kernel lose at a side of 1024, and why is no better pipeline a cure?",
     f"{tiles} tiles of 128 x 256 give work to {full:.0f} % of the multiprocessors, in {many} wave. "
     "The others idle, "
@@ -383,7 +359,7 @@ from grader.codegen import SHARED_LIMIT
 
 stage = (128 * 64 + 256 * 64) * 2
 limit = SHARED_LIMIT[90] * 1024
-folded(
+lesson.folded(
     f"A stage holds tiles of 128 x 64 and 256 x 64 in 16 bits. How many fit in {limit // 1024} KB, "
     "and what else must?",
     f"{stage // 1024} KB a stage, so {limit // stage}, and "

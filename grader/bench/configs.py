@@ -88,10 +88,9 @@ def choice(kernel, call: Callable[[], object]) -> tuple[str, list[str]] | None:
     return picked, [words(config) for config in kernel.configs_timings] or [picked]
 
 
-def compiled(kernel, config, call: Callable[[], object]) -> dict:
-    """Registers, spilled bytes and shared memory of a launch with this config, its PTX counted; or its error.
-
-    `call` launches the kernel, once or more; the last launch is the one that is told about.
+def launched(kernel, config, call: Callable[[], object]) -> list:
+    """What each launch of the kernel in this call was compiled to, with this config; none where the call
+    launches another kernel. Raises whatever the compiler or the driver does.
     """
     seen, launch = [], kernel.fn.run
 
@@ -104,11 +103,21 @@ def compiled(kernel, config, call: Callable[[], object]) -> dict:
     try:
         with alone(kernel, config):
             call()
+    finally:
+        del kernel.fn.run  # that of its class is there again
+    return seen
+
+
+def compiled(kernel, config, call: Callable[[], object]) -> dict:
+    """Registers, spilled bytes and shared memory of a launch with this config, its PTX counted; or its error.
+
+    `call` launches the kernel, once or more; the last launch is the one that is told about.
+    """
+    try:
+        seen = launched(kernel, config, call)
     except Exception as error:  # of the compiler or of the driver; the other configs go on
         required = getattr(error, "required", None) if getattr(error, "name", "") == "shared memory" else None
         return {"error": plainly(error), "shared_bytes": required}
-    finally:
-        del kernel.fn.run  # that of its class is there again
     made = seen[-1]
     return {
         "registers": made.n_regs,

@@ -14,6 +14,11 @@ TOPICS = (
 )
 
 
+def is_mark(line: str) -> bool:
+    """Whether a line only marks a task, which a reader of the finished source does not need."""
+    return re.match(r"\s*# (?:BEGIN|END) ", line) is not None
+
+
 def topic(line: str) -> str:
     """`load`, `compute`, `store`, or nothing."""
     return next((name for name, pattern in TOPICS if pattern.search(line)), "")
@@ -56,9 +61,8 @@ def definition(path: Path, name: str) -> list[dict]:
 
 
 def _numbered(lines: list[str], first: int, last: int) -> list[dict]:
-    """Without the marks of the tasks, which a reader of the finished source does not need."""
     return [
         {"number": at + 1, "text": lines[at], "topic": topic(lines[at])}
         for at in range(first, last + 1)
-        if not re.match(r"\s*# (?:BEGIN|END) ", lines[at])
+        if not is_mark(lines[at])
     ]

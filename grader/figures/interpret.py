@@ -5,14 +5,13 @@ It needs TRITON_INTERPRET=1 in its environment, which counts when triton is impo
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
-from pathlib import Path
 
 import torch
 
 from grader import catalog
+from grader.bench.run import load
 from grader.figures.watcher import Watcher, watch_builder
 
 ROOM = 4096  # elements on each side of a buffer
@@ -20,8 +19,7 @@ ROOM = 4096  # elements on each side of a buffer
 
 def interpret(launch: dict) -> list[list[dict]]:
     """The steps of each program of a launch."""
-    path = catalog.ROOT / "solutions" / launch["file"]
-    kernel = getattr(_module(path), launch["kernel"])
+    kernel = getattr(load(catalog.ROOT / "solutions" / launch["file"]), launch["kernel"])
     while hasattr(kernel, "configs"):
         kernel = kernel.fn  # below the autotuner, which would launch it many times
     given = launch["arguments"]
@@ -42,14 +40,6 @@ def _buffer(given: dict) -> torch.Tensor:
     room = torch.zeros(len(values) + 2 * ROOM, dtype=getattr(torch, given["dtype"]))
     room[ROOM : ROOM + len(values)] = torch.tensor(values)
     return room[ROOM : ROOM + len(values)]
-
-
-def _module(path: Path):
-    sys.path.insert(0, str(path.parent))  # lab 4's files import their neighbours
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 if __name__ == "__main__":

@@ -23,14 +23,6 @@ COLOURS = {
     "off-fill": ("#fbdcd9", "#5a1d19"),
     "blank": ("#e6e9ee", "#2f3540"),  # not there yet
 }
-# Text that stands on a fill, to be told apart by everybody: a test holds them to WCAG's 4.5 : 1.
-_TEXTS, _GROUNDS = ("accent", "load", "store", "compute", "off"), ("paper", "panel", "raised")
-TEXT_ON = (
-    *((text, ground) for text in ("ink", "quiet", *_TEXTS) for ground in _GROUNDS),
-    *((text, f"{name}-fill") for name in _TEXTS for text in ("ink", name)),
-    ("ink", "blank"),
-    ("quiet", "blank"),
-)
 
 
 def variables() -> str:

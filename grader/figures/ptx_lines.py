@@ -99,14 +99,7 @@ def _texts(kernel, call, number: int, many: int):
     from grader.bench import configs as tuned
 
     for config in tuned.wider(list(kernel.configs))[number::many]:
-        made = []
-        launch = kernel.fn.run
-        kernel.fn.run = lambda *a, launch=launch, made=made, **o: made.append(launch(*a, **o))
-        try:
-            with tuned.alone(kernel, config):
-                call()
-        finally:
-            del kernel.fn.run
+        made = tuned.launched(kernel, config, call)
         if not made:
             return  # this call launches another kernel
         yield tuned.words(config), made[-1].asm["ptx"]

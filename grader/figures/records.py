@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from grader import catalog, timing
 from grader.bench.record import AGAIN, BenchRecord, OpRecord
-from grader.kernel_log.record import Record
+from grader.kernel_log import store
 
 SOLUTIONS = catalog.ROOT / "solutions"
 CAPSTONE = SOLUTIONS / "gpu-programming"
@@ -95,8 +94,8 @@ def logged() -> tuple[Timed, ...]:
     """The steps of the kernel log, at sizes that a bench record has too: those say what a call moves."""
     work = {(one.op, one.size): one for one in bench()}
     found = []
-    for path in sorted((CAPSTONE / "kernel-log").glob("*/record.json")):
-        step = Record.model_validate(json.loads(path.read_text("utf-8")))
+    for stored in store.steps(CAPSTONE):
+        step = stored.record
         size = tuple(step.size.items())
         like = work.get((step.op, size))
         if like is None or step.timing is None or step.timing.ours.median_us is None:
@@ -118,7 +117,7 @@ def logged() -> tuple[Timed, ...]:
                 ratio=ours.of_baseline and ours.of_baseline.ratio,
                 percent=100 * least / ours.median_us,
                 gpu=gpu["name"],
-                source=path,
+                source=stored.folder / store.RECORD,
                 date=step.date,
             )
         )

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from grader.figures.excerpts import is_mark
 from grader.figures.trace import Step
 
 PHASES = ("pointers", "mask", "load", "compute", "store")
@@ -23,20 +24,20 @@ class Statement:
 
 def statements(source: str, kernel: str) -> list[Statement]:
     """Those of a kernel, in their order; ValueError where the file defines none of that name."""
-    for node in ast.parse(source).body:
-        if isinstance(node, ast.FunctionDef) and node.name == kernel:
-            return [_statement(one) for one in _flat(node.body)]
-    raise ValueError(f"the file defines no {kernel}")
+    return [_statement(one) for one in _flat(_definition(source, kernel).body)]
 
 
 def lines(source: str, kernel: str) -> list[tuple[int, str]]:
     """The kernel from its `def` to its end, numbered as in the file, without the marks of the exercises."""
+    node, text = _definition(source, kernel), source.splitlines()
+    kept = range(node.lineno, node.end_lineno + 1)
+    return [(at, text[at - 1]) for at in kept if not is_mark(text[at - 1])]
+
+
+def _definition(source: str, kernel: str) -> ast.FunctionDef:
     for node in ast.parse(source).body:
         if isinstance(node, ast.FunctionDef) and node.name == kernel:
-            text = source.splitlines()
-            kept = range(node.lineno, node.end_lineno + 1)
-            marks = ("# BEGIN TODO", "# END TODO")
-            return [(at, text[at - 1]) for at in kept if not text[at - 1].strip().startswith(marks)]
+            return node
     raise ValueError(f"the file defines no {kernel}")
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from grader import catalog
 from grader.figures.drawing import Drawing
 from grader.figures.figure import Figure, measured
-from grader.kernel_log.record import Record
+from grader.figures.records import CAPSTONE
+from grader.kernel_log import store
 
-LOG = catalog.ROOT / "solutions" / "gpu-programming" / "kernel-log"
 SIZES = ((6, 6), (8, 8), (7, 10), (12, 12))  # tiles of c, rows by columns
 GROUPS = (1, 2, 3, 4, 8)  # GROUP_M; 1 is row by row
 CAPACITIES = (4, 6, 9, 12)  # strips that the model's cache holds
@@ -68,8 +67,8 @@ def compute() -> dict:
 def _measured() -> dict:
     """The L2 hit rates that were counted for the capstone's CUDA matmuls, with their records."""
     found, machine, sizes = [], "", set()
-    for path in sorted(LOG.glob("*/record.json")):
-        record = Record.model_validate_json(path.read_bytes())
+    for step in store.steps(CAPSTONE):
+        record, path = step.record, step.folder / store.RECORD
         if record.op != "cuda_matmul":
             continue
         for kernel in record.counters or []:
@@ -78,7 +77,7 @@ def _measured() -> dict:
             machine = record.machine.gpu["name"]
             sizes.add(tuple(record.size.values()))
     if not found:
-        raise ValueError(f"{LOG}: no record of a matmul has counted its {HIT_RATE}")
+        raise ValueError(f"{CAPSTONE / store.FOLDER}: no record of a matmul has counted its {HIT_RATE}")
     words = " and ".join(" by ".join(map(str, size)) for size in sorted(sizes))
     caveat = (
         f"The capstone's CUDA matmuls, {words}. They differ in more than their order of tiles, and"

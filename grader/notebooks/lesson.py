@@ -10,7 +10,16 @@ from grader import __version__, gpu
 from grader.catalog import ROOT
 from grader.notebooks import kernels
 from grader.notebooks.kernels import apart, lab, solution
-from grader.notebooks.records import bench, gpu_or_record, lesson_record, survey, told
+from grader.notebooks.records import (
+    bench,
+    counter,
+    gpu_or_record,
+    lesson_record,
+    logged,
+    logged_step,
+    survey,
+    told,
+)
 from grader.notebooks.showing import (
     BLUE,
     COLOURS,
@@ -21,6 +30,7 @@ from grader.notebooks.showing import (
     YELLOW,
     canvas,
     excerpt,
+    folded,
     interactive,
     listing,
     say,
@@ -30,8 +40,8 @@ from grader.notebooks.showing import (
 
 __all__ = [
     "BLUE", "COLOURS", "GREEN", "ORANGE", "PURPLE", "ROOT", "SKY", "YELLOW", "apart", "bench", "canvas",
-    "device", "excerpt", "gpu_or_record", "interactive", "lab", "lesson_record", "listing", "say", "shown",
-    "solution", "start", "survey", "table", "told",
+    "counter", "device", "excerpt", "folded", "gpu_or_record", "interactive", "lab", "lesson_record",
+    "listing", "logged", "logged_step", "say", "shown", "solution", "start", "survey", "table", "told",
 ]  # fmt: skip
 
 

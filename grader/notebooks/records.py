@@ -12,13 +12,16 @@ from typing import TypeVar
 
 from grader import catalog, gpu
 from grader.bench.record import BenchRecord, OpRecord
+from grader.kernel_log import store
+from grader.kernel_log.record import Record
 from grader.notebooks.lessons import LESSONS, Entry, Lessons, entry
 from grader.survey.record import SurveyRecord
 
 Measured = TypeVar("Measured")
 
 RESULTS = Path("solutions/results")
-SURVEY = Path("solutions/gpu-programming/hardware-survey/survey.json")
+CAPSTONE = Path("solutions/gpu-programming")
+SURVEY = CAPSTONE / "hardware-survey" / "survey.json"
 MEASURE_LIMIT_S = 300.0
 
 
@@ -84,6 +87,24 @@ def told(name: str) -> Entry:
             print(f"measured here, on an {found.name}")
             return here
     return lesson_record(name)
+
+
+def logged() -> list[Record]:
+    """The steps of the worked example's kernel log, in order."""
+    return [one.record for one in store.steps(catalog.ROOT / CAPSTONE)]
+
+
+def logged_step(name: str) -> Record:
+    """The step that measured a CUDA file, by the file's name; LookupError where none did."""
+    for one in logged():
+        if one.name == name:
+            return one
+    raise LookupError(f"no step of the log measured {name}")
+
+
+def counter(step: Record, name: str) -> float:
+    """A counter of the longest kernel of a step."""
+    return max(step.counters, key=lambda one: one.figures["duration"].value).figures[name].value
 
 
 def _stored(path: Path) -> str:

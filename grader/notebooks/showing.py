@@ -28,6 +28,11 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     say("\n".join(lines))
 
 
+def folded(question: str, answer: str) -> None:
+    """A question, and its answer behind a fold."""
+    say(f"**{question}**\n\n<details><summary>Answer</summary>\n\n{answer}\n\n</details>")
+
+
 def listing(*functions) -> None:
     """The source of functions, kernels among them, with the file each is in."""
     for function in functions:

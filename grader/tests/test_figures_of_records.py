@@ -153,10 +153,12 @@ def test_what_is_advised_is_the_least_code_that_is_about_as_fast_as_the_fastest(
 
 
 def test_every_way_of_every_size_is_measured_or_says_that_it_was_not(stack):
+    assert stack["patterns"]
     for pattern in stack["patterns"]:
         for size in pattern["sizes"]:
             there = {one["way"] for one in size["options"]}
             missing = {one["way"] for one in size["missing"]}
+            assert there
             assert there | missing == set(stack["ways"])
             assert not there & missing
             assert all(one["words"].startswith("not measured") for one in size["missing"])

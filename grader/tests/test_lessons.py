@@ -173,6 +173,14 @@ def test_what_was_never_recorded_is_said(monkeypatch, tmp_path):
         records.lesson_record("search space")
 
 
+def test_a_step_of_the_log_is_found_by_its_file_and_its_longest_kernel_is_the_one_that_counts():
+    step = records.logged_step("05_deterministic.cu")
+    assert len(step.counters) > 1
+    assert records.counter(step, "duration") == max(one.figures["duration"].value for one in step.counters)
+    with pytest.raises(LookupError, match=r"measured none\.cu"):
+        records.logged_step("none.cu")
+
+
 def speaks(word):
     import os
 

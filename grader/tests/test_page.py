@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 from click.testing import CliRunner
 from conftest import ROOT, grade, python
+from contrast import contrast
 
 from grader import cli_report
 from grader.cli import main
@@ -410,18 +411,6 @@ def test_both_themes_and_paper_are_thought_of():
         for name in ("ink", "soft", "pass", "fail", "slow", "todo", "open", "fault"):
             for ground in ("page", "panel"):
                 assert contrast(colours[name], colours[ground]) >= 4.5, (name, ground)
-
-
-def contrast(one: str, other: str) -> float:
-    """Of two colours, as WCAG 2 defines it."""
-
-    def luminance(colour):
-        parts = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
-        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-    dark, light = sorted((luminance(one), luminance(other)))
-    return (light + 0.05) / (dark + 0.05)
 
 
 # -- the command

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from grader.questions import CODEGEN, CORRECTNESS, DOCUMENT, SPEED
-from grader.report import STYLES, details_of, word
+from grader.report import STYLES, WAITS, details_of, word
 from grader.results import ItemResult
 from grader.spec import Verdict
 from grader.watch.scores import SETTLED, Score, Scores, Watched
@@ -137,7 +137,7 @@ def total_words(scores: Scores) -> str:
 def failure_lines(one: Watched, score: Score) -> Iterator[tuple[str, str]]:
     """The first thing to mend in an exercise, as the report words it, and how many more there are."""
     failed = [item for item in score.result.items if item.verdict not in SETTLED]
-    looked_at = [item for item in failed if not item.where.startswith("not looked at until")]
+    looked_at = [item for item in failed if not item.where.startswith(WAITS)]
     first = (looked_at or failed)[0]
     more = f"   and {len(looked_at) - 1} more" if len(looked_at) > 1 else ""
     name = "" if first.verdict is Verdict.NOT_STARTED else f"  {first.name}{more}"
