@@ -42,18 +42,21 @@ class WarmParent:
         ours, theirs = socket.socketpair()
         environment = {name: os.environ[name] for name in KEPT_ENVIRONMENT if name in os.environ}
         environment |= {"HOME": str(folder), "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+        # Messages and kernels that hang on the order of a set are then the same in every run.
+        environment["PYTHONHASHSEED"] = "0"
         if interpreted:
             environment["TRITON_INTERPRET"] = "1"
-        # Isolated mode takes neither PYTHONPATH nor the working folder, so the path travels in the command.
+        # Not isolated, which would ignore the hash seed: the environment has nothing else that Python heeds,
+        # and the path is the command's first statement, before anything could come from the working folder.
         here = str(Path(__file__).resolve().parents[1])
-        paths = json.dumps([here, *(os.path.abspath(path) for path in sys.path if path)])
+        paths = [here, *(os.path.abspath(path) for path in sys.path if path)]
         command = (
-            f"import json, sys; sys.path[:] = json.loads({paths!r}); "
+            f"import sys; sys.path[:] = {paths!r}; "
             f"import grader.warm; grader.warm.main({theirs.fileno()}, {uid})"
         )
         self._log = open(folder / f"warm-{'interpreted' if interpreted else 'compiled'}.log", "wb")  # noqa: SIM115 - lives with self
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-B", "-c", command],
+            [sys.executable, "-s", "-B", "-c", command],
             pass_fds=[theirs.fileno()],
             env=environment,
             cwd=folder,

@@ -16,6 +16,7 @@ from conftest import ROOT, SEED, grade, plain_environment, python
 from markdown_it import MarkdownIt
 
 from grader import __version__, catalog
+from grader.batch.compare import without_times
 from grader.questions import questions
 from grader.results import Results
 
@@ -340,3 +341,20 @@ def test_a_second_run_with_the_seed_gives_the_same_verdicts_and_figures(graded, 
     assert any(item["where"].startswith("out[") for item in again)
     for item in again:
         assert all(item[key] == first[item["id"]][key] for key in item if key not in own)
+
+
+def test_two_runs_of_one_seed_say_the_same_where_a_message_hangs_on_the_order_of_a_set(tmp_path):
+    words = [f"BLOCK_{letter}" for letter in "ABCDEFGHIJ"]
+    start, rest = ADD.replace("import os\n", "").split("    if n == 7")
+    rest = rest[rest.index("    if 0 < n") :]
+    text = f"{start}    if n:\n        raise ValueError(' '.join({set(words)!r}))\n{rest}"
+    lab = tmp_path / "tree" / "lab1_elementwise_add"
+    lab.mkdir(parents=True)
+    (lab / "elementwise_add.py").write_text(text)
+    told = []
+    for name in ("first", "second"):
+        options = ["--lab", 1, "--from", tmp_path / "tree", "-k", 129, "--results", tmp_path / name]
+        assert grade(*options).returncode == 0
+        told.append((tmp_path / name / "results.json").read_text())
+    assert all(word in told[0] for word in words)
+    assert without_times(told[0]) == without_times(told[1])
