@@ -51,6 +51,7 @@ for command in (
     cli_class.grade_class,
     cli_class.verify,
     cli_class.synthetic_class,
+    cli_class.class_cost,
     cli_gradebook.gradebook,
     cli_export.export,
     cli_export.autograder,
@@ -251,7 +252,13 @@ def tables():
     from grader.bench.plots import write
     from grader.tables import bench_records, rewrite
 
-    for name in ("README.md", "solutions/README.md", "labs/README.md", ".github/SECURITY.md"):
+    for name in (
+        "README.md",
+        "solutions/README.md",
+        "labs/README.md",
+        ".github/SECURITY.md",
+        "grader/batch/README.md",
+    ):
         path = catalog.ROOT / name
         before = path.read_text("utf-8")
         after = rewrite(before, catalog.ROOT)

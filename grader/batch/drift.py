@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from pathlib import Path
 
 from grader.batch.compare import Pair, pairs
 from grader.batch.layout import RunFolder
@@ -13,19 +14,25 @@ from grader.results import Results
 
 def measure(run: RunFolder, regraded: Iterable[tuple[str, str]]) -> Drift:
     """The drift of these units of students, each graded twice."""
-    found: dict[tuple[str, str], list[tuple[str, Pair]]] = defaultdict(list)
+    both = []
     names = []
     for student, unit in sorted(regraded):
         folder = run.student(student)
-        both = [folder.unit(unit).results, folder.unit(unit, again=True).results]
-        if not all(path.exists() for path in both):
-            continue
-        first, second = (Results.model_validate_json(path.read_bytes()) for path in both)
-        names.append(f"{student}/{unit}")
+        first, second = folder.unit(unit).results, folder.unit(unit, again=True).results
+        if first.exists() and second.exists():
+            names.append(f"{student}/{unit}")
+            both.append((student, unit, first, second))
+    return Drift(regraded=names, exercises=between(both))
+
+
+def between(both: Iterable[tuple[str, str, Path, Path]]) -> list[ExerciseDrift]:
+    """The drift of each exercise; for each pair the student, the unit, and the two results files."""
+    found: dict[tuple[str, str], list[tuple[str, Pair]]] = defaultdict(list)
+    for student, unit, *files in both:
+        first, second = (Results.model_validate_json(path.read_bytes()) for path in files)
         for pair in pairs(first, second):
             found[unit, pair.exercise].append((student, pair))
-    exercises = [_exercise(unit, name, compared) for (unit, name), compared in sorted(found.items())]
-    return Drift(regraded=names, exercises=exercises)
+    return [_exercise(unit, name, compared) for (unit, name), compared in sorted(found.items())]
 
 
 def _exercise(unit: str, name: str, compared: list[tuple[str, Pair]]) -> ExerciseDrift:

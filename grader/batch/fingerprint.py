@@ -10,7 +10,19 @@ from pathlib import Path
 from grader import catalog
 from grader.batch.models import Intake
 
-NOT_GRADING = ("tests", "batch")  # folders of the grader that have no part in a result
+# Folders of the grader that have no part in a result: a mended page does not have a class graded again.
+NOT_GRADING = (
+    "tests",
+    "batch",
+    "gradebook",
+    "platforms",
+    "release",
+    "ci",
+    "page",
+    "watch",
+    "figures",
+    "notebooks",
+)
 
 
 def of_files(root: Path, files: list[Path]) -> str:

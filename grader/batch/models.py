@@ -12,7 +12,9 @@ from grader.files import replace
 from grader.results import Machine
 
 
-class _Model(BaseModel):
+class Model(BaseModel):
+    """A part of a record; a field that it does not know is an error."""
+
     model_config = ConfigDict(extra="forbid")
 
 
@@ -26,7 +28,7 @@ class State(str, enum.Enum):
     FAULT = "FAULT"  # grader or machine at fault, however often it was tried: open, no points taken off
 
 
-class Unit(_Model):
+class Unit(Model):
     """What is graded and shown on its own: a lab, or the capstone."""
 
     name: str  # of its folder, and of the folder in students/<id>/
@@ -36,7 +38,7 @@ class Unit(_Model):
     exercises: dict[str, float]  # points of each, tiers together, by name
 
 
-class RunRecord(_Model):
+class RunRecord(Model):
     """run.json: what was asked, of whom, and with what. Written at the start and again at the end."""
 
     schema_version: Literal[1] = 1
@@ -55,7 +57,7 @@ class RunRecord(_Model):
     machines: list[Machine] = []  # every one that graded
 
 
-class TakenFile(_Model):
+class TakenFile(Model):
     """A file that is graded."""
 
     path: str  # below files/
@@ -64,7 +66,7 @@ class TakenFile(_Model):
     found: str  # where it lay in the submission
 
 
-class LeftOut(_Model):
+class LeftOut(Model):
     """A file that is not graded, and why."""
 
     found: str
@@ -72,7 +74,7 @@ class LeftOut(_Model):
     unit: str = ""  # where it would have been a collected file: its unit
 
 
-class Intake(_Model):
+class Intake(Model):
     """intake.json: one student, what was handed in, and what of it was taken."""
 
     schema_version: Literal[1] = 1
@@ -91,7 +93,7 @@ class Intake(_Model):
     left_out_more: int = 0  # beyond those that are listed
 
 
-class TaskRecord(_Model):
+class TaskRecord(Model):
     """task.json: how the grading of one unit of one student ended. The last file that is written."""
 
     schema_version: Literal[1] = 1
@@ -108,7 +110,7 @@ class TaskRecord(_Model):
     results_sha256: str | None = None
 
 
-class Receipt(_Model):
+class Receipt(Model):
     """receipt.json: what a second grading needs to agree or differ."""
 
     schema_version: Literal[1] = 1
@@ -135,7 +137,7 @@ class Receipt(_Model):
     seal: str = ""  # HMAC-SHA-256 of all the rest under the secret of the run
 
 
-class KnownResult(_Model):
+class KnownResult(Model):
     """One file of the self-test."""
 
     name: str
@@ -145,7 +147,7 @@ class KnownResult(_Model):
     seconds: float
 
 
-class SelfTest(_Model):
+class SelfTest(Model):
     """selftest.json: the last self-test."""
 
     schema_version: Literal[1] = 1
@@ -154,7 +156,7 @@ class SelfTest(_Model):
     known: list[KnownResult]
 
 
-class ExerciseDrift(_Model):
+class ExerciseDrift(Model):
     """How far second gradings of one exercise lie from the first."""
 
     unit: str
@@ -165,7 +167,7 @@ class ExerciseDrift(_Model):
     most_percent: float | None  # largest difference of a timed shape, in percent of its baseline
 
 
-class Drift(_Model):
+class Drift(Model):
     """drift.json: the submissions that were graded a second time, blind."""
 
     schema_version: Literal[1] = 1
