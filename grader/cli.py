@@ -250,15 +250,9 @@ def regrade(labs, source, keyword, times, folder):
 def tables():
     """Write figures in READMEs, and plots, again from the records, and the names that a lab permits."""
     from grader.bench.plots import write
-    from grader.tables import bench_records, rewrite
+    from grader.tables import PAGES, bench_records, rewrite
 
-    for name in (
-        "README.md",
-        "solutions/README.md",
-        "labs/README.md",
-        ".github/SECURITY.md",
-        "grader/batch/README.md",
-    ):
+    for name in PAGES:
         path = catalog.ROOT / name
         before = path.read_text("utf-8")
         after = rewrite(before, catalog.ROOT)

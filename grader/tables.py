@@ -26,6 +26,13 @@ from grader.spec import lab_word
 from grader.survey.table import survey_table
 from grader.timing import median
 
+PAGES = (
+    "README.md",
+    "solutions/README.md",
+    "labs/README.md",
+    ".github/SECURITY.md",
+    "grader/batch/README.md",
+)
 REGION = re.compile(r"(<!-- BEGIN (\w+)(?: (\S+))? -->\n).*?(<!-- END -->)", re.DOTALL)
 
 
@@ -205,8 +212,8 @@ def _class(path: Path) -> str:
             cells = f"{one.compared} | {len(one.verdicts_changed)} | {one.most_points:.2f} | {percent}"
             lines.append(f"| {one.exercise} | {cells} |")
     run = record.runs[-1]
-    words = "; ".join(f"{one.words}, {one.platform}, Python {one.python}" for one in run.machines)
-    return "\n".join([*lines, "", f"{words}; {run.date[:10]}.", ""])
+    words = dict.fromkeys(f"{one.words}, {one.platform}, Python {one.python}" for one in run.machines)
+    return "\n".join([*lines, "", f"{'; '.join(words)}; {run.date[:10]}.", ""])
 
 
 def _bench(path: Path) -> str:

@@ -204,3 +204,15 @@ def corpus_of(nodeid: str) -> str:
     if "/variants/" in nodeid:
         return "honest variants without a flag"
     return "student bugs, named check and hint" if "/wrong/" in nodeid else ""
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A headless Chromium that talks to nobody."""
+    from grader.figures.screenshots import NoBrowserError, chromium
+
+    try:
+        with chromium() as found:
+            yield found
+    except NoBrowserError as error:
+        pytest.fail(str(error), pytrace=False)

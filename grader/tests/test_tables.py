@@ -14,9 +14,8 @@ from grader.figures import autotuner, ptx_lines
 from grader.kernel_log.profiles import ProfileRecord
 from grader.notebooks.lessons import LESSONS, Lessons
 from grader.results import Results
-from grader.tables import REGION, bench_records, load, rewrite
+from grader.tables import PAGES, REGION, bench_records, load, rewrite
 
-PAGES = ("README.md", "solutions/README.md", "labs/README.md", ".github/SECURITY.md")
 RECORDS = sorted((catalog.ROOT / "solutions" / "results").glob("*.json"))
 
 

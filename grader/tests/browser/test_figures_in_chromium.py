@@ -5,20 +5,10 @@ import re
 import pytest
 
 from grader.figures.figure import FOLDER, load, names
-from grader.figures.screenshots import NoBrowserError, chromium
 from grader.figures.show import show
 
 pytestmark = pytest.mark.browser
 NAMES = names()  # fails the collection where there is no figure
-
-
-@pytest.fixture(scope="module")
-def browser():
-    try:
-        with chromium() as found:
-            yield found
-    except NoBrowserError as error:
-        pytest.fail(str(error), pytrace=False)
 
 
 class Tab:

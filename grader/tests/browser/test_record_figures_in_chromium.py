@@ -3,18 +3,8 @@
 import pytest
 
 from grader.figures.figure import FOLDER
-from grader.figures.screenshots import NoBrowserError, chromium
 
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture(scope="module")
-def browser():
-    try:
-        with chromium() as found:
-            yield found
-    except NoBrowserError as error:
-        pytest.fail(str(error), pytrace=False)
 
 
 @pytest.fixture

@@ -1,0 +1,61 @@
+"""The pages that students and instructors get, opened from their files: quiet, self-contained."""
+
+import pytest
+from class_fakes import small_class
+from conftest import ROOT
+
+from grader.gradebook.command import Asked, make
+from grader.page.command import read, write
+
+pytestmark = pytest.mark.browser
+WIDTHS = (360, 1200)
+THEMES = ("light", "dark")
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """By name: all pages of a class in which every state and some markup occur, and two reports."""
+    folder = tmp_path_factory.mktemp("pages")
+    book = make(Asked(small_class(folder / "class"), leaderboard=True)).folder
+    found = {path.relative_to(book).as_posix(): path for path in book.rglob("*.html")}
+    for name in ("cpu", "h200"):
+        found[name] = folder / f"{name}.html"
+        write(read(ROOT / "solutions" / "results" / f"{name}.json"), found[name])
+    return found
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_every_page_fits_says_nothing_and_asks_for_nothing(browser, pages, width, theme):
+    assert {"class.html", "leaderboard.html", "cpu", "h200"} < pages.keys()
+    assert sum(name.startswith("students/") for name in pages) > 7
+    for name, path in pages.items():
+        window = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=theme)
+        page = window.new_page()
+        said, requests = [], []
+        page.on("console", lambda message, to=said: to.append(message.text))
+        page.on("pageerror", lambda error, to=said: to.append(str(error)))
+        page.on("dialog", lambda dialog, to=said: to.append(dialog.message))
+        page.on("request", lambda request, to=requests: to.append(request.url))
+        page.goto(path.as_uri())
+        for fold in page.query_selector_all("details"):
+            fold.evaluate("e => { e.open = true }")
+        wider = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        assert page.evaluate(wider) <= 0, f"{name} is wider than {width} px"
+        assert page.inner_text("h1"), name
+        assert (said, requests) == ([], [path.as_uri()]), name
+        window.close()
+
+
+def test_every_link_of_the_class_page_leads_to_a_page(browser, pages):
+    page = browser.new_page()
+    page.goto(pages["class.html"].as_uri())
+    links = page.eval_on_selector_all("a[href]", "every => every.map(e => e.href)")
+    kept = {path.as_uri() for path in pages.values()}
+    assert len(links) > 7
+    for link in links:
+        file, _, anchor = link.partition("#")
+        assert file in kept, link
+        if anchor and file == pages["class.html"].as_uri():
+            assert page.query_selector(f"[id='{anchor}']"), link
+    page.close()
