@@ -7,6 +7,7 @@ import matplotlib
 import pytest
 
 from grader import catalog
+from grader.batch.cost import CostRecord
 from grader.bench import plots as bench_plots
 from grader.bench.record import BenchRecord
 from grader.bench.tuning import TuningRecord
@@ -70,6 +71,10 @@ def test_record_fits_the_model_and_names_no_path_of_a_machine(path):
         record = BenchRecord.model_validate_json(path.read_text("utf-8"))
         assert record.ops
         assert all(one.sizes for one in record.ops)
+    elif "class" in path.name:
+        assert all(
+            run.gradings and run.machines for run in CostRecord.model_validate_json(path.read_text()).runs
+        )
     elif "profile" in path.name:
         profiles = ProfileRecord.model_validate_json(path.read_text("utf-8"))
         assert profiles.calls
