@@ -145,6 +145,7 @@ class KnownResult(Model):
     got: str
     held: bool
     seconds: float
+    accelerator: str = ""  # that it was graded on, as in task.json
 
 
 class SelfTest(Model):

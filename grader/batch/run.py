@@ -171,7 +171,8 @@ class _Class:
                 f"the self-test needs {missing[0]}, which a release for students lacks: grade from the "
                 "course's own checkout, or leave it out with --no-self-test"
             )
-        known = selftest.tasks(self._folder, self._units, self._planner.like)
+        gpus = sites.accelerators(self._site, self._tier)[: self._asked.jobs]
+        known = selftest.tasks(self._folder, self._units, self._planner.like, max(1, len(gpus)))
         with Progress(self._console, len(known), "self-test") as progress:
             ended = []
             for task, record in engine.grade([task for task, _ in known], progress):
@@ -182,7 +183,11 @@ class _Class:
         for one in found.known:
             if not one.held:
                 wanted = " or ".join(one.expected)
-                self._say(f"SELF-TEST  {one.name} got {one.got}, and must get {wanted}")
+                where = f" on GPU {one.accelerator}" if one.accelerator else ""
+                self._say(f"SELF-TEST  {one.name}{where} got {one.got}, and must get {wanted}")
+        untested = sorted({*gpus} - {one.accelerator for one in found.known})
+        if untested:
+            self._say(f"the self-test did not reach GPU {', '.join(untested)}")
         if not found.held:
             self._say(
                 "nobody was graded: on this machine known files do not get their verdicts (make doctor)"

@@ -1,4 +1,7 @@
-"""Files whose verdict is known, graded before a class: a machine that gets one wrong grades nobody."""
+"""Files whose verdict is known, graded before a class: a machine that gets one wrong grades nobody.
+
+The good one is graded, and timed, once for each GPU: these tasks come first, so that each worker takes one.
+"""
 
 from __future__ import annotations
 
@@ -36,24 +39,29 @@ def missing(root: Path = catalog.ROOT) -> list[str]:
     return [name for name in (GOOD, WRONG, *CHEATS) if not (root / name).is_file()]
 
 
-def tasks(run: RunFolder, units: Iterable[Collected], like: Task) -> list[tuple[Task, tuple[str, ...]]]:
-    """Gradings of the known files, each with the verdicts that it may get."""
+def tasks(
+    run: RunFolder, units: Iterable[Collected], like: Task, workers: int
+) -> list[tuple[Task, tuple[str, ...]]]:
+    """Gradings of the known files, each with the verdicts that it may get; for so many workers at once."""
     unit = next(one.unit for one in units if one.unit.name == UNIT)
-    found = [(GOOD, ("PASS",), TIMED, ())]
+    stem = Path(GOOD).stem
+    found = [
+        (GOOD, stem if one == 1 else f"{stem}-{one}", ("PASS",), TIMED, ()) for one in range(1, workers + 1)
+    ]
     wrong = read(catalog.ROOT / WRONG)
-    found.append((WRONG, wrong.screened, FEW, ()))
+    found.append((WRONG, Path(WRONG).stem, wrong.screened, FEW, ()))
     for name in CHEATS:
         cheat: Specimen = read(catalog.ROOT / name)
-        found.append((name, cheat.unscreened, FEW, ("--no-screen",)))
+        found.append((name, Path(name).stem, cheat.unscreened, FEW, ("--no-screen",)))
     made = []
-    for name, expected, keyword, options in found:
-        folder = run.root / "state" / "selftest" / Path(name).stem
+    for name, called, expected, keyword, options in found:
+        folder = run.root / "state" / "selftest" / called
         shutil.rmtree(folder, ignore_errors=True)
         target = folder / "files" / UNIT / "elementwise_add.py"
         target.parent.mkdir(parents=True)
         shutil.copyfile(catalog.ROOT / name, target)
         task = dataclasses.replace(
-            like, student=Path(name).stem, unit=unit, blind=False, keyword=keyword, hidden=None,
+            like, student=called, unit=unit, blind=False, keyword=keyword, hidden=None,
             files=str(folder / "files"), folder=str(folder), options=options, fingerprint="",
         )  # fmt: skip
         made.append((task, expected))
@@ -68,7 +76,12 @@ def judge(ended: Iterable[tuple[Task, TaskRecord]], expected: dict[str, tuple[st
         wanted = expected[task.student]
         known.append(
             KnownResult(
-                name=task.student, expected=list(wanted), got=got, held=got in wanted, seconds=record.seconds
+                name=task.student,
+                expected=list(wanted),
+                got=got,
+                held=got in wanted,
+                seconds=record.seconds,
+                accelerator=record.accelerator,
             )
         )
     known.sort(key=lambda one: one.name)

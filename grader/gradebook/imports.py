@@ -115,6 +115,8 @@ def _warnings(book: Book, file: str, strange: Sequence[str], missing: Sequence[s
     if left:
         found.append(f"{file}: {left} students have points that were not graded; they count as none in it")
     unknown = [row.id for row in book.rows if not row.on_roster]
+    if len(unknown) == len(book.rows):
+        return (*found, f"{file}: nobody is in it, because nobody is on a roster; make gradebook ROSTER=csv")
     for names, words in (
         (unknown, "not on the roster, so not in it"),
         (missing, "no email, username or ID number in the roster, so not in it"),

@@ -3,14 +3,27 @@
 import json
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 from conftest import ROOT, grade, python
 
 from grader import hidden, spec
-from grader.batch import collect, intake, matching, models, roster, seeds, selftest, site, synthetic, wanted
+from grader.batch import (
+    collect,
+    intake,
+    matching,
+    models,
+    roster,
+    seeds,
+    selftest,
+    site,
+    synthetic,
+    wanted,
+    work,
+)
 from grader.batch.layout import RunFolder
-from grader.batch.models import Intake, Receipt, SelfTest
+from grader.batch.models import Intake, Receipt, SelfTest, State
 from grader.outcome import Outcome
 from grader.spec import Verdict
 
@@ -52,6 +65,33 @@ def test_files_of_the_self_test_are_in_this_checkout_and_say_what_they_must_get(
     expected = {"good": ("PASS",), "cheat": ("CRASHED",)}
     assert not selftest.judge([], expected).held  # nothing was graded: nothing is known
     assert SelfTest.model_fields["held"].is_required()
+
+
+def test_the_self_test_times_a_good_file_on_each_gpu_and_names_the_one_that_fails(tmp_path):
+    like = work.Task(
+        run=str(tmp_path), token="", student="", unit=wanted.units()[0].unit, blind=False, seed=0, attempt=1,
+        fingerprint="", tier="gpu", keyword=None, hidden=None, limit_s=1.0, files="", folder="",
+    )  # fmt: skip
+    known = selftest.tasks(RunFolder(tmp_path), wanted.units(), like, 3)
+    names = [task.student for task, _ in known]
+    assert names[:3] == ["elementwise_add", "elementwise_add-2", "elementwise_add-3"]
+    assert len(set(names)) == len(names) == 3 + 1 + len(selftest.CHEATS)
+    assert {task.keyword for task, _ in known[:3]} == {selftest.TIMED}
+    assert all((Path(task.files) / selftest.UNIT / "elementwise_add.py").is_file() for task, _ in known)
+    ended = []
+    for number, (task, _) in enumerate(known):
+        record = work.TaskRecord(
+            student=task.student, unit=task.unit.name, state=State.FAULT, fingerprint="", attempt=1,
+            accelerator=str(number % 3),
+        )  # fmt: skip
+        ended.append((task, record))
+    found = selftest.judge(ended, {task.student: expected for task, expected in known})
+    assert not found.held
+    assert [(one.name, one.accelerator) for one in found.known if one.name.startswith("elem")] == [
+        ("elementwise_add", "0"),
+        ("elementwise_add-2", "1"),
+        ("elementwise_add-3", "2"),
+    ]
 
 
 def test_seeds_follow_from_the_secret_and_differ_for_everybody(tmp_path):

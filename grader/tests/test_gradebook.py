@@ -362,3 +362,13 @@ def test_a_timing_mismatch_and_a_low_assurance_stand_beside_the_grade(out):
     row = grades(out)["ada"]
     assert "timing mismatch" in row["needs a look"]
     assert "assurance L1" in row["notes"]
+
+
+def test_a_class_without_a_roster_is_told_so_once_for_each_file(tmp_path):
+    fake = FakeClass(tmp_path / "out")
+    for student in ("ada", "bob"):
+        fake.add(student)
+        fake.grade(student, ONE, lab_of(record("cpu.json"), ONE))
+    words = [one for one in make(Asked(fake.finish())).warnings if "roster" in one]
+    assert [one.split(":")[0] for one in words] == ["canvas.csv", "moodle.csv"]
+    assert all("make gradebook ROSTER=" in one and "ada" not in one for one in words)
