@@ -48,7 +48,7 @@ def markdown(results: Results) -> str:
                 for item in bad:
                     failures += [
                         f"{word(item)}  {item.id}",
-                        *details_of(item, lab.folder, f"{lab.folder}/{exercise.file}"),
+                        *details_of(item, lab.folder, exercise.file),
                         "",
                     ]
     lines += ["", "### Files", ""]

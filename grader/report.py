@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
@@ -25,6 +27,7 @@ STYLES = {
     "SLOW": "yellow",
     "INCONCLUSIVE": "yellow",
 }
+LABS, CAPSTONE = "labs", "gpu-programming"  # the trees that are graded by default
 WAITS = "not looked at until"  # how the words for code and speed of a function with a wrong case begin
 SHOWN_FRAMES = 3
 SHOWN_NAMES = 6  # of cases that failed like the first
@@ -34,10 +37,9 @@ SHOWN_PRINTED = 12  # lines of what a failing file printed
 
 def explain(question: Question, outcome: Outcome) -> list[str]:
     """The message for one item, as a test explorer shows it."""
-    folder = question.entry.folder.name
-    path = f"{folder}/{question.exercise.file}"
     item = item_of(question, outcome)
-    return [f"{word(item)}  {item.name}", *details_of(item, folder, path)]
+    details = details_of(item, question.entry.folder.name, question.exercise.file)
+    return [f"{word(item)}  {item.name}", *details]
 
 
 def word(item: ItemResult) -> str:
@@ -45,8 +47,11 @@ def word(item: ItemResult) -> str:
     return (item.verdict.value + (f"/{item.reason}" if item.reason else "")).replace("_", " ")
 
 
-def details_of(item: ItemResult, folder: str, path: str) -> Iterator[str]:
-    """The lines under an item's verdict: where, which pattern, why, and what to read."""
+def details_of(item: ItemResult, folder: str, file: str, source: str = LABS) -> Iterator[str]:
+    """The lines under an item's verdict: where, which pattern, why, and what to read. `source` is the graded
+    tree, as `--from` names it.
+    """
+    path = path_of(folder, file, source)
     for todo in item.figures.get("todos", ()):
         yield f"    {path}:{todo['line']}  TODO {todo['number']}: {todo['text']}"
     label = label_of(item)
@@ -76,29 +81,38 @@ def label_of(item: ItemResult) -> str:
     return {Verdict.WRONG: "first wrong" if item.kind == CORRECTNESS else "found"}.get(item.verdict, "what")
 
 
-def alike(items: Sequence[ItemResult], folder: str, path: str) -> list[list[ItemResult]]:
+def alike(items: Sequence[ItemResult], folder: str, file: str) -> list[list[ItemResult]]:
     """Items with one verdict and one cause, or with the same message where no cause is known."""
     groups: dict[tuple, list[ItemResult]] = {}
     for item in items:
-        same = (item.cause,) if item.cause else tuple(details_of(item, folder, path))
+        same = (item.cause,) if item.cause else tuple(details_of(item, folder, file))
         groups.setdefault((item.verdict, *same), []).append(item)
     return list(groups.values())
 
 
 def readme_of(folder: str) -> str:
     """Where a lab's hints are."""
-    return f"{'labs' if folder.startswith('lab') else 'gpu-programming'}/{folder}/README.md"
+    return path_of(folder, "README.md")
 
 
-def lab_lines(lab: LabResult) -> Iterator[tuple[str, str]]:
-    """A lab's report, line by line, each with the style a terminal may give it."""
+def path_of(folder: str, file: str, source: str = LABS) -> str:
+    """Where a file of a lab lies, as an editor finds it; of a tree outside of the checkout no name is told."""
+    tree = LABS if os.path.isabs(source) or ".." in Path(source).parts else source
+    if folder.startswith("lab"):
+        return f"{tree}/{folder}/{file}"
+    parts = ["" if tree == LABS else tree, CAPSTONE, "" if folder == CAPSTONE else folder, file]
+    return "/".join(filter(None, parts))
+
+
+def lab_lines(lab: LabResult, source: str = LABS) -> Iterator[tuple[str, str]]:
+    """A lab's report, line by line, each with the style a terminal may give it, on files of `source`."""
     for exercise in lab.exercises:
         yield "", ""
         yield f"{lab_word(lab.folder, lab.number)}  {exercise.name}", "bold"
         for kind, title in KINDS.items():
             items = [item for item in exercise.items if item.kind == kind]
             if items:
-                yield from _group(lab, exercise, title, items)
+                yield from _group(lab, exercise, title, items, source)
     yield "", ""
     total = f"{lab.points:.1f} / {lab.graded_points:.1f}"
     yield f"{f'{lab_word(lab.folder, lab.number)}  {lab.title}, total':<{WIDTH - 16}}{total:>14}", "bold"
@@ -106,7 +120,7 @@ def lab_lines(lab: LabResult) -> Iterator[tuple[str, str]]:
         yield f"{'not graded':<{WIDTH - 16}}{f'{lab.not_graded_points:.1f}':>14}", "dim"
 
 
-def _group(lab: LabResult, exercise: ExerciseResult, title: str, items: Sequence[ItemResult]):
+def _group(lab: LabResult, exercise: ExerciseResult, title: str, items: Sequence[ItemResult], source: str):
     graded = [item for item in items if item.verdict not in (Verdict.NOT_GRADED, Verdict.GRADER_FAULT)]
     passed = [item for item in graded if item.verdict is Verdict.PASS]
     points, most = sum(item.points for item in graded), sum(item.max_points for item in graded)
@@ -129,9 +143,10 @@ def _group(lab: LabResult, exercise: ExerciseResult, title: str, items: Sequence
             yield f"    {line}", "dim"
     if title == "generated code":
         yield from _codegen_lines(graded)
-    yield from _failures(lab, exercise, [item for item in graded if item.verdict is not Verdict.PASS], title)
+    failed = [item for item in graded if item.verdict is not Verdict.PASS]
+    yield from _failures(lab, exercise, failed, title, source)
     faults = [item for item in items if item.verdict is Verdict.GRADER_FAULT]
-    yield from _failures(lab, exercise, faults, title)
+    yield from _failures(lab, exercise, faults, title, source)
     open_items = [item for item in items if item.verdict is Verdict.NOT_GRADED]
     for why in dict.fromkeys(item.where for item in open_items):
         same = [item for item in open_items if item.where == why]
@@ -140,12 +155,11 @@ def _group(lab: LabResult, exercise: ExerciseResult, title: str, items: Sequence
         yield f"  NOT GRADED  {title}, {len(same)} of {len(items)}, {shown}: {why}", "dim"
 
 
-def _failures(lab, exercise, items, title):
+def _failures(lab, exercise, items, title, source):
     """Each failure once: the first of those with one verdict and one cause in full, the others by name."""
     if not items or _said_above(lab, exercise, items):
         return
-    path = f"{lab.folder}/{exercise.file}"
-    for first, *others in alike(items, lab.folder, path):
+    for first, *others in alike(items, lab.folder, exercise.file):
         if first.verdict is Verdict.NOT_STARTED and title != "correctness":
             continue  # said once, under correctness
         if first.where.startswith(WAITS):
@@ -154,7 +168,9 @@ def _failures(lab, exercise, items, title):
         heading = word(first) if first.verdict is Verdict.NOT_STARTED else f"{word(first)}  {first.name}"
         yield f"  {heading}", STYLES.get(first.verdict.value, "red")
         details = (
-            _slow(first, lab.folder) if first.verdict is Verdict.SLOW else details_of(first, lab.folder, path)
+            _slow(first, lab.folder)
+            if first.verdict is Verdict.SLOW
+            else details_of(first, lab.folder, exercise.file, source)
         )
         for line in details:
             yield line, ""
@@ -224,7 +240,7 @@ def _codegen_lines(items: Sequence[ItemResult]):
 def show(results: Results, console: Console) -> None:
     """The whole report on a console; plain where it is piped."""
     for lab in results.labs:
-        for line, style in lab_lines(lab):
+        for line, style in lab_lines(lab, results.source):
             console.print(Text(line, style=style), soft_wrap=True)
     console.print()
     total = f"{results.points:.1f} / {results.graded_points:.1f}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from grader.outcome import one_line
-from grader.report import readme_of, word
+from grader.report import path_of, readme_of, word
 from grader.results import ExerciseResult, ItemResult, LabResult, Results
 from grader.spec import Verdict, lab_word
 
@@ -67,7 +67,7 @@ def _mend(lab: LabResult, exercise: ExerciseResult, item: ItemResult) -> str:
 
 def _begin(lab: LabResult, exercise: ExerciseResult, item: ItemResult) -> str:
     todos = item.figures.get("todos") or []
-    where = f"{lab.folder}/{exercise.file}"
+    where = path_of(lab.folder, exercise.file)
     if todos:
         return f"Write TODO {todos[0]['number']} in {where}, line {todos[0]['line']}: {todos[0]['text']}."
     return f"Write {exercise.name} in {where} ({lab_word(lab.folder, lab.number)})."

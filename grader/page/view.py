@@ -155,10 +155,7 @@ def _section(lab: LabResult, exercise: ExerciseResult, kind: str, failures: dict
         tally=tally(items),
         points=sum(item.points for item in graded),
         graded_points=sum(item.max_points for item in graded),
-        failures=[
-            [failures[item.id] for item in group]
-            for group in alike(bad, lab.folder, f"{lab.folder}/{exercise.file}")
-        ],
+        failures=[[failures[item.id] for item in group] for group in alike(bad, lab.folder, exercise.file)],
         waits=waits,
         not_graded=_not_graded(items),
     )

@@ -112,11 +112,10 @@ def _test(lab: LabResult, exercise: ExerciseResult, kind: str, items: list[ItemR
 
 def _output(lab: LabResult, exercise: ExerciseResult, items: list[ItemResult], still_open: float) -> str:
     """The words that `grade` prints, without control characters."""
-    path = f"{lab.folder}/{exercise.file}"
     bad = [item for item in items if item.verdict not in (Verdict.PASS, Verdict.NOT_GRADED)]
     lines = []
-    for group in alike(bad, lab.folder, path):
-        lines += [f"{word(group[0])}  {group[0].name}", *details_of(group[0], lab.folder, path)]
+    for group in alike(bad, lab.folder, exercise.file):
+        lines += [f"{word(group[0])}  {group[0].name}", *details_of(group[0], lab.folder, exercise.file)]
         if len(group) > 1:
             lines.append(f"    the same      {', '.join(item.name for item in group[1:])}")
     for item in items:

@@ -276,7 +276,7 @@ STEPS = {
         "h200.json",
         lambda item: failed(item, Verdict.INCONCLUSIVE) if item.id.endswith(SLOWEST) else item,
     ),
-    "Write TODO 1 in lab1_elementwise_add/elementwise_add.py, line 9: add": (
+    "Write TODO 1 in labs/lab1_elementwise_add/elementwise_add.py, line 9: add": (
         "h200.json",
         lambda item: failed(
             item, Verdict.NOT_STARTED, figures={"todos": [{"number": 1, "line": 9, "text": "add"}]}

@@ -18,6 +18,7 @@ from markdown_it import MarkdownIt
 from grader import __version__, catalog
 from grader.batch.compare import without_times
 from grader.questions import questions
+from grader.report import path_of
 from grader.results import Results
 
 HOSTILE = (
@@ -358,3 +359,12 @@ def test_two_runs_of_one_seed_say_the_same_where_a_message_hangs_on_the_order_of
         told.append((tmp_path / name / "results.json").read_text())
     assert all(word in told[0] for word in words)
     assert without_times(told[0]) == without_times(told[1])
+
+
+@pytest.mark.parametrize("source", ["labs", "solutions", "/somewhere/else", "../else"])
+def test_the_file_that_a_report_names_can_be_opened_from_the_checkout(source):
+    for entry in (*catalog.find(), *catalog.capstone()):
+        for exercise in entry.lab.exercises:
+            named = path_of(entry.folder.name, exercise.file, source)
+            assert (ROOT / named).is_file(), named
+            assert named.startswith("solutions/") == (source == "solutions")

@@ -143,5 +143,5 @@ def failure_lines(one: Watched, score: Score) -> Iterator[tuple[str, str]]:
     name = "" if first.verdict is Verdict.NOT_STARTED else f"  {first.name}{more}"
     yield f"{one.exercise.name}  {word(first)}{name}", STYLES.get(first.verdict.value, "red")
     folder = one.entry.folder.name
-    details = list(details_of(first, folder, f"{folder}/{one.exercise.file}"))
+    details = list(details_of(first, folder, one.exercise.file))
     yield from ((line, "") for line in details[:SHOWN_DETAILS])
