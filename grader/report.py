@@ -96,7 +96,7 @@ def readme_of(folder: str) -> str:
 
 
 def path_of(folder: str, file: str, source: str = LABS) -> str:
-    """Where a file of a lab lies, as an editor finds it; of a tree outside of the checkout no name is told."""
+    """Where a file of a lab lies, as an editor finds it; a tree outside of the checkout is not told."""
     tree = LABS if os.path.isabs(source) or ".." in Path(source).parts else source
     if folder.startswith("lab"):
         return f"{tree}/{folder}/{file}"

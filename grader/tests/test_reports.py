@@ -366,5 +366,6 @@ def test_the_file_that_a_report_names_can_be_opened_from_the_checkout(source):
     for entry in (*catalog.find(), *catalog.capstone()):
         for exercise in entry.lab.exercises:
             named = path_of(entry.folder.name, exercise.file, source)
-            assert (ROOT / named).is_file(), named
+            made = exercise.file.endswith(".json")  # by a command, so it is not there yet
+            assert (ROOT / named).parent.is_dir() if made else (ROOT / named).is_file(), named
             assert named.startswith("solutions/") == (source == "solutions")
