@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
 from grader.outcome import one_line
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # pytest brings it
 
 MOST_BYTES = 1 << 20
 
@@ -25,6 +32,11 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
     if len(data) > most:
         raise ValueError(f"{one_line(path.name)} has more than {most:,} bytes")
     return data
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """What a TOML file holds; OSError or ValueError where it cannot be read."""
+    return tomllib.loads(read_bytes(path).decode())
 
 
 def finding(error: ValidationError) -> str:

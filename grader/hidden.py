@@ -9,7 +9,6 @@ layouts = { x = { pad = 7 } }
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,14 +18,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from grader import catalog
 from grader.catalog import Entry
-from grader.files import finding, read_bytes
+from grader.files import finding, read_toml
 from grader.outcome import Outcome
 from grader.spec import Case, Exercise, Layout, Verdict
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib  # pytest brings it
 
 INSTEAD = "a hidden case: its sizes and values are not shown"
 
@@ -61,7 +55,7 @@ class HiddenError(Exception):
 def read(path: Path) -> dict[str, list[_Case]]:
     """Hidden cases by exercise."""
     try:
-        cases = _File.model_validate(tomllib.loads(read_bytes(path).decode())).case
+        cases = _File.model_validate(read_toml(path)).case
     except ValidationError as error:
         raise HiddenError(f"{path}: {finding(error)}") from None
     except (OSError, ValueError) as error:

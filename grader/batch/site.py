@@ -12,12 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from grader import catalog
 from grader.batch.layout import RunFolder
-from grader.files import finding, read_bytes
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib  # pytest brings it
+from grader.files import finding, read_toml
 
 
 class SiteError(Exception):
@@ -62,7 +57,7 @@ def read(path: Path | None) -> Site:
     if path is None:
         return Site()
     try:
-        return Site.model_validate(tomllib.loads(read_bytes(path).decode()))
+        return Site.model_validate(read_toml(path))
     except ValidationError as error:
         raise SiteError(f"{path}: {finding(error)}") from None
     except (OSError, ValueError) as error:

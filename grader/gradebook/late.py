@@ -21,19 +21,13 @@ ada = 1
 from __future__ import annotations
 
 import datetime
-import sys
 import zoneinfo
 from fractions import Fraction
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError, field_validator
 
-from grader.files import finding, read_bytes
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib  # pytest brings it
+from grader.files import finding, read_toml
 
 UTC = datetime.timezone.utc
 DAY = datetime.timedelta(days=1)
@@ -126,7 +120,7 @@ class LatePolicy(BaseModel):
 def read(path: Path) -> LatePolicy:
     """The policy of a file; LateError for one that cannot be used."""
     try:
-        return LatePolicy.model_validate(tomllib.loads(read_bytes(path).decode()))
+        return LatePolicy.model_validate(read_toml(path))
     except ValidationError as error:
         raise LateError(f"{path}: {finding(error)}") from None
     except (OSError, ValueError) as error:
