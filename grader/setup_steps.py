@@ -117,13 +117,35 @@ def install(venv, wanted, what, *options):
     """Install into .venv with uv or pip, whose output is shown only when they fail."""
     say(f"installing {what} ...")
     python, uv = f"{venv}/bin/python", shutil.which("uv")
-    tool = [uv, "pip", "install", "--python", python] if uv else [python, "-m", "pip", "install"]
+    uv_tool = [uv, "pip", "install", "--python", python, *uv_sources(os.environ)]
+    tool = uv_tool if uv else [python, "-m", "pip", "install"]
     command = [*tool, "-c", os.path.join(os.path.dirname(venv), "constraints.txt"), *options, *wanted]
     environ = {**os.environ, "PIP_USER": "0", "PIP_NO_INPUT": "1"}  # --user fails here, a prompt is unseen
     code, output = patiently(command, environ)
     if code:
         print("\n".join(output.splitlines()[-20:]), file=sys.stderr)
         raise SetupError(advice(output))
+
+
+def uv_sources(environ):
+    """Options that tell uv where pip's own variables say that packages are; none where uv's say so."""
+    if any(name.startswith("UV_") and ("INDEX" in name or "LINKS" in name) for name in environ):
+        return []
+    options = (
+        ["--no-index"] if environ.get("PIP_NO_INDEX", "0").lower() not in ("", "0", "false", "no") else []
+    )
+    pairs = (
+        ("PIP_INDEX_URL", "--default-index"),
+        ("PIP_EXTRA_INDEX_URL", "--index"),
+        ("PIP_FIND_LINKS", "--find-links"),
+    )
+    for name, option in pairs:
+        for place in environ.get(name, "").split():
+            if (
+                option != "--find-links" or "://" in place or os.path.exists(place)
+            ):  # uv stops where pip warns
+                options += [option, place]
+    return options
 
 
 def patiently(command, environ):

@@ -278,3 +278,31 @@ def test_the_cuda_build_can_be_asked_for_where_no_driver_is(monkeypatch):
     setup_steps.install_torch(".venv", ["torch>=2.11"])
     assert ["CPU" in what for what in said] == [True, False]
     assert "CUDA" in said[1]
+
+
+def test_uv_looks_for_packages_where_pip_would(monkeypatch, tmp_path):
+    told = tmp_path / "told"
+    uv = tmp_path / "bin" / "uv"
+    uv.parent.mkdir()
+    uv.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {told}\n')
+    uv.chmod(0o755)
+    for name in [name for name in os.environ if name.startswith(("PIP_", "UV_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PATH", f"{uv.parent}:/usr/bin:/bin")
+
+    def install() -> list[str]:
+        setup_steps.install(str(tmp_path / ".venv"), ["rich"], "rich")
+        words = told.read_text().splitlines()
+        return words[words.index("--python") + 2 : words.index("-c")]
+
+    assert install() == []
+    monkeypatch.setenv("PIP_INDEX_URL", "https://mirror/simple")
+    monkeypatch.setenv("PIP_FIND_LINKS", f"{tmp_path} /nowhere file:///more")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    links = ["--find-links", str(tmp_path), "--find-links", "file:///more"]
+    places = ["--default-index", "https://mirror/simple", *links]
+    assert install() == ["--no-index", *places]
+    monkeypatch.setenv("PIP_NO_INDEX", "0")
+    assert install() == places
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "https://own/simple")
+    assert install() == []  # uv has been told by itself
