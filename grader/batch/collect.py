@@ -133,4 +133,4 @@ def _take(offers: dict[str, list[tuple[tuple[int, int], Member]]], choice: Choic
         if total > MOST_TAKEN or len(choice.taken) >= MOST_FILES:
             choice.left_out.append(_left(member, "too much was handed in before it", unit))
             continue
-        choice.taken.append(Taken(target, member.place, data, member.modified))
+        choice.taken.append(Taken(target, member.place, data, member.modified or member.dated()))

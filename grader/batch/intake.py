@@ -78,7 +78,9 @@ def take_in(handed_in: HandedIn, roster: Roster, units: Sequence[Collected], run
 
 def _taken(one: Taken) -> TakenFile:
     digest = hashlib.sha256(one.data).hexdigest()
-    return TakenFile(path=one.path, sha256=digest, bytes=len(one.data), found=one_line(one.found))
+    changed = _utc(one.modified) if one.modified else None
+    found = one_line(one.found)
+    return TakenFile(path=one.path, sha256=digest, bytes=len(one.data), found=found, changed=changed)
 
 
 def _members(handed_in: HandedIn, units, intake: Intake, stack) -> Iterator[Member]:
@@ -138,7 +140,7 @@ def _single(path: Path, name: str, units: Sequence[Collected]) -> Member:
 def _date(intake: Intake, choice: Choice) -> None:
     given = next((v for c, v in intake.roster.items() if plain(c) in ("submittedat", "handedin") and v), None)
     if given:
-        intake.handed_in, intake.handed_in_by = given, "roster"
+        intake.handed_in, intake.handed_in_by = given, models.ROSTER
     dates = [taken.modified for taken in choice.taken if taken.modified]
     if intake.handed_in is None and dates:
         intake.handed_in, intake.handed_in_by = _utc(max(dates)), "date of the newest file"

@@ -44,6 +44,7 @@ class Member:
     read: Callable[[], bytes]
     modified: float | None = None  # seconds since 1970
     found: str = ""  # where it lay, if it is called something else there
+    dated: Callable[[], float | None] = lambda: None  # as `modified`, where it takes a while to find
 
     @property
     def place(self) -> str:

@@ -11,6 +11,8 @@ from pydantic import BaseModel, ConfigDict
 from grader.files import replace
 from grader.results import Machine
 
+ROSTER = "roster"  # where a date of hand-in is from that no student can set
+
 
 class Model(BaseModel):
     """A part of a record; a field that it does not know is an error."""
@@ -64,6 +66,7 @@ class TakenFile(Model):
     sha256: str
     bytes: int
     found: str  # where it lay in the submission
+    changed: str | None = None  # UTC, as the submission has it: of its last commit, or its own date
 
 
 class LeftOut(Model):

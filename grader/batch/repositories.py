@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import resource
 import shutil
 import stat
 import subprocess
@@ -23,6 +24,8 @@ from grader.files import read_bytes
 OBJECT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 REF = re.compile(r"refs/[A-Za-z0-9][\w./+@-]*")
 LIMIT_S = 60.0
+HISTORY_S = 10.0  # for the history of one file
+HISTORY_BYTES = 2 << 30  # of address space: an old commit may be of any size
 MOST_LINE = 8192  # bytes of one entry of a tree
 SETTINGS = (
     "core.hooksPath=/dev/null",
@@ -123,7 +126,8 @@ class _Git:
     """Git on the objects of a submission."""
 
     def __init__(self, own: Path, objects: Path):
-        self._command = ["git", "--git-dir", str(own), "--no-replace-objects"]
+        self._command = ["git", "--git-dir", str(own), "--no-replace-objects", "--literal-pathspecs"]
+        self._has_history = True
         for setting in SETTINGS:
             self._command += ["-c", setting]
         self._environment = {
@@ -173,7 +177,7 @@ class _Git:
             for count, line in enumerate(_records(process.stdout)):
                 if count >= MOST_MEMBERS:
                     raise RefusedError(f"the repository holds more than {MOST_MEMBERS:,} files")
-                yield self._member(line)
+                yield self._member(name, line)
             if process.wait(LIMIT_S):
                 raise RefusedError("the repository is damaged: its files cannot be listed")
         finally:
@@ -181,14 +185,32 @@ class _Git:
             process.wait()
             process.stdout.close()
 
-    def _member(self, line: bytes) -> Member:
+    def _member(self, commit: str, line: bytes) -> Member:
         facts, _, path = line.partition(b"\t")
         mode, kind, name, size = facts.decode("ascii").split()
         shown = path.decode("utf-8", "replace")
         if mode == "120000" or kind != "blob":
             return Member(shown, Kind.LINK if kind == "blob" else Kind.OTHER, 0, lambda: b"")
         # The size of an object that is missing is "BAD".
-        return Member(shown, Kind.FILE, int(size) if size.isdigit() else 0, lambda: self._blob(name))
+        return Member(
+            shown, Kind.FILE, int(size) if size.isdigit() else 0, lambda: self._blob(name),
+            dated=lambda: self._changed(commit, path),
+        )  # fmt: skip
+
+    def _changed(self, commit: str, path: bytes) -> int | None:
+        """The date of the last commit that changed a file; None without a history, or for one too long."""
+        if not self._has_history:
+            return None
+        try:
+            done = subprocess.run(
+                [*self._command, "log", "-1", "--format=%ct", commit, "--", path], env=self._environment,
+                stdin=subprocess.DEVNULL, capture_output=True, timeout=HISTORY_S, check=True,
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (HISTORY_BYTES, HISTORY_BYTES)),
+            )  # fmt: skip
+            return int(done.stdout)
+        except (subprocess.SubprocessError, ValueError):
+            self._has_history = False  # one history is not waited for a dozen times
+            return None
 
     def _blob(self, name: str) -> bytes:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +36,7 @@ class Cell:
     results: Path | None = None
     sha256: str = ""
     seconds: float = 0.0
+    moment: datetime.datetime | None = None  # that counts as the time of hand-in
 
     @property
     def is_open(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zoneinfo
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
@@ -97,7 +98,9 @@ def lab_notes(book: Book, row: Row, cell: Cell) -> list[str]:
     notes = []
     if book.policy and book.policy.due_of(row.id, cell.unit.lab):
         due = book.policy.due_of(row.id, cell.unit.lab)
-        words = f"Due {due:%Y-%m-%d %H:%M:%S} {book.policy.timezone}; {late_words(cell)}"
+        moment = cell.moment and cell.moment.astimezone(zoneinfo.ZoneInfo(book.policy.timezone))
+        when = f"handed in {moment:%Y-%m-%d %H:%M:%S}, " if moment else ""
+        words = f"Due {due:%Y-%m-%d %H:%M:%S} {book.policy.timezone}; {when}{late_words(cell)}"
         notes.append(f"{words}: {cell.raw:.1f} points before, {cell.final:.1f} after.")
     for given in cell.given:
         note = f", {given.note}" if given.note else ""

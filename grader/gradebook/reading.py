@@ -10,7 +10,7 @@ from pathlib import Path
 
 from grader.batch import models
 from grader.batch.layout import RunFolder, StudentFolder
-from grader.batch.models import Intake, RunRecord, State, TaskRecord, Unit
+from grader.batch.models import ROSTER, Intake, RunRecord, State, TaskRecord, Unit
 from grader.files import finding, read_bytes
 from grader.gradebook import flags
 from grader.gradebook.book import OPEN, Book, Cell, Row
@@ -68,10 +68,11 @@ def _row(folder, run: RunRecord, student: str, policy, rubric, roster) -> Row:
     cells = [
         _cell(place, unit, tuple(one for one in given if one.unit == unit.name), intake) for unit in run.units
     ]
-    moment = _moment(intake)
+    moment = _moment(intake.handed_in) if intake else None
+    cells = [replace(cell, moment=_changed(intake, cell.unit.name) or moment) for cell in cells]
     left = 0
     if policy:
-        cells, left = _late(policy, student, moment, cells)
+        cells, left = _late(policy, student, cells)
     looks = flags.of_student(intake, run.unknown, run.gone, policy, moment, [c.late.days for c in cells])
     return Row(student, name_of(student, line), line, intake, tuple(cells), looks, left)
 
@@ -115,14 +116,14 @@ def _graded(folder, unit: Unit, given: tuple[Given, ...], task: TaskRecord) -> C
     )  # fmt: skip
 
 
-def _late(policy: LatePolicy, student: str, moment, cells: list[Cell]) -> tuple[list[Cell], int]:
+def _late(policy: LatePolicy, student: str, cells: list[Cell]) -> tuple[list[Cell], int]:
     """The cells with what being late cost them, and the tokens that are left."""
     far = datetime.datetime.max
     order = sorted(
-        (k for k, cell in enumerate(cells) if cell.state == State.GRADED.value and moment),
+        (k for k, cell in enumerate(cells) if cell.state == State.GRADED.value and cell.moment),
         key=lambda k: (policy.due_of(student, cells[k].unit.lab) or far, k),
     )
-    days = [policy.days_late(student, cells[k].unit.lab, moment) for k in order]
+    days = [policy.days_late(student, cells[k].unit.lab, cells[k].moment) for k in order]
     tokens = policy.tokens_of(student)
     spent = spend(policy, [(cells[k].raw, n) for k, n in zip(order, days, strict=True)], tokens)
     by_cell = dict(zip(order, spent, strict=True))
@@ -130,12 +131,23 @@ def _late(policy: LatePolicy, student: str, moment, cells: list[Cell]) -> tuple[
     return cells, tokens - sum(late.tokens for late in spent)
 
 
-def _moment(intake: Intake | None) -> datetime.datetime | None:
+def _changed(intake: Intake | None, unit: str) -> datetime.datetime | None:
+    """When the files of one lab last changed, so that later labs in one repository do not make it late.
+
+    None where the roster says when it was handed in, or not every file has a date.
+    """
+    if intake is None or intake.handed_in_by == ROSTER:
+        return None
+    dates = [_moment(one.changed) for one in intake.files if one.path.startswith(f"{unit}/")]
+    return max(dates) if dates and all(dates) else None
+
+
+def _moment(text: str | None) -> datetime.datetime | None:
     """When it was handed in; a time without a zone, as a person writes one into a roster, is UTC."""
-    if intake is None or not intake.handed_in:
+    if not text:
         return None
     try:
-        moment = datetime.datetime.fromisoformat(intake.handed_in.strip().replace("Z", "+00:00"))
+        moment = datetime.datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
     except ValueError:
         return None
     return moment if moment.tzinfo else moment.replace(tzinfo=datetime.timezone.utc)

@@ -72,10 +72,10 @@ class FakeClass:
         self.students.append(student)
         if line is None:
             self.unknown.append(student)
-        by = "date of the commit" if handed_in else ""
+        facts = {"handed_in_by": "date of the commit" if handed_in else "", "sources": [student], **facts}
         intake = Intake(
             id=student, on_roster=line is not None, roster=line or {}, kind="folder", handed_in=handed_in,
-            handed_in_by=by, sources=[student], **facts,
+            **facts,
         )  # fmt: skip
         models.write(self.folder.student(student).intake, intake)
 

@@ -42,13 +42,14 @@ class Desk:
                 archive.writestr(member, data)
         return path
 
-    def git(self, *arguments: str, name: str = "ada") -> str:
+    def git(self, *arguments: str, name: str = "ada", date: str = "2026-01-01T00:00:00Z") -> str:
         who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
         command = ["git", "-C", str(self.folder / name), *who, *arguments]
         environment = {
             "PATH": os.environ["PATH"],
             "GIT_CONFIG_NOSYSTEM": "1",
             "HOME": str(self.folder),
+            "GIT_COMMITTER_DATE": date,
         }
         done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
         return done.stdout.strip()
@@ -373,6 +374,28 @@ def test_repository_is_read_as_committed_with_its_date(desk):
     assert (one.kind, one.commit, desk.text()) == ("git", name, "mine")
     assert one.handed_in
     assert one.handed_in_by == "date of the commit"
+
+
+def test_each_file_of_a_repository_has_the_date_of_the_last_commit_that_changed_it(desk):
+    desk.commit()
+    other = "lab2_online_softmax/online_softmax.py"
+    desk.write(f"ada/labs/{other}", "later")
+    desk.git("add", "-A")
+    desk.git("commit", "-qm", "lab 2", date="2026-02-02T00:00:00Z")
+    one = desk.take()["ada"]
+    assert {file.path: file.changed[:10] for file in one.files} == {PATH: "2026-01-01", other: "2026-02-02"}
+    assert one.handed_in[:10] == "2026-02-02"
+
+
+def test_a_repository_without_its_history_has_the_date_of_its_last_commit_alone(desk):
+    first = desk.commit()
+    desk.write("ada/labs/notes.txt", "later")
+    desk.git("add", "-A")
+    desk.git("commit", "-qm", "notes", date="2026-02-02T00:00:00Z")
+    (desk.folder / "ada" / ".git" / "objects" / first[:2] / first[2:]).unlink()
+    one = desk.take()["ada"]
+    assert taken(one) == [PATH]
+    assert (one.files[0].changed, one.handed_in[:10]) == (None, "2026-02-02")
 
 
 def test_bare_and_packed_repositories_are_read(desk):

@@ -13,9 +13,9 @@ from conftest import python
 from test_page import Page
 
 from grader.batch.layout import RunFolder
-from grader.batch.models import State
+from grader.batch.models import ROSTER, State, TakenFile
 from grader.cli import main
-from grader.gradebook import imports, leaderboard, tables, view
+from grader.gradebook import imports, late, leaderboard, tables, view
 from grader.gradebook.book import OPEN
 from grader.gradebook.command import Asked, make
 from grader.gradebook.reading import BookError, read
@@ -372,3 +372,22 @@ def test_a_class_without_a_roster_is_told_so_once_for_each_file(tmp_path):
     words = [one for one in make(Asked(fake.finish())).warnings if "roster" in one]
     assert [one.split(":")[0] for one in words] == ["canvas.csv", "moodle.csv"]
     assert all("make gradebook ROSTER=" in one and "ada" not in one for one in words)
+
+
+@pytest.mark.parametrize(("by", "days"), [("date of the commit", [0, 1]), (ROSTER, [1, 1])])
+def test_a_lab_is_late_by_its_own_files_unless_the_roster_has_the_time(tmp_path, by, days):
+    dates = {ONE: "2026-10-04T12:00:00+00:00", TWO: "2026-10-06T12:00:00+00:00"}
+    files = [
+        TakenFile(path=f"{unit}/x.py", sha256="0", bytes=1, found="x.py", changed=date)
+        for unit, date in dates.items()
+    ]
+    fake = FakeClass(tmp_path / "out")
+    fake.add("ada", dates[TWO], {"id": "ada"}, files=files, handed_in_by=by)
+    for unit in (ONE, TWO):
+        fake.grade("ada", unit, lab_of(record("cpu.json"), unit))
+    (tmp_path / "late.toml").write_text(POLICY)
+    make(Asked(fake.finish(), policy=tmp_path / "late.toml"))
+    (row,) = read(RunFolder(tmp_path / "out"), late.read(tmp_path / "late.toml")).rows
+    assert [cell.late.days for cell in row.cells] == days
+    page = (tmp_path / "out" / "gradebook" / "students" / "ada" / f"{ONE}.html").read_text()
+    assert ("handed in 2026-10-04 14:00:00, in time" in page) == (not days[0])
