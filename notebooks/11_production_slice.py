@@ -7,9 +7,11 @@
 # without a stored mask, and LayerNorm with the Linear layer behind it.
 
 # %%
-from grader.notebooks import lesson
-from solutions import lab4_production_slice as library
+from pathlib import Path
 
+from grader.notebooks import lesson
+
+library = lesson.production_slice()
 for name in library.__all__:
     first = " ".join((getattr(library, name).__doc__ or "").split()).split(". ")[0]
     print(f"{name:<28}{first[:88]}")
@@ -252,8 +254,9 @@ lesson.say(
 def captured():
     import torch
 
-    from solutions import lab4_production_slice as library
+    from grader.notebooks.lesson import production_slice
 
+    library = production_slice()
     graphs = []
 
     class CapturedError(Exception):
@@ -384,7 +387,7 @@ lesson.table(("operation", "columns", "faster", "ours, of its speed"), rows or [
 # * A limit on code size: a file that fits on two pages can be reviewed.
 
 # %%
-for file in sorted((lesson.ROOT / "solutions/lab4_production_slice").glob("[!_]*.py")):
+for file in sorted(Path(library.__path__[0]).glob("[!_]*.py")):
     lines = [
         line
         for line in file.read_text("utf-8").splitlines()

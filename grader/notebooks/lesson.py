@@ -9,7 +9,7 @@ from pathlib import Path
 from grader import __version__, gpu
 from grader.catalog import ROOT
 from grader.notebooks import kernels
-from grader.notebooks.kernels import apart, lab, solution
+from grader.notebooks.kernels import apart, lab, production_slice, solution
 from grader.notebooks.records import (
     bench,
     counter,
@@ -41,7 +41,8 @@ from grader.notebooks.showing import (
 __all__ = [
     "BLUE", "COLOURS", "GREEN", "ORANGE", "PURPLE", "ROOT", "SKY", "YELLOW", "apart", "bench", "canvas",
     "counter", "device", "excerpt", "folded", "gpu_or_record", "interactive", "lab", "lesson_record",
-    "listing", "logged", "logged_step", "say", "shown", "solution", "start", "survey", "table", "told",
+    "listing", "logged", "logged_step", "production_slice", "say", "shown", "solution", "start", "survey",
+    "table", "told",
 ]  # fmt: skip
 
 

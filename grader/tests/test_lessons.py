@@ -5,10 +5,10 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, python
 from rich.console import Console
 
-from grader import gpu
+from grader import catalog, gpu
 from grader.notebooks import autotuning, kernels, lessons, records
 from grader.notebooks.lessons import Lessons, Recorder, Told
 from grader.notebooks.recorders import RECORDERS
@@ -212,3 +212,20 @@ def test_triton_that_was_imported_too_early_is_said(monkeypatch):
     monkeypatch.setitem(sys.modules, "triton", object())
     with pytest.raises(RuntimeError, match="restart the kernel"):
         kernels.settle(None)
+
+
+@pytest.mark.parametrize("tree", ["solutions", "labs"])
+def test_lab_4_is_one_library_with_solutions_and_without(tree):
+    # In a process of its own: files of both trees import each other by the same names.
+    code = f"""
+from grader.notebooks import kernels
+kernels._tree = lambda: {tree!r}
+library = kernels.production_slice()
+assert all(callable(getattr(library, name)) for name in library.__all__)
+print(*sorted(library.__all__), library.__path__[0])
+"""
+    done = python("-c", code, TRITON_INTERPRET="1")
+    *names, folder = done.stdout.split()
+    (entry,) = (one for one in catalog.find() if one.number == 4)
+    assert {exercise.name for exercise in entry.lab.exercises} <= set(names)
+    assert folder == str(ROOT / tree / "lab4_production_slice")
