@@ -111,16 +111,12 @@ def synthetic_class(folder, count, seed, slow, out):
 @click.option("--record", type=click.Path(path_type=Path), help="write the record of it to this file as well")
 def class_cost(runs, record):
     """What the finished RUNS of `class` cost, and whether those of the same files agree (course staff)."""
-    import tempfile
-
     from grader.batch import cost, models
-    from grader.tables import RENDERERS
 
     try:
         found = cost.measure(runs)
     except cost.CostError as error:
         raise click.UsageError(str(error)) from None
-    with tempfile.TemporaryDirectory() as scratch:
-        path = record or Path(scratch) / "cost.json"
-        models.write(path, found)
-        click.echo(RENDERERS["class"](path))
+    if record:
+        models.write(record, found)
+    click.echo(cost.render(found))

@@ -6,9 +6,9 @@ import os
 import stat
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from grader.outcome import one_line
 
@@ -18,6 +18,7 @@ else:
     import tomli as tomllib  # pytest brings it
 
 MOST_BYTES = 1 << 20
+M = TypeVar("M", bound=BaseModel)
 
 
 def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
@@ -34,9 +35,14 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
     return data
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """What a TOML file holds; OSError or ValueError where it cannot be read."""
-    return tomllib.loads(read_bytes(path).decode())
+def read_toml(path: Path, model: type[M]) -> M:
+    """What a TOML file holds; ValueError, in a line that begins with its path, where it cannot be used."""
+    try:
+        return model.model_validate(tomllib.loads(read_bytes(path).decode()))
+    except ValidationError as error:
+        raise ValueError(f"{path}: {finding(error)}") from None
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def finding(error: ValidationError) -> str:

@@ -14,11 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from grader import catalog
 from grader.catalog import Entry
-from grader.files import finding, read_toml
+from grader.files import read_toml
 from grader.outcome import Outcome
 from grader.spec import Case, Exercise, Layout, Verdict
 
@@ -55,11 +55,9 @@ class HiddenError(Exception):
 def read(path: Path) -> dict[str, list[_Case]]:
     """Hidden cases by exercise."""
     try:
-        cases = _File.model_validate(read_toml(path)).case
-    except ValidationError as error:
-        raise HiddenError(f"{path}: {finding(error)}") from None
-    except (OSError, ValueError) as error:
-        raise HiddenError(f"{path}: {error}") from None
+        cases = read_toml(path, _File).case
+    except ValueError as error:
+        raise HiddenError(str(error)) from None
     found: dict[str, list[_Case]] = {}
     for case in cases:
         found.setdefault(case.exercise, []).append(case)

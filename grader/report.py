@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
+from grader.catalog import CAPSTONE
 from grader.outcome import Outcome
 from grader.questions import CODEGEN, CORRECTNESS, DOCUMENT, SPEED, Question
 from grader.results import ExerciseResult, ItemResult, LabResult, Results, item_of
@@ -27,7 +27,7 @@ STYLES = {
     "SLOW": "yellow",
     "INCONCLUSIVE": "yellow",
 }
-LABS, CAPSTONE = "labs", "gpu-programming"  # the trees that are graded by default
+LABS = "labs"  # the tree that is graded by default
 WAITS = "not looked at until"  # how the words for code and speed of a function with a wrong case begin
 SHOWN_FRAMES = 3
 SHOWN_NAMES = 6  # of cases that failed like the first
@@ -97,11 +97,12 @@ def readme_of(folder: str) -> str:
 
 def path_of(folder: str, file: str, source: str = LABS) -> str:
     """Where a file of a lab lies, as an editor finds it; a tree outside of the checkout is not told."""
-    tree = LABS if os.path.isabs(source) or ".." in Path(source).parts else source
+    tree = Path(source)
+    tree = Path(LABS) if tree.is_absolute() or ".." in tree.parts else tree
     if folder.startswith("lab"):
-        return f"{tree}/{folder}/{file}"
-    parts = ["" if tree == LABS else tree, CAPSTONE, "" if folder == CAPSTONE else folder, file]
-    return "/".join(filter(None, parts))
+        return (tree / folder / file).as_posix()
+    above = CAPSTONE if tree == Path(LABS) else tree / CAPSTONE
+    return (above / ("" if folder == CAPSTONE.name else folder) / file).as_posix()
 
 
 def lab_lines(lab: LabResult, source: str = LABS) -> Iterator[tuple[str, str]]:

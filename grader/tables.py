@@ -15,7 +15,7 @@ from pathlib import Path
 from rich.console import Console
 
 from grader import catalog
-from grader.batch.cost import CostRecord
+from grader.batch.cost import cost_table
 from grader.bench.record import BenchRecord
 from grader.kernel_log.profiles import profile_table
 from grader.policy_names import as_markdown
@@ -186,36 +186,6 @@ def _cost(path: Path) -> str:
     return "\n".join([*lines, "", f"{more:+.1f} %; {_machine(runs[-1])}.", ""])
 
 
-def _class(path: Path) -> str:
-    """What classes cost, a row a run, and how far the gradings of the same files lie apart."""
-    record = CostRecord.model_validate_json(path.read_text("utf-8"))
-    lines = [
-        "| submissions | tier | gradings | at once | minutes | gradings a minute | s a submission "
-        "| s a grading: median, least, most |",
-        "|---:|---|---:|---:|---:|---:|---:|---|",
-    ]
-    for run in record.runs:
-        units = "; ".join(
-            f"{unit.split('_')[0]} {one.median_s:.1f}, {one.least_s:.1f}, {one.most_s:.1f}"
-            for unit, one in run.units.items()
-        )
-        where = f"{run.accelerators} x GPU" if run.accelerators else run.tier
-        lines.append(
-            f"| {run.students} | {where} | {run.gradings} | {run.at_once:.2f} | {run.seconds / 60:.1f} "
-            f"| {run.rate:.2f} | {run.seconds / run.students:.1f} | {units} |"
-        )
-    if record.agreement:
-        lines += ["", "| graded in several of these runs | students | verdicts changed | points | percent |"]
-        lines += ["|---|---:|---:|---:|---:|"]
-        for one in record.agreement:
-            percent = "-" if one.most_percent is None else f"{one.most_percent:.2f}"
-            cells = f"{one.compared} | {len(one.verdicts_changed)} | {one.most_points:.2f} | {percent}"
-            lines.append(f"| {one.exercise} | {cells} |")
-    run = record.runs[-1]
-    words = dict.fromkeys(f"{one.words}, {one.platform}, Python {one.python}" for one in run.machines)
-    return "\n".join([*lines, "", f"{'; '.join(words)}; {run.date[:10]}.", ""])
-
-
 def _bench(path: Path) -> str:
     """One table an operation: a row a size, a column an arm, its rate and, in brackets, the ratio."""
     record = BenchRecord.model_validate_json(path.read_text("utf-8"))
@@ -263,7 +233,7 @@ RENDERERS = {
     "profile": profile_table,
     "survey": survey_table,
     "cost": _cost,
-    "class": _class,
+    "class": cost_table,
     "recovery": _recovery,
     "corpora": _corpora,
     "speed": _speed,

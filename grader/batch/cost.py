@@ -76,6 +76,40 @@ def measure(roots: Sequence[Path]) -> CostRecord:
     return CostRecord(runs=[_run(folder) for folder in folders], agreement=_agreement(folders))
 
 
+def cost_table(path: Path) -> str:
+    """What stands in a README for the record at `path`."""
+    return render(models.read(path, CostRecord))
+
+
+def render(record: CostRecord) -> str:
+    """What classes cost, a row a run, and how far the gradings of the same files lie apart."""
+    lines = [
+        "| submissions | tier | gradings | at once | minutes | gradings a minute | s a submission "
+        "| s a grading: median, least, most |",
+        "|---:|---|---:|---:|---:|---:|---:|---|",
+    ]
+    for run in record.runs:
+        units = "; ".join(
+            f"{unit.split('_')[0]} {one.median_s:.1f}, {one.least_s:.1f}, {one.most_s:.1f}"
+            for unit, one in run.units.items()
+        )
+        where = f"{run.accelerators} x GPU" if run.accelerators else run.tier
+        lines.append(
+            f"| {run.students} | {where} | {run.gradings} | {run.at_once:.2f} | {run.seconds / 60:.1f} "
+            f"| {run.rate:.2f} | {run.seconds / run.students:.1f} | {units} |"
+        )
+    if record.agreement:
+        lines += ["", "| graded in several of these runs | students | verdicts changed | points | percent |"]
+        lines += ["|---|---:|---:|---:|---:|"]
+        for one in record.agreement:
+            percent = "-" if one.most_percent is None else f"{one.most_percent:.2f}"
+            cells = f"{one.compared} | {len(one.verdicts_changed)} | {one.most_points:.2f} | {percent}"
+            lines.append(f"| {one.exercise} | {cells} |")
+    run = record.runs[-1]
+    words = dict.fromkeys(f"{one.words}, {one.platform}, Python {one.python}" for one in run.machines)
+    return "\n".join([*lines, "", f"{'; '.join(words)}; {run.date[:10]}.", ""])
+
+
 def _run(folder: RunFolder) -> RunCost:
     try:
         run = models.read(folder.run, RunRecord)
@@ -103,7 +137,7 @@ def _run(folder: RunFolder) -> RunCost:
         self_test_s = max(0.0, _date(models.read(folder.selftest, SelfTest).date) - began)
     idle = _idle([(began, began + self_test_s), *spans, (finished, finished)])
     if idle > IDLE_S:
-        several = "made by several commands, so its time is not its cost"
+        several = "by several commands, or waiting for a GPU, so its time is not its cost"
         raise CostError(f"{folder.root}: nothing was graded for {idle:.0f} s in the middle: {several}")
     return RunCost(
         date=run.began,

@@ -8,11 +8,11 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from grader import catalog
 from grader.batch.layout import RunFolder
-from grader.files import finding, read_toml
+from grader.files import read_toml
 
 
 class SiteError(Exception):
@@ -57,11 +57,9 @@ def read(path: Path | None) -> Site:
     if path is None:
         return Site()
     try:
-        return Site.model_validate(read_toml(path))
-    except ValidationError as error:
-        raise SiteError(f"{path}: {finding(error)}") from None
-    except (OSError, ValueError) as error:
-        raise SiteError(f"{path}: {error}") from None
+        return read_toml(path, Site)
+    except ValueError as error:
+        raise SiteError(str(error)) from None
 
 
 def gpus(environment: Mapping[str, str] = os.environ) -> list[str]:

@@ -25,9 +25,9 @@ import zoneinfo
 from fractions import Fraction
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, field_validator
 
-from grader.files import finding, read_toml
+from grader.files import read_toml
 
 UTC = datetime.timezone.utc
 DAY = datetime.timedelta(days=1)
@@ -120,11 +120,9 @@ class LatePolicy(BaseModel):
 def read(path: Path) -> LatePolicy:
     """The policy of a file; LateError for one that cannot be used."""
     try:
-        return LatePolicy.model_validate(read_toml(path))
-    except ValidationError as error:
-        raise LateError(f"{path}: {finding(error)}") from None
-    except (OSError, ValueError) as error:
-        raise LateError(f"{path}: {error}") from None
+        return read_toml(path, LatePolicy)
+    except ValueError as error:
+        raise LateError(str(error)) from None
 
 
 def strangers(policy: LatePolicy, students: set[str], labs: set[str]) -> list[str]:

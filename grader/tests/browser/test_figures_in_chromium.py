@@ -20,11 +20,16 @@ class Tab:
         self.said, self.requests = [], []
         self.page.on("console", lambda message: self.said.append(f"{message.type}: {message.text}"))
         self.page.on("pageerror", lambda error: self.said.append(f"error: {error}"))
+        self.page.on("dialog", self._dialog)
         self.page.on("request", lambda request: self.requests.append(request.url))
         if content is None:
             self.page.goto(address)
         else:
             self.page.set_content(content)
+
+    def _dialog(self, dialog) -> None:
+        self.said.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
 
     @property
     def step(self) -> int:

@@ -3,6 +3,7 @@
 import pytest
 from class_fakes import small_class
 from conftest import ROOT
+from test_figures_in_chromium import Tab
 
 from grader.gradebook.command import Asked, make
 from grader.page.command import read, write
@@ -30,21 +31,13 @@ def test_every_page_fits_says_nothing_and_asks_for_nothing(browser, pages, width
     assert {"class.html", "leaderboard.html", "cpu", "h200"} < pages.keys()
     assert sum(name.startswith("students/") for name in pages) > 7
     for name, path in pages.items():
-        window = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=theme)
-        page = window.new_page()
-        said, requests = [], []
-        page.on("console", lambda message, to=said: to.append(message.text))
-        page.on("pageerror", lambda error, to=said: to.append(str(error)))
-        page.on("dialog", lambda dialog, to=said: to.append(dialog.message))
-        page.on("request", lambda request, to=requests: to.append(request.url))
-        page.goto(path.as_uri())
-        for fold in page.query_selector_all("details"):
+        tab = Tab(browser, path.as_uri(), viewport={"width": width, "height": 900}, color_scheme=theme)
+        for fold in tab.page.query_selector_all("details"):
             fold.evaluate("e => { e.open = true }")
-        wider = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-        assert page.evaluate(wider) <= 0, f"{name} is wider than {width} px"
-        assert page.inner_text("h1"), name
-        assert (said, requests) == ([], [path.as_uri()]), name
-        window.close()
+        assert tab.overflow() <= 0, f"{name} is wider than {width} px"
+        assert tab.page.inner_text("h1"), name
+        assert (tab.said, tab.requests) == ([], [path.as_uri()]), name
+        tab.window.close()
 
 
 def test_every_link_of_the_class_page_leads_to_a_page(browser, pages):
