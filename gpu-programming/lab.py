@@ -1,6 +1,6 @@
 """The capstone's documents: survey, benchmarks and kernel log, and how they are checked."""
 
-from grader.spec import Document, Lab
+from grader.course.spec import Document, Lab
 
 FEWEST_STEPS = 5
 
@@ -11,14 +11,14 @@ def measured(capstone):
 
 
 def survey_consistent(capstone):
-    from grader.survey import check, record
+    from grader.measure.survey import check, record
 
     measured(capstone)
     return check.problems(record.read(capstone / "hardware-survey"))
 
 
 def survey_shown(capstone):
-    from grader.survey import check, record, sources
+    from grader.measure.survey import check, record, sources
 
     measured(capstone)
     folder = capstone / "hardware-survey"
@@ -27,7 +27,7 @@ def survey_shown(capstone):
 
 def benchmarks_of(name):
     def check(capstone):
-        from grader.bench import hand_in
+        from grader.measure.bench import hand_in
 
         return hand_in.problems(capstone / name)
 
@@ -35,14 +35,14 @@ def benchmarks_of(name):
 
 
 def log_unbroken(capstone):
-    from grader.kernel_log import check
+    from grader.measure.kernel_log import check
 
     begun(capstone)
     return check.check(capstone)
 
 
 def log_goes_on(capstone):
-    from grader.kernel_log import check
+    from grader.measure.kernel_log import check
 
     begun(capstone)
     steps = {op: one.steps for op, one in check.summary(capstone).items()}

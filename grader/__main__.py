@@ -1,5 +1,5 @@
 """`python -m grader`."""
 
-from grader.cli import main
+from grader.cli.main import main
 
 main(prog_name="python -m grader")

@@ -8,7 +8,7 @@
 # %%
 import torch
 
-from grader.notebooks.lesson import (
+from grader.site.notebooks.lesson import (
     BLUE,
     COLOURS,
     ORANGE,
@@ -52,7 +52,7 @@ table(
         ["L2", 1, f"{parts.l2_bytes / 2**20:.0f} MB", f"{parts.l2_bytes / 2**20:.0f} MB"],
         *(
             ["DRAM", 1, f"{size / 1e9:.0f} GB", f"{size / 1e9:.0f} GB"]
-            for size in [h200.machine.gpu["memory_bytes"]]
+            for size in [h200.machine.gpu.memory_bytes]
         ),
     ],
 )

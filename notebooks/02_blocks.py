@@ -9,7 +9,7 @@
 import torch
 import triton
 
-from grader.notebooks.lesson import (
+from grader.site.notebooks.lesson import (
     COLOURS,
     bench,
     canvas,

@@ -10,7 +10,7 @@ import math
 
 import torch
 
-from grader.notebooks.lesson import (
+from grader.site.notebooks.lesson import (
     BLUE,
     ORANGE,
     bench,

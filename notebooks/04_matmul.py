@@ -9,7 +9,7 @@
 import torch
 import triton
 
-from grader.notebooks.lesson import (
+from grader.site.notebooks.lesson import (
     COLOURS,
     ORANGE,
     bench,
@@ -133,16 +133,15 @@ assert error <= step
 listing(lab3.place)
 
 # %% [markdown]
-# The same arithmetic in Python, to draw it with.
+# The same order in Python, to draw it with. It says where the programs go, one after the other; a kernel has
+# only the number of its program, and takes the place from that.
 
 
 # %%
-def place(tile, rows, columns, group_m):
-    """Row and column, in tiles, of a tile by its number."""
-    per_group = group_m * columns
-    first = tile // per_group * group_m
-    height = min(rows - first, group_m)
-    return first + tile % per_group % height, tile % per_group // height
+def order(rows, columns, group_m):
+    """Row and column, in tiles, of every tile in turn: group by group, in it column by column."""
+    groups = [range(first, min(first + group_m, rows)) for first in range(0, rows, group_m)]
+    return [(row, column) for group in groups for column in range(columns) for row in group]
 
 
 def reached(side, group_m, programs, block=16):
@@ -158,7 +157,7 @@ def reached(side, group_m, programs, block=16):
 
 
 for programs in (1, 3, 6, 9, 14):
-    assert reached(64, 3, programs) == {place(tile, 4, 4, 3) for tile in range(programs)}
+    assert reached(64, 3, programs) == set(order(4, 4, 3)[:programs])
 print("the kernel and the Python above agree")
 
 # %% [markdown]
@@ -176,7 +175,7 @@ wave = h200.attributes.multiprocessors
 
 def first_wave(group_m):
     """Tiles that are at work first."""
-    return [place(tile, rows, columns, group_m) for tile in range(wave)]
+    return order(rows, columns, group_m)[:wave]
 
 
 figure, both = canvas(8, 2, columns=2, sharey=True)
@@ -272,7 +271,7 @@ say(
 # ## Try it
 #
 # * For which `GROUP_M` is a wave of square tiles cheapest? Change `block_n` and look at the bars.
-# * What does the last group look like when `GROUP_M` does not divide the rows? Call `place` with five rows.
+# * What does the last group look like when `GROUP_M` does not divide the rows? Call `order` with five rows.
 # * Why does the formula for bytes have no $B_K$ in it, and what does `BLOCK_K` decide?
 #
 # ---

@@ -14,7 +14,7 @@ import re
 import torch
 import triton
 
-from grader.notebooks.lesson import (
+from grader.site.notebooks.lesson import (
     BLUE,
     ORANGE,
     canvas,

@@ -8,7 +8,7 @@
 # %%
 import torch
 
-from grader.notebooks.lesson import apart, bench, device, excerpt, listing, say, solution, table
+from grader.site.notebooks.lesson import apart, bench, device, excerpt, listing, say, solution, table
 
 online = solution("lab2_online_softmax/online_softmax.py")
 softmax = solution("lab4_production_slice/softmax.py")
@@ -156,7 +156,7 @@ def explained():
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    from grader.notebooks.lesson import solution
+    from grader.site.notebooks.lesson import solution
 
     def operators(graph):
         modules = [module for module in graph.modules() if isinstance(module, torch.fx.GraphModule)]
@@ -199,7 +199,7 @@ def broken():
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    from grader.notebooks.lesson import solution
+    from grader.site.notebooks.lesson import solution
 
     softmax = solution("lab4_production_slice/softmax.py").fused_softmax
 

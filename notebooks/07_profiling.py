@@ -21,7 +21,7 @@
 # %%
 import json
 
-from grader.notebooks import lesson
+from grader.site.notebooks import lesson
 
 profiled = lesson.told("torch profiler")
 ARMS = ("five operators", "torch.compile", "lab 2")
@@ -40,6 +40,7 @@ print(profiled.texts["table, five operators"])
 #   waiting for the GPU. Neither is a cost of your program.
 # * The two sums below the table decide the first question. Where CPU time, without those two, is far above
 #   CUDA time, the GPU waits for Python, and no kernel will help.
+
 
 # %%
 def kernels(arm):
@@ -97,7 +98,7 @@ lesson.shown(figure, f"Kernels in order. {words}")
 def on_the_cpu():
     import torch
 
-    from grader.notebooks.torch_profiler import events, in_five_steps
+    from grader.site.notebooks.torch_profiler import events, in_five_steps
 
     x = torch.randn(64, 512)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
@@ -164,7 +165,7 @@ for scope in root["children"]:
     us = nanoseconds(scope) / 1e3 / calls
     flops, moved = session.figures[f"{name}, flops"], session.figures[f"{name}, bytes"]
     rate = f"{flops / us / 1e6:.0f} TFLOP/s" if flops else f"{moved / us / 1e6:.2f} TB/s"
-    share = flops / us * 1e6 / peak["peak_flops"] if flops else moved / us * 1e6 / peak["bandwidth"]
+    share = flops / us * 1e6 / peak.peak_flops if flops else moved / us * 1e6 / peak.bandwidth
     rows.append((name, len(leaves(scope)), f"{us:.1f} µs", rate, f"{100 * share:.0f} %"))
 lesson.table(("scope", "kernels", "a call", "rate", "of the specification"), rows)
 
@@ -289,6 +290,7 @@ for name, found in (("lab 4 softmax", softmax), ("lab 3 matmul", product)):
 # Two kernels of this repository, as they were when they were slow. Both are CUDA, since their logs hold every
 # step that came after: we can see whether the number we stop at was the right one.
 
+
 # %%
 def stalls(record, most=3):
     """What warps waited for, most first."""
@@ -302,7 +304,7 @@ for one in (summing, wmma):
     ours, best = one.timing.ours, one.timing.baseline
     lesson.say(
         f"`{one.name}`: {ours.rate:.2f} {one.timing.unit}, and {best.name} {best.rate:.2f} {one.timing.unit} "
-        f"({one.machine.gpu['name']}, {one.date[:10]})."
+        f"({one.machine.gpu.name}, {one.date[:10]})."
     )
 
 # %% [markdown]
@@ -429,7 +431,7 @@ lesson.table(("size", "config that layer_norm_kernel ran with"), rows)
 # profile`. Which step of the list stops you, and what would you try?
 
 # %%
-from grader.kernel_log.profiles import ProfileRecord
+from grader.measure.kernel_log.profiles import ProfileRecord
 
 text = (lesson.ROOT / "solutions/results/h200-profile-131072.json").read_text("utf-8")
 profile = ProfileRecord.model_validate_json(text)
@@ -438,7 +440,7 @@ names = ("achieved occupancy", "theoretical occupancy", "DRAM throughput", "SM t
          "registers of a thread", "local loads")  # fmt: skip
 rows = [(name, *(f"{kernel.figures[name].value:,.1f}" for kernel in long_rows.values())) for name in names]
 rows.append(("first stall", *(next(iter(kernel.stalls)) for kernel in long_rows.values())))
-lesson.table((f"{profile.machine.gpu['name']}, {profile.date[:10]}", *long_rows), rows)
+lesson.table((f"{profile.machine.gpu.name}, {profile.date[:10]}", *long_rows), rows)
 
 # %%
 answers = []

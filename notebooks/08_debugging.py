@@ -17,7 +17,7 @@
 # one line more, put behind the line that computes the mask: ten elements in blocks of four.
 
 # %%
-from grader.notebooks import lesson
+from grader.site.notebooks import lesson
 
 
 def with_a_look_inside(line):
@@ -118,23 +118,23 @@ print("allclose:", torch.allclose(out, x + y))
 #   has it.
 
 # %%
-from grader.inputs import GUARD, Placer, Rng, band_input, first_change_outside, poison_output, untouched
-from grader.lending import Arena
+from grader.judge.inputs import GUARD, Placer, Rng, band_input, first_change_outside, poison_output, untouched
+from grader.worker.shared_memory import Arena
 
 
 def between_bands(function, n):
     """Call with lent tensors as the grader does; what the bands say afterwards."""
     placer = Placer()
-    loans = {name: placer.place(name, (n,), "fp32") for name in ("x", "y", "out")}
+    buffers = {name: placer.place(name, (n,), "fp32") for name in ("x", "y", "out")}
     arena = Arena.create(lesson.device(), placer.position)
     for name in ("x", "y"):
-        band_input(arena, loans[name])
-        arena.view(loans[name].tensor).copy_(torch.randn(n))
-    before = poison_output(arena, loans["out"], Rng(1, "bands", lesson.device()))
-    x, y, out = (arena.view(loan.tensor) for loan in loans.values())
+        band_input(arena, buffers[name])
+        arena.view(buffers[name].tensor).copy_(torch.randn(n))
+    before = poison_output(arena, buffers["out"], Rng(1, "bands", lesson.device()))
+    x, y, out = (arena.view(buffer.tensor) for buffer in buffers.values())
     function(x, y, out=out)
-    at = first_change_outside(arena, loans["out"], before)
-    left = int(untouched(arena, loans["out"], before).sum())
+    at = first_change_outside(arena, buffers["out"], before)
+    left = int(untouched(arena, buffers["out"], before).sum())
     right = torch.equal(out, x + y)
     outside = "nothing was written outside" if at is None else f"a write at element {at} of {n}"
     return f"{'right' if right else 'wrong'}, {left} never written, {outside}"
@@ -161,7 +161,7 @@ for name in (
 # page. Here it judges single cases of wrong answers, in processes like those of `make grade`.
 
 # %%
-from grader.notebooks.graded import cases, judged
+from grader.site.notebooks.graded import cases, judged
 
 for name in ("store_without_mask", "grid_one_short", "sum_stored_into_x", "sum_goes_to_a_new_tensor"):
     print(f"{name}\n{judged(1, 'elementwise_add', 'n=65537,fp32', f'wrong/{name}.py')}\n")

@@ -16,7 +16,7 @@ ARCHS = (80, 90)
 import re
 from pathlib import Path
 
-from grader.notebooks import graded, lesson
+from grader.site.notebooks import graded, lesson
 
 
 def compiled(lab, exercise, arch):
@@ -35,8 +35,8 @@ def side_by_side(kernels):
         "instructions in PTX": lambda k: len(re.findall(r"^\s+[@a-z][^\n]*;$", k.ptx, re.MULTILINE)),
         "registers of a thread": lambda k: k.registers,
         "spilled, bytes of a thread": lambda k: k.spill_bytes,
-        "shared memory, KB": lambda k: f"{k.shared_bytes / 1024:.0f} of {k.shared_limit // 1024}",
-        "widest global load, bytes": lambda k: max(k.load_widths, default="none"),
+        "shared memory, KB": lambda k: f"{k.shared_bytes / 1024:.0f} of {k.shared_limit_bytes // 1024}",
+        "widest global load, bytes": lambda k: max(k.load_widths_bytes, default="none"),
         "tensor cores": lambda k: k.tensor_core or "none",
         "asynchronous copies": lambda k: k.async_copies,
     }
@@ -144,8 +144,8 @@ def loads_for(*sizes):
 
     import torch
 
-    from grader import offline
-    from grader.notebooks.kernels import solution
+    from grader.codegen import offline
+    from grader.site.notebooks.kernels import solution
 
     offline.install(90, tempfile.mkdtemp())
     module = solution("lab1_elementwise_add/elementwise_add.py")
@@ -312,7 +312,7 @@ lesson.table(
 # leaves PTX and SASS in files to read. This is its table for one exercise of `FROM`:
 
 # %%
-from grader.inspection import remarks
+from grader.student.inspect import remarks
 
 for arch in ARCHS:
     kernels = compiled(3, "matmul", arch)
@@ -338,8 +338,8 @@ def stages(arch):
 
     import torch
 
-    from grader import offline
-    from grader.notebooks.kernels import solution
+    from grader.codegen import offline
+    from grader.site.notebooks.kernels import solution
 
     offline.install(int(arch), tempfile.mkdtemp())
     module = solution("lab1_elementwise_add/elementwise_add.py")

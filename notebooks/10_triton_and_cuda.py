@@ -15,7 +15,7 @@
 # | work across blocks | atomics, or a second launch | the same | clusters, cooperative grids, fences |
 
 # %%
-from grader.notebooks import lesson
+from grader.site.notebooks import lesson
 
 MATMUL = "solutions/lab3_autotuned_matmul/variants"
 CUDA = "solutions/gpu-programming/cuda-kernels"
@@ -39,7 +39,7 @@ def piece(file, first, last):
 # each day. So every figure below is a share of the best library call **of the same run**.
 
 # %%
-from grader.bench.record import BenchRecord
+from grader.measure.bench.record import BenchRecord
 
 
 def recorded(file):
@@ -47,8 +47,7 @@ def recorded(file):
     path = lesson.ROOT / "solutions/results" / file
     record = BenchRecord.model_validate_json(path.read_text("utf-8"))
     print(
-        f"{record.ops[0].name}: measured on an {record.machine.gpu['name']}, record {file}, "
-        f"{record.date[:10]}"
+        f"{record.ops[0].name}: measured on an {record.machine.gpu.name}, record {file}, {record.date[:10]}"
     )
     return record.ops[0]
 
@@ -152,7 +151,7 @@ piece(f"{MATMUL}/ladder_5_gluon_warp_specialised.py", "def load_tiles", "step +=
 # can be read without a GPU: only then does the PTX move registers, with `setmaxnreg`.
 
 # %%
-from grader.notebooks.graded import compiled
+from grader.site.notebooks.graded import compiled
 
 rows = []
 for file in ("ladder_4_persistent", "ladder_5_gluon_warp_specialised"):
@@ -278,7 +277,7 @@ lesson.say(f"`{cluster.name}`: {against.ratio:.3f} times the speed of the step b
 
 
 # %%
-from grader.lines import lines_with_helpers
+from grader.course.lines_of_code import lines_with_helpers
 
 KERNELS = [
     ("Triton", triton_record, "ladder_1_plain_tiles", f"{MATMUL}/ladder_1_plain_tiles.py"),
@@ -355,7 +354,7 @@ lesson.folded(
 )
 
 # %%
-from grader.codegen import SHARED_LIMIT
+from grader.codegen.kernel_facts import SHARED_LIMIT
 
 stage = (128 * 64 + 256 * 64) * 2
 limit = SHARED_LIMIT[90] * 1024

@@ -9,7 +9,7 @@
 # %%
 from pathlib import Path
 
-from grader.notebooks import lesson
+from grader.site.notebooks import lesson
 
 library = lesson.production_slice()
 for name in library.__all__:
@@ -254,7 +254,7 @@ lesson.say(
 def captured():
     import torch
 
-    from grader.notebooks.lesson import production_slice
+    from grader.site.notebooks.lesson import production_slice
 
     library = production_slice()
     graphs = []

@@ -2,7 +2,8 @@
 
 import math
 
-from grader.spec import Arm, Case, Codegen, Exercise, Lab, Native, Speed, Tolerance
+from grader.course.spec import Arm, Case, Codegen, Exercise, Lab, Native, Speed, Tolerance
+from grader.course.symptoms import Symptom
 
 EPSILON = {"fp32": 2.0**-23, "bf16": 2.0**-7}
 
@@ -148,13 +149,23 @@ LAB = Lab(
         matmul("matmul_tiled", "02_coalesced_shared_tile.cu", 20, of_cublas(20, 4096, 0.05, 0.3, 0.5)),
     ),
     causes={
-        "nothing written": (1, "the result never reaches `out`"),
-        "out of bounds write": (1, "a store past the end: the last float4 or tile is seldom full, ask first"),
-        "out of bounds read": (1, "NaN from past the end: the last float4 or tile is seldom full, ask first"),
-        "nondeterministic": (1, "two runs differ: threads or blocks meet at one place, and in any order"),
-        "precision": (1, "right but for the last digits: keep the sum in fp32, and round once, at the store"),
-        "all zero": (1, "every element is 0: does the share of each block reach `out`, and stay there?"),
-        "wrong": (1, "start with one block, then two, then a size that no block divides"),
-        "slow": (2, "look at how neighbouring threads read, and at how much each thread has in flight"),
+        Symptom.NOTHING_WRITTEN: (1, "the result never reaches `out`"),
+        Symptom.OUT_OF_BOUNDS_WRITE: (
+            1, "a store past the end: the last float4 or tile is seldom full, ask first",
+        ),
+        Symptom.OUT_OF_BOUNDS_READ: (
+            1, "NaN from past the end: the last float4 or tile is seldom full, ask first",
+        ),
+        Symptom.NONDETERMINISTIC: (
+            1, "two runs differ: threads or blocks meet at one place, and in any order",
+        ),
+        Symptom.PRECISION: (
+            1, "right but for the last digits: keep the sum in fp32, and round once, at the store",
+        ),
+        Symptom.ALL_ZERO: (
+            1, "every element is 0: does the share of each block reach `out`, and stay there?",
+        ),
+        Symptom.WRONG: (1, "start with one block, then two, then a size that no block divides"),
+        Symptom.SLOW: (2, "look at how neighbouring threads read, and at how much each thread has in flight"),
     },
 )  # fmt: skip

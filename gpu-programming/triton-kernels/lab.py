@@ -2,7 +2,8 @@
 
 import math
 
-from grader.spec import Arm, Case, Codegen, Exercise, Lab, Layout, Speed, Tolerance
+from grader.course.spec import Arm, Case, Codegen, Exercise, Lab, Layout, Speed, Tolerance
+from grader.course.symptoms import LabSymptom, Symptom
 
 EPSILON = {"fp32": 2.0**-23, "fp16": 2.0**-10, "bf16": 2.0**-7}
 SMALLEST = {"fp32": 2.0**-126, "fp16": 2.0**-14, "bf16": 2.0**-126}  # smallest normal number
@@ -135,33 +136,59 @@ def attention_unit(case, inputs, reference):
 
 
 def nearest(others, expected, got):
-    """The name of the wrong result that this is, where it is much nearer to that than to the right one."""
+    """The symptom of the wrong result that this is, where it is much nearer to that than to the right one."""
     near = [(got - other).norm().nan_to_num(nan=math.inf) for _, other in others]
     best = near.index(min(near))
     return others[best][0] if near[best] < 0.1 * (got - expected).norm() else None
 
 
-def swiglu_signs(case, inputs, expected, got):
+class Mistake(LabSymptom):
+    """Symptoms that only these exercises recognise, named after the mistake."""
+
+    OTHER_OPERAND = "other operand"
+    NO_FACTOR = "no factor"
+    NOT_GATED = "not gated"
+    OVERFLOW_OF_EXP = "overflow of exp"
+    SIGN_OF_EXP = "sign of exp"
+    NO_RESIDUAL = "no residual"
+    NORM_OF_ANOTHER_ROW = "norm of another row"
+    NO_WEIGHT = "no weight"
+    WEIGHT_BY_ROW = "weight by row"
+    NO_EPS = "no eps"
+    EPS_OUTSIDE = "eps outside"
+    CENTRING = "centring"
+    DIVIDED_BY_THE_BLOCK = "divided by the block"
+    OVERFLOW_TO_INF = "overflow to inf"
+    LATER_KEYS_WRONG = "later keys wrong"
+    NOT_DIVIDED_BY_THE_SUM = "not divided by the sum"
+    DIAGONAL_OFF_BY_ONE = "diagonal off by one"
+    NOT_CAUSAL = "not causal"
+    NO_SCALE = "no scale"
+    WRONG_SCALE = "wrong scale"
+    EXP2 = "exp2"
+
+
+def symptom_of_swiglu(case, inputs, expected, got):
     gate, up = inputs["gate"].double(), inputs["up"].double()
     if not got.isfinite().all():
-        return "overflow of exp"
+        return Mistake.OVERFLOW_OF_EXP
     others = [
-        ("other operand", gate * swiglu(up, up)[0] / up),
-        ("no factor", gate.sigmoid() * up),
-        ("not gated", gate * gate.sigmoid()),
-        ("sign of exp", gate * (-gate).sigmoid() * up),
-        ("exp2", gate * (math.log(2.0) * gate).sigmoid() * up),
+        (Mistake.OTHER_OPERAND, gate * swiglu(up, up)[0] / up),
+        (Mistake.NO_FACTOR, gate.sigmoid() * up),
+        (Mistake.NOT_GATED, gate * gate.sigmoid()),
+        (Mistake.SIGN_OF_EXP, gate * (-gate).sigmoid() * up),
+        (Mistake.EXP2, gate * (math.log(2.0) * gate).sigmoid() * up),
     ]
     return nearest(others, expected, got)
 
 
-def add_rms_norm_signs(case, inputs, expected, got):
+def symptom_of_add_rms_norm(case, inputs, expected, got):
     x, residual, weight = (inputs[name].double() for name in ("x", "residual", "weight"))
     total, (rows, cols) = x + residual, x.shape
     if not got.isfinite().all():
-        return "overflow to inf" if case.dtype == "fp16" else None
+        return Mistake.OVERFLOW_TO_INF if case.dtype == "fp16" else None
     if bool((expected - total).norm() < 1e-6 * total.norm()):
-        return nearest([("no residual", x), ("no residual", residual)], expected, got)
+        return nearest([(Mistake.NO_RESIDUAL, x), (Mistake.NO_RESIDUAL, residual)], expected, got)
 
     def normed(of, by, lanes=cols, eps=EPS):
         return of * (by.square().sum(dim=1, keepdim=True) / lanes + eps).rsqrt()
@@ -169,36 +196,36 @@ def add_rms_norm_signs(case, inputs, expected, got):
     root = total.square().mean(dim=1, keepdim=True).sqrt()
     centred = total - total.mean(dim=1, keepdim=True)
     others = [
-        *(("norm of another row", normed(of, by) * weight)
+        *((Mistake.NORM_OF_ANOTHER_ROW, normed(of, by) * weight)
           for of in (x, residual, total) for by in (x, residual, total) if not of is by is total),
-        ("no weight", normed(total, total)),
-        ("no eps", total / root * weight),
-        ("eps outside", total / (root + EPS) * weight),
-        ("centring", normed(centred, centred) * weight),
-        *(("divided by the block", normed(total, total, lanes) * weight)
+        (Mistake.NO_WEIGHT, normed(total, total)),
+        (Mistake.NO_EPS, total / root * weight),
+        (Mistake.EPS_OUTSIDE, total / (root + EPS) * weight),
+        (Mistake.CENTRING, normed(centred, centred) * weight),
+        *((Mistake.DIVIDED_BY_THE_BLOCK, normed(total, total, lanes) * weight)
           for lanes in {-(-cols // 2**k) * 2**k for k in range(18)} - {cols}),
     ]  # fmt: skip
     if rows <= cols:
-        others.append(("weight by row", normed(total, total) * weight[:rows, None]))
+        others.append((Mistake.WEIGHT_BY_ROW, normed(total, total) * weight[:rows, None]))
     return nearest(others, expected, got)
 
 
-def attention_signs(case, inputs, expected, got):
+def symptom_of_attention(case, inputs, expected, got):
     q, k, v = (inputs[name].double() for name in ("q", "k", "v"))
     dim = q.shape[-1]
     if not got.isfinite().all():
         # Without its own key the first query has none, and 0 / 0 is NaN.
         first = got.isfinite().all(dim=-1)[:, :, 1:].all() and got[:, :, 0].isnan().all()
-        return "diagonal off by one" if bool(first) else None
+        return Mistake.DIAGONAL_OFF_BY_ONE if bool(first) else None
     others = [
-        ("no scale", attend(q, k, v, scale=1.0)),
-        ("wrong scale", attend(q, k, v, scale=1.0 / dim)),
-        ("exp2", attend(q, k, v, base=2.0)),
-        ("not causal", attend(q, k, v, last=None)),
-        ("diagonal off by one", attend(q, k, v, last=1)),
+        (Mistake.NO_SCALE, attend(q, k, v, scale=1.0)),
+        (Mistake.WRONG_SCALE, attend(q, k, v, scale=1.0 / dim)),
+        (Mistake.EXP2, attend(q, k, v, base=2.0)),
+        (Mistake.NOT_CAUSAL, attend(q, k, v, last=None)),
+        (Mistake.DIAGONAL_OFF_BY_ONE, attend(q, k, v, last=1)),
     ]
-    if name := nearest(others, expected, got):
-        return name
+    if symptom := nearest(others, expected, got):
+        return symptom
     error = (got - expected).norm(dim=-1) > 1e-2 * expected.norm(dim=-1)
     wrong = error.flatten(0, 1).any(dim=0).nonzero().flatten()
     nearly = case.dtype != "fp32" and bool((got - expected).norm() < 3e-2 * expected.norm())
@@ -207,8 +234,8 @@ def attention_signs(case, inputs, expected, got):
     ratio = got / expected
     spread = (ratio / ratio.median(dim=-1, keepdim=True).values - 1.0).abs()
     if bool(spread.median() < 1e-2):
-        return "not divided by the sum"
-    return "later keys wrong" if int(wrong[0]) >= 16 else None
+        return Mistake.NOT_DIVIDED_BY_THE_SUM
+    return Mistake.LATER_KEYS_WRONG if int(wrong[0]) >= 16 else None
 
 
 # -- baselines
@@ -298,18 +325,18 @@ LAB = Lab(
     exercises=(
         Exercise(
             "swiglu", "swiglu.py", 7, swiglu_inputs, swiglu, torch_swiglu, Tolerance(swiglu_unit),
-            SWIGLU_CASES, signs=swiglu_signs, speed=timed(7, Arm("torch.add", add), 3),
+            SWIGLU_CASES, symptom_of=symptom_of_swiglu, speed=timed(7, Arm("torch.add", add), 3),
             codegen=Codegen(Case(shapes(4096, 4096), "bf16"), {"wide loads": 1}),
         ),
         Exercise(
             "add_rms_norm", "add_rms_norm.py", 9, add_rms_norm_inputs, add_rms_norm, add_rms_norm,
-            Tolerance(add_rms_norm_units), NORM_CASES, ("out", "total"), signs=add_rms_norm_signs,
+            Tolerance(add_rms_norm_units), NORM_CASES, ("out", "total"), symptom_of=symptom_of_add_rms_norm,
             speed=timed(8, Arm("two copies", two_copies), 4),
             codegen=Codegen(Case(shapes(4096, 4096), "bf16"), {"wide loads": 1}),
         ),
         Exercise(
             "attention", "attention.py", 13, attention_inputs, attention, torch_attention,
-            Tolerance(attention_unit), ATTENTION_CASES, signs=attention_signs,
+            Tolerance(attention_unit), ATTENTION_CASES, symptom_of=symptom_of_attention,
             speed=Speed(
                 points=10, shapes=TIMED_HEADS, baselines=(Arm("scaled_dot_product_attention", sdpa),),
                 zero_at=20, passing_at=40, full_at=65,
@@ -322,55 +349,75 @@ LAB = Lab(
         ),
     ),
     causes={
-        "nothing written": (1, "a result never reaches `out` or `total`: pass both to the kernel, and store"),
-        "tail unwritten": (1, "the end of each row is missing: round the blocks up, or go on tile by tile"),
-        "part unwritten": (1, "some blocks have no program: count the grid and decode the program's number"),
-        "rows unwritten": (1, "whole rows were never written: row i starts at i times its row stride"),
-        "out of bounds write": (1, "the store needs a mask, and the strides of the tensor it stores to"),
-        "padded write": (1, "a result was stepped through with strides that are not its own"),
-        "out of bounds read": (
+        Symptom.NOTHING_WRITTEN: (
+            1, "a result never reaches `out` or `total`: pass both to the kernel, and store",
+        ),
+        Symptom.TAIL_UNWRITTEN: (
+            1, "the end of each row is missing: round the blocks up, or go on tile by tile",
+        ),
+        Symptom.PART_UNWRITTEN: (
+            1, "some blocks have no program: count the grid and decode the program's number",
+        ),
+        Symptom.ROWS_UNWRITTEN: (1, "whole rows were never written: row i starts at i times its row stride"),
+        Symptom.OUT_OF_BOUNDS_WRITE: (
+            1, "the store needs a mask, and the strides of the tensor it stores to",
+        ),
+        Symptom.PADDED_WRITE: (1, "a result was stepped through with strides that are not its own"),
+        Symptom.OUT_OF_BOUNDS_READ: (
             1, "NaN from outside an input: a mask is missing, or the strides are another tensor's",
         ),
-        "unmasked read": (
+        Symptom.UNMASKED_READ: (
             1, "NaN from behind an input: a load has no mask; 0 * NaN is NaN, so values need one, too",
         ),
-        "mutated": (1, "an input was written to; results belong in `out` and `total`"),
-        "other operand": (2, "the activation belongs to gate: silu(gate) * up, not gate * silu(up)"),
-        "no factor": (2, "silu(gate) is gate * sigmoid(gate): the factor gate is missing"),
-        "not gated": (2, "the factor up is missing"),
-        "overflow of exp": (
+        Symptom.MUTATED: (1, "an input was written to; results belong in `out` and `total`"),
+        Mistake.OTHER_OPERAND: (2, "the activation belongs to gate: silu(gate) * up, not gate * silu(up)"),
+        Mistake.NO_FACTOR: (2, "silu(gate) is gate * sigmoid(gate): the factor gate is missing"),
+        Mistake.NOT_GATED: (2, "the factor up is missing"),
+        Mistake.OVERFLOW_OF_EXP: (
             2, "NaN or inf: exp(gate) of a large gate is inf, and inf / inf no number: use exp(-gate)",
         ),
-        "sign of exp": (2, "the sigmoid is 1 / (1 + exp(-gate)): the sign in exp is missing"),
-        "no residual": (3, "total is x + residual, both of them"),
-        "norm of another row": (3, "the norm is that of total: square and scale x + residual"),
-        "no weight": (3, "the weight is missing: multiply by one value for each column"),
-        "weight by row": (3, "the weight belongs to columns: load it with the column offsets"),
-        "no eps": (3, "rows of small values are wrong: eps is missing under the root"),
-        "eps outside": (3, "rows of small values are wrong: 1 / sqrt(mean + eps), eps under the root"),
-        "centring": (3, "RMSNorm does not subtract the mean"),
-        "divided by the block": (3, "the sum was divided by the width of the tile, not by n_cols"),
-        "later blocks wrong": (3, "right in the first tile only: move on in x, residual and weight alike"),
-        "overflow to inf": (4, "inf or NaN in fp16: squares and sums leave its range, so take them in fp32"),
-        "all zero": (4, "every element is 0: a sum in fp16 overflows, and x / inf is 0: sum in fp32"),
-        "precision": (4, "digits are lost: convert to fp32 after the load, and round once, at the store"),
-        "not finite": (
+        Mistake.SIGN_OF_EXP: (2, "the sigmoid is 1 / (1 + exp(-gate)): the sign in exp is missing"),
+        Mistake.NO_RESIDUAL: (3, "total is x + residual, both of them"),
+        Mistake.NORM_OF_ANOTHER_ROW: (3, "the norm is that of total: square and scale x + residual"),
+        Mistake.NO_WEIGHT: (3, "the weight is missing: multiply by one value for each column"),
+        Mistake.WEIGHT_BY_ROW: (3, "the weight belongs to columns: load it with the column offsets"),
+        Mistake.NO_EPS: (3, "rows of small values are wrong: eps is missing under the root"),
+        Mistake.EPS_OUTSIDE: (3, "rows of small values are wrong: 1 / sqrt(mean + eps), eps under the root"),
+        Mistake.CENTRING: (3, "RMSNorm does not subtract the mean"),
+        Mistake.DIVIDED_BY_THE_BLOCK: (3, "the sum was divided by the width of the tile, not by n_cols"),
+        Symptom.LATER_BLOCKS_WRONG: (
+            3, "right in the first tile only: move on in x, residual and weight alike",
+        ),
+        Mistake.OVERFLOW_TO_INF: (
+            4, "inf or NaN in fp16: squares and sums leave its range, so take them in fp32",
+        ),
+        Symptom.ALL_ZERO: (4, "every element is 0: a sum in fp16 overflows, and x / inf is 0: sum in fp32"),
+        Symptom.PRECISION: (
+            4, "digits are lost: convert to fp32 after the load, and round once, at the store",
+        ),
+        Symptom.NOT_FINITE: (
             5, "NaN or inf: subtract the maximum before exp, start it at -inf, and mask before it is taken",
         ),
-        "later keys wrong": (
+        Mistake.LATER_KEYS_WRONG: (
             5, "right in the first block of keys only: rescale acc and d by exp(m_old - m_new) alike",
         ),
-        "not divided by the sum": (5, "each row is off by one factor: divide by d, and rescale d like acc"),
-        "diagonal off by one": (6, "query i sees key i and no later one: i >= j, counted from the start"),
-        "not causal": (6, "keys after the query count: put -inf in place of their scores"),
-        "no scale": (7, "the scores lack the factor 1 / sqrt(dim)"),
-        "wrong scale": (7, "the scores are divided by the square root of dim, not by dim"),
-        "exp2": (7, "exp2(x) is exp(x * ln 2): multiply by log2(e) first"),
-        "spills": (8, "a tile does not fit the registers: fewer queries, or more warps"),
-        "no tensor cores": (8, "tl.dot on 16-bit operands, not on their fp32 copies, uses tensor cores"),
-        "shared memory": (8, "a config wants more shared memory than a block may use: fewer stages"),
-        "slow": (9, "look at bytes in flight, at the configs you try, and at keys that nobody needs"),
-        "nondeterministic": (1, "two runs differ: two programs write the same element"),
-        "wrong": (9, "start with one row or one head that fits one block, then one that does not"),
+        Mistake.NOT_DIVIDED_BY_THE_SUM: (
+            5, "each row is off by one factor: divide by d, and rescale d like acc",
+        ),
+        Mistake.DIAGONAL_OFF_BY_ONE: (
+            6, "query i sees key i and no later one: i >= j, counted from the start",
+        ),
+        Mistake.NOT_CAUSAL: (6, "keys after the query count: put -inf in place of their scores"),
+        Mistake.NO_SCALE: (7, "the scores lack the factor 1 / sqrt(dim)"),
+        Mistake.WRONG_SCALE: (7, "the scores are divided by the square root of dim, not by dim"),
+        Mistake.EXP2: (7, "exp2(x) is exp(x * ln 2): multiply by log2(e) first"),
+        Symptom.SPILLS: (8, "a tile does not fit the registers: fewer queries, or more warps"),
+        Symptom.NO_TENSOR_CORES: (
+            8, "tl.dot on 16-bit operands, not on their fp32 copies, uses tensor cores",
+        ),
+        Symptom.SHARED_MEMORY: (8, "a config wants more shared memory than a block may use: fewer stages"),
+        Symptom.SLOW: (9, "look at bytes in flight, at the configs you try, and at keys that nobody needs"),
+        Symptom.NONDETERMINISTIC: (1, "two runs differ: two programs write the same element"),
+        Symptom.WRONG: (9, "start with one row or one head that fits one block, then one that does not"),
     },
 )  # fmt: skip

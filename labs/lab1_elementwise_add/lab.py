@@ -1,6 +1,7 @@
 """Lab 1: what is asked of elementwise_add, and how it is graded."""
 
-from grader.spec import Arm, Case, Codegen, Exercise, Lab, Speed, Tolerance
+from grader.course.spec import Arm, Case, Codegen, Exercise, Lab, Speed, Tolerance
+from grader.course.symptoms import LabSymptom, Symptom
 
 ITEM_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
 
@@ -25,12 +26,19 @@ def unit(case, inputs, reference):
     return tuple(expected.abs() for expected in reference)  # bitwise cases: only named in messages
 
 
-def signs(case, inputs, expected, got):
+class Mistake(LabSymptom):
+    """Symptoms that only these exercises recognise, named after the mistake."""
+
+    ONE_SIDE_ONLY = "one side only"
+    OUT_IS_READ = "out is read"
+
+
+def symptom_of(case, inputs, expected, got):
     x, y = inputs["x"].double(), inputs["y"].double()
     if got.numel() and got.isnan().all():  # a load past the end, by contrast, leaves the first block whole
-        return "out is read"
+        return Mistake.OUT_IS_READ
     if any(got.equal(side) for side in (x, y, 2.0 * x, 2.0 * y)):
-        return "one side only"
+        return Mistake.ONE_SIDE_ONLY
     return None
 
 
@@ -44,6 +52,7 @@ CASES = (
 
 LAB = Lab(
     title="elementwise add",
+    teaches="programs, blocks, masks, the grid",
     also_allowed=("triton.experimental.gluon", "triton.tools.tensor_descriptor"),
     exercises=(
         Exercise(
@@ -55,7 +64,7 @@ LAB = Lab(
             torch_op=lambda x, y: (x + y,),
             tolerance=Tolerance(unit),
             cases=CASES,
-            signs=signs,
+            symptom_of=symptom_of,
             speed=Speed(
                 points=30,
                 shapes=(Case({"n": 2**28}, "fp32", bitwise=True),),
@@ -70,26 +79,38 @@ LAB = Lab(
         ),
     ),
     causes={
-        "nothing written": (
+        Symptom.NOTHING_WRITTEN: (
             4,
             "the sums never reach `out`: a new tensor was filled, or nothing was launched (small n: hint 3)",
         ),
-        "tail unwritten": (
+        Symptom.TAIL_UNWRITTEN: (
             3,
             "the grid is one program short: // drops the last, partial block, cdiv keeps it",
         ),
-        "part unwritten": (1, "some elements belong to no program: look at the offsets"),
-        "tail wrong": (2, "the last, partial block is treated differently: look at the mask"),
-        "out of bounds write": (2, "the store has no mask, or the mask lets lanes past n through"),
-        "out of bounds read": (1, "NaN from behind the end of x or y: look at the offsets of the loads"),
-        "one side only": (1, "one of the two loads is missing from the sum, or both read the same tensor"),
-        "out is read": (4, "NaN everywhere: `out` is no input, and what lies in it before is no zero"),
-        "all zero": (2, "every element is 0: is the mask true where elements exist, and is the sum stored?"),
-        "precision": (1, "right but for the last digits: add in the dtype of the inputs, or in fp32"),
-        "power of two": (1, "the length of a tl.arange must be a power of two: fixed, with a mask"),
-        "division by zero": (3, "n may be 0: launch nothing then, and divide by no size that can be 0"),
-        "mutated": (4, "the sum was stored into an input instead of `out`"),
-        "wrong": (1, "the wrong elements meet: look at the offsets of the loads and of the store"),
-        "slow": (5, "lanes that are neighbours should touch neighbouring addresses, in blocks of 1024 or so"),
+        Symptom.PART_UNWRITTEN: (1, "some elements belong to no program: look at the offsets"),
+        Symptom.TAIL_WRONG: (2, "the last, partial block is treated differently: look at the mask"),
+        Symptom.OUT_OF_BOUNDS_WRITE: (2, "the store has no mask, or the mask lets lanes past n through"),
+        Symptom.OUT_OF_BOUNDS_READ: (
+            1,
+            "NaN from behind the end of x or y: look at the offsets of the loads",
+        ),
+        Mistake.ONE_SIDE_ONLY: (
+            1,
+            "one of the two loads is missing from the sum, or both read the same tensor",
+        ),
+        Mistake.OUT_IS_READ: (4, "NaN everywhere: `out` is no input, and what lies in it before is no zero"),
+        Symptom.ALL_ZERO: (
+            2,
+            "every element is 0: is the mask true where elements exist, and is the sum stored?",
+        ),
+        Symptom.PRECISION: (1, "right but for the last digits: add in the dtype of the inputs, or in fp32"),
+        Symptom.POWER_OF_TWO: (1, "the length of a tl.arange must be a power of two: fixed, with a mask"),
+        Symptom.DIVISION_BY_ZERO: (3, "n may be 0: launch nothing then, and divide by no size that can be 0"),
+        Symptom.MUTATED: (4, "the sum was stored into an input instead of `out`"),
+        Symptom.WRONG: (1, "the wrong elements meet: look at the offsets of the loads and of the store"),
+        Symptom.SLOW: (
+            5,
+            "lanes that are neighbours should touch neighbouring addresses, in blocks of 1024 or so",
+        ),
     },
 )

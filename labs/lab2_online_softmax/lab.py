@@ -2,7 +2,8 @@
 graded.
 """
 
-from grader.spec import Arm, Case, Codegen, Exercise, Lab, Layout, Speed, Tolerance
+from grader.course.spec import Arm, Case, Codegen, Exercise, Lab, Layout, Speed, Tolerance
+from grader.course.symptoms import LabSymptom, Symptom
 
 EPSILON = {"fp32": 2.0**-23, "fp16": 2.0**-10, "bf16": 2.0**-7}
 SMALLEST = {"fp32": 2.0**-126, "fp16": 2.0**-14, "bf16": 2.0**-126}  # smallest normal number
@@ -115,49 +116,63 @@ def torch_softmax_backward(dy, y, *, out):
     torch.ops.aten._softmax_backward_data.out(dy, y, 1, dy.dtype, grad_input=out)
 
 
-def forward_signs(case, inputs, expected, got):
+class Mistake(LabSymptom):
+    """Symptoms that only these exercises recognise, named after the mistake."""
+
+    SUMS_BELOW_ONE = "sums below one"
+    SUMS_ABOVE_ONE = "sums above one"
+    SUM_NOT_RESCALED = "sum not rescaled"
+    TOO_FLAT = "too flat"
+    WRONG_AXIS = "wrong axis"
+    NO_SUM = "no sum"
+    FACTORS_EXCHANGED = "factors exchanged"
+    WRONG_SUM = "wrong sum"
+    INFINITE_SUM = "infinite sum"
+
+
+def symptom_of_forward(case, inputs, expected, got):
     x, sums = inputs["x"].double(), got.sum(dim=1)
     if sums.isfinite().all() and _close(got, (0.6931471805599453 * x).softmax(dim=1), expected):
-        return "too flat"
+        return Mistake.TOO_FLAT
     # What rounding may add up to: a share of each element, and for fp16 the spacing of its smallest numbers.
     slack = {"fp32": 1e-4, "fp16": 1e-3 + x.shape[1] * 2.0**-25, "bf16": 8e-3}[case.dtype]
     if not sums.isfinite().all() or (sums - 1.0).abs().max() <= slack:
         return None
     if x.shape[0] > 1 and (got.sum(dim=0) - 1.0).abs().max() < 1e-2:
-        return "wrong axis"
+        return Mistake.WRONG_AXIS
     # Medians, because the smallest numbers of fp16 are rounded far.
     first, last = (
         (got / expected)[:, part].nanmedian(dim=1).values for part in (slice(99), slice(-99, None))
     )
     if (first > 1.1).all() and ((last - 1.0).abs() < 1e-2).all():
-        return "first blocks wrong"
+        return Symptom.FIRST_BLOCKS_WRONG
     if (sums <= slack).all():
-        return "sums below one"
+        return Mistake.SUMS_BELOW_ONE
     # Masked lanes that were counted add as many terms exp(0 - m) to each row's sum as the last block lacks.
     top = x.amax(dim=1)
     lanes = (1.0 / sums - 1.0) * (x - top[:, None]).exp().sum(dim=1) * top.exp()
     missing = [-x.shape[1] % 2**k for k in range(18)]
     if any(lack and ((lanes - lack).abs() <= 0.1 * lack).all() for lack in missing):
-        return "sums below one"
+        return Mistake.SUMS_BELOW_ONE
     if case.dtype != "fp32" and (sums - 1.0).abs().max() < 0.05:
         return None  # sums of many roundings look like this, too
-    return "sums above one" if (sums > 1.0 + slack).any() else "sum not rescaled"
+    return Mistake.SUMS_ABOVE_ONE if (sums > 1.0 + slack).any() else Mistake.SUM_NOT_RESCALED
 
 
-def backward_signs(case, inputs, expected, got):
+def symptom_of_backward(case, inputs, expected, got):
     dy, y = inputs["dy"].double(), inputs["y"].double()
     if got.isinf().any() and not got.isnan().any():
-        return "infinite sum"
+        return Mistake.INFINITE_SUM
     if not got.isfinite().all():
         return None
     if _close(got, y * dy, expected):
-        return "no sum"
+        return Mistake.NO_SUM
     if _close(got, dy * (y - (y * dy).sum(dim=1, keepdim=True)), expected):
-        return "factors exchanged"
+        return Mistake.FACTORS_EXCHANGED
     error = (got - expected).abs()
     bad = error > 1e-2 * (expected.abs() + y * dy.abs())
     everywhere = bad.any(dim=1).all() and bad[:, 0].any() and bad[:, -1].any()
-    return "wrong sum" if everywhere and error.norm() > 3e-2 * expected.norm() else None
+    return Mistake.WRONG_SUM if everywhere and error.norm() > 3e-2 * expected.norm() else None
 
 
 def _close(got, other, expected):
@@ -201,6 +216,7 @@ TIMED = tuple(Case(shapes(2**28 // cols, cols), "bf16") for cols in (4096, 32768
 
 LAB = Lab(
     title="online softmax",
+    teaches="reductions, numerical stability, a gradient, row strides",
     also_allowed=("triton.experimental.gluon", "triton.tools.tensor_descriptor"),
     exercises=(
         Exercise(
@@ -212,7 +228,7 @@ LAB = Lab(
             torch_op=lambda x: (x.softmax(dim=1),),
             tolerance=Tolerance(forward_unit),
             cases=FORWARD_CASES,
-            signs=forward_signs,
+            symptom_of=symptom_of_forward,
             speed=Speed(
                 points=20,
                 shapes=TIMED,
@@ -237,7 +253,7 @@ LAB = Lab(
             torch_op=torch_backward,
             tolerance=Tolerance(backward_unit),
             cases=BACKWARD_CASES,
-            signs=backward_signs,
+            symptom_of=symptom_of_backward,
             speed=Speed(
                 points=15,
                 shapes=TIMED,
@@ -267,71 +283,83 @@ LAB = Lab(
         ),
     ),
     causes={
-        "nothing written": (
+        Symptom.NOTHING_WRITTEN: (
             5,
             "the result never reaches `out`: a new or a contiguous tensor was filled instead",
         ),
-        "tail unwritten": (2, "the row is longer than one block: loop over it"),
-        "part unwritten": (
+        Symptom.TAIL_UNWRITTEN: (2, "the row is longer than one block: loop over it"),
+        Symptom.PART_UNWRITTEN: (
             2,
             "some columns or rows belong to no block: loop over the whole row, one program a row",
         ),
-        "rows unwritten": (
+        Symptom.ROWS_UNWRITTEN: (
             5,
             "whole rows were never written: one program a row, and row i starts at i times the row stride",
         ),
-        "sums below one": (
+        Mistake.SUMS_BELOW_ONE: (
             1,
             "masked lanes are counted in the sum: they must load -inf, so that exp gives 0",
         ),
-        "sums above one": (2, "the sum misses earlier blocks, or was not rescaled when the maximum rose"),
-        "sum not rescaled": (
+        Mistake.SUMS_ABOVE_ONE: (
+            2,
+            "the sum misses earlier blocks, or was not rescaled when the maximum rose",
+        ),
+        Mistake.SUM_NOT_RESCALED: (
             2,
             "the rows sum to less than 1, each by another share: rescale the sum when the maximum rises",
         ),
-        "too flat": (
+        Mistake.TOO_FLAT: (
             8,
             "the rows sum to 1, but are too flat: exp2(x) is exp(x * ln 2), scale by log2(e) first",
         ),
-        "wrong axis": (2, "the columns sum to 1, not the rows: reduce along the row"),
-        "not finite": (
+        Mistake.WRONG_AXIS: (2, "the columns sum to 1, not the rows: reduce along the row"),
+        Symptom.NOT_FINITE: (
             3,
             "inf or NaN: subtract the maximum before exp, start it at -inf, and mind -inf - (-inf)",
         ),
-        "tail wrong": (1, "only the last, partial block is wrong: look at its mask and at `other`"),
-        "later blocks wrong": (
+        Symptom.TAIL_WRONG: (1, "only the last, partial block is wrong: look at its mask and at `other`"),
+        Symptom.LATER_BLOCKS_WRONG: (
             2,
             "right up to the first block, wrong behind it: carry the maximum and the sum along",
         ),
-        "first blocks wrong": (4, "early blocks were normalised with a maximum that rose later"),
-        "later rows wrong": (5, "only row 0 is right: the start of row i is i times the row stride"),
-        "no sum": (6, "dx is y * dy: the sum of y * dy over the row is missing"),
-        "factors exchanged": (
+        Symptom.FIRST_BLOCKS_WRONG: (4, "early blocks were normalised with a maximum that rose later"),
+        Symptom.LATER_ROWS_WRONG: (5, "only row 0 is right: the start of row i is i times the row stride"),
+        Mistake.NO_SUM: (6, "dx is y * dy: the sum of y * dy over the row is missing"),
+        Mistake.FACTORS_EXCHANGED: (
             6,
             "y and dy have changed places: dx is y * (dy - s), and dy comes first in the call",
         ),
-        "wrong sum": (6, "the sum s of y * dy runs over one whole row, all blocks of it, and is subtracted"),
-        "infinite sum": (1, "inf: masked lanes must add 0 to the sum of y * dy, so load 0 there"),
-        "out of bounds write": (
+        Mistake.WRONG_SUM: (
+            6,
+            "the sum s of y * dy runs over one whole row, all blocks of it, and is subtracted",
+        ),
+        Mistake.INFINITE_SUM: (1, "inf: masked lanes must add 0 to the sum of y * dy, so load 0 there"),
+        Symptom.OUT_OF_BOUNDS_WRITE: (
             1,
             "the store has no mask, or the row stride of `out` was taken to be n_cols",
         ),
-        "padded write": (5, "`out` was stepped through with a row stride that is not its own"),
-        "out of bounds read": (
+        Symptom.PADDED_WRITE: (5, "`out` was stepped through with a row stride that is not its own"),
+        Symptom.OUT_OF_BOUNDS_READ: (
             5,
             "NaN from between the rows: the row stride was taken to be n_cols, or a mask is missing",
         ),
-        "unmasked read": (1, "NaN from behind the row: a load has no mask, or no row ends where it says"),
-        "power of two": (5, "the width of a block must be a power of two: the next one, and a mask"),
-        "flat view": (5, "a padded matrix has no flat view: pass its row stride to the kernel"),
-        "no gradient function": (7, "autograd saw no function: softmax() must return OnlineSoftmax.apply(x)"),
-        "mutated": (5, "an input was written to; the result belongs in `out`"),
-        "precision": (
+        Symptom.UNMASKED_READ: (
+            1,
+            "NaN from behind the row: a load has no mask, or no row ends where it says",
+        ),
+        Symptom.POWER_OF_TWO: (5, "the width of a block must be a power of two: the next one, and a mask"),
+        Symptom.FLAT_VIEW: (5, "a padded matrix has no flat view: pass its row stride to the kernel"),
+        Symptom.NO_GRADIENT_FUNCTION: (
+            7,
+            "autograd saw no function: softmax() must return OnlineSoftmax.apply(x)",
+        ),
+        Symptom.MUTATED: (5, "an input was written to; the result belongs in `out`"),
+        Symptom.PRECISION: (
             8,
             "the error is several times PyTorch's: compute exp and the sums in fp32, round at the store",
         ),
-        "gradient": (7, "save the result for the backward pass, and give the kernel a contiguous dy"),
-        "wrong": (2, "start with a row that fits one block, then one that does not"),
-        "slow": (9, "look at warps per row, the width of a block, and how often the row is read"),
+        Symptom.GRADIENT: (7, "save the result for the backward pass, and give the kernel a contiguous dy"),
+        Symptom.WRONG: (2, "start with a row that fits one block, then one that does not"),
+        Symptom.SLOW: (9, "look at warps per row, the width of a block, and how often the row is read"),
     },
 )

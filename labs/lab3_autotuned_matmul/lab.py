@@ -2,7 +2,8 @@
 
 import math
 
-from grader.spec import Arm, Case, Codegen, Exercise, Lab, Layout, Speed, Tolerance
+from grader.course.spec import Arm, Case, Codegen, Exercise, Lab, Layout, Speed, Tolerance
+from grader.course.symptoms import LabSymptom, Symptom
 
 EPSILON = {"fp32": 2.0**-23, "fp16": 2.0**-10, "bf16": 2.0**-7}
 
@@ -51,14 +52,32 @@ def unit(case, inputs, reference):
     return (share * expected.abs().amax(dim=1, keepdim=True).clamp(min=1e-6),)
 
 
-RELU_UNASKED, STRIDES_IGNORED = "relu unasked", "strides ignored"
+class Mistake(LabSymptom):
+    """Symptoms that only these exercises recognise, named after the mistake."""
+
+    SWAPPED_STRIDES = "swapped strides"
+    STRIDES_IGNORED = "strides ignored"
+    TAIL_OF_K_DROPPED = "tail of k dropped"
+    POINTERS_STAND_STILL = "pointers stand still"
+    FIRST_BLOCK_OF_K_ONLY = "first block of k only"
+    PART_OF_K_MISSING = "part of k missing"
+    STARTS_FROM_OUT = "starts from out"
+    OVERFLOW_TO_INF = "overflow to inf"
+    NO_BIAS = "no bias"
+    NO_RELU = "no relu"
+    BIAS_BY_ROW = "bias by row"
+    BIAS_IN_EVERY_STEP = "bias in every step"
+    RELU_BEFORE_BIAS = "relu before bias"
+    WRONG_HALF = "wrong half"
+    RELU_UNASKED = "relu unasked"
+    ROUNDED_BEFORE_BIAS = "rounded before bias"
 
 
-def signs(case, inputs, expected, got):
+def symptom_of(case, inputs, expected, got):
     a, b = inputs["a"].double(), inputs["b"].double()
     m, n, k = case.params["m"], case.params["n"], case.params["k"]
     if not got.isfinite().all():
-        return _sign_of_nonfinite(case, got)
+        return _symptom_of_nonfinite(case, got)
 
     def finish(sums):
         return (sums + bias).clamp(min=0.0) if fused else sums
@@ -66,53 +85,54 @@ def signs(case, inputs, expected, got):
     fused = "bias" in inputs
     if fused:
         bias = inputs["bias"].double()
-        for name, other in (("no bias", (a @ b).clamp(min=0.0)), ("no relu", a @ b + bias)):
-            if _close(got, other):
-                return name
-        if name := _sign_of_epilogue(case, inputs, a @ b, bias, got):
-            return name
+        if _close(got, (a @ b).clamp(min=0.0)):
+            return Mistake.NO_BIAS
+        if _close(got, a @ b + bias):
+            return Mistake.NO_RELU
+        if symptom := _symptom_of_epilogue(case, inputs, a @ b, bias, got):
+            return symptom
     elif _close(got, expected.clamp(min=0.0)):
-        return RELU_UNASKED
+        return Mistake.RELU_UNASKED
     if (m == n == k and any(_close(got, finish(sums)) for sums in (a.T @ b, a @ b.T, a.T @ b.T))) or (
         m == n and _close(got, expected.T)
     ):
-        return "swapped strides"
+        return Mistake.SWAPPED_STRIDES
     if _ignores_strides(case, a, b, finish, got):
-        return STRIDES_IGNORED
+        return Mistake.STRIDES_IGNORED
     for block in (16, 32, 64, 128):
         kept = k // block * block
         if 0 < kept < k and _close(got, finish(a[:, :kept] @ b[:kept])):
-            return "tail of k dropped"
+            return Mistake.TAIL_OF_K_DROPPED
         rest = k - kept
         still = kept // block * (a[:, :block] @ b[:block]) + a[:, :rest] @ b[:rest]
         if k > block and _close(got, finish(still)):
-            return "pointers stand still"
-    return None if fused else _sign_of_k(a, b, got)
+            return Mistake.POINTERS_STAND_STILL
+    return None if fused else _symptom_of_k(a, b, got)
 
 
-def _sign_of_nonfinite(case, got):
+def _symptom_of_nonfinite(case, got):
     """NaN everywhere where no block has a tail: it was in `out`. Only inf: a sum left the range of fp16."""
     whole = all(side % 128 == 0 for side in case.params.values())
     if got.isnan().all() and whole:
-        return "starts from out"
-    return "overflow to inf" if not got.isnan().any() else None
+        return Mistake.STARTS_FROM_OUT
+    return Mistake.OVERFLOW_TO_INF if not got.isnan().any() else None
 
 
-def _sign_of_epilogue(case, inputs, sums, bias, got):
+def _symptom_of_epilogue(case, inputs, sums, bias, got):
     """A bias of the wrong place, number or moment, or another clamp."""
     m, k = case.params["m"], case.params["k"]
     if _close(got, (sums + bias).clamp(max=0.0)):
-        return "wrong half"
+        return Mistake.WRONG_HALF
     if _close(got, sums.clamp(min=0.0) + bias):
-        return "relu before bias"
+        return Mistake.RELU_BEFORE_BIAS
     if m <= bias.numel() and _close(got, (sums + bias[:m, None]).clamp(min=0.0)):
-        return "bias by row"
+        return Mistake.BIAS_BY_ROW
     for block in (16, 32, 64, 128):
         steps = math.ceil(k / block)
         if steps > 1 and _close(got, (sums + steps * bias).clamp(min=0.0)):
-            return "bias in every step"
+            return Mistake.BIAS_IN_EVERY_STEP
     twice = (sums.to(inputs["a"].dtype) + inputs["bias"]).clamp(min=0.0).double()
-    return "rounded before bias" if (got == twice).double().mean() > 0.999 else None
+    return Mistake.ROUNDED_BEFORE_BIAS if (got == twice).double().mean() > 0.999 else None
 
 
 def _ignores_strides(case, a, b, finish, got):
@@ -128,7 +148,7 @@ def _ignores_strides(case, a, b, finish, got):
     return any(not (x is a and y is b) and _close(got, finish(x @ y)) for x, y in ignored)
 
 
-def _sign_of_k(a, b, got):
+def _symptom_of_k(a, b, got):
     """Which of the blocks of K are in the sum, from a least squares fit to one corner of the result."""
     import torch
 
@@ -144,7 +164,7 @@ def _sign_of_k(a, b, got):
     count = int(present.sum())
     if count in (0, blocks):
         return None
-    return "first block of k only" if present[:count].all() else "part of k missing"
+    return Mistake.FIRST_BLOCK_OF_K_ONLY if present[:count].all() else Mistake.PART_OF_K_MISSING
 
 
 def _close(x, y):
@@ -197,6 +217,7 @@ CODEGEN_CASE = Case(sizes(SIDE, SIDE, SIDE), "bf16")
 
 LAB = Lab(
     title="autotuned matmul",
+    teaches="tiles, tensor cores, autotuning, an epilogue",
     also_allowed=("triton.experimental.gluon", "triton.tools.tensor_descriptor", "dataclasses"),
     exercises=(
         Exercise(
@@ -208,7 +229,7 @@ LAB = Lab(
             torch_op=lambda a, b: (a @ b,),
             tolerance=Tolerance(unit),
             cases=MATMUL_CASES,
-            signs=signs,
+            symptom_of=symptom_of,
             speed=Speed(
                 points=40,
                 shapes=tuple(Case(sizes(side, side, side), "bf16") for side in (SIDE, 2 * SIDE)),
@@ -234,108 +255,123 @@ LAB = Lab(
             torch_op=with_bias,
             tolerance=Tolerance(unit),
             cases=EPILOGUE_CASES,
-            signs=signs,
+            symptom_of=symptom_of,
             codegen=Codegen(CODEGEN_CASE),
         ),
     ),
     causes={
-        "nothing written": (
+        Symptom.NOTHING_WRITTEN: (
             5,
             "the tiles never reach `out`: a new tensor was filled, or nothing was launched",
         ),
-        "tail unwritten": (
+        Symptom.TAIL_UNWRITTEN: (
             1,
             "the last tiles have no program: use cdiv for the grid, and check the last group",
         ),
-        "part unwritten": (1, "whole tiles belong to no program: look at how pid becomes pid_m and pid_n"),
-        "swapped strides": (
+        Symptom.PART_UNWRITTEN: (
+            1,
+            "whole tiles belong to no program: look at how pid becomes pid_m and pid_n",
+        ),
+        Mistake.SWAPPED_STRIDES: (
             2,
             "a transposed matrix was read or stored: row index times row stride, column times column stride",
         ),
-        STRIDES_IGNORED: (
+        Mistake.STRIDES_IGNORED: (
             2,
             "right for contiguous matrices only: pass both strides of A and of B, and use them",
         ),
-        "tail of k dropped": (
+        Mistake.TAIL_OF_K_DROPPED: (
             3,
             "the last, partial block of K is missing: loop to cdiv(K, BLOCK_K), and mask it",
         ),
-        "pointers stand still": (
+        Mistake.POINTERS_STAND_STILL: (
             3,
             "only the first block of K was summed: advance both pointers by BLOCK_K strides",
         ),
-        "first block of k only": (
+        Mistake.FIRST_BLOCK_OF_K_ONLY: (
             3,
             "right in the first block of K only: move each operand by BLOCK_K times its own stride along K",
         ),
-        "part of k missing": (
+        Mistake.PART_OF_K_MISSING: (
             3,
             "some blocks of K are missing: add each product to acc, and let no other program store your tile",
         ),
-        "all zero": (
+        Symptom.ALL_ZERO: (
             3,
             "every element is 0: tl.dot changes no argument, it returns the sum: acc = tl.dot(a, b, acc)",
         ),
-        "starts from out": (
+        Mistake.STARTS_FROM_OUT: (
             5,
             "NaN everywhere: `out` holds NaN before the call, so acc starts from tl.zeros, and `out` is "
             "cleared before atomics add to it",
         ),
-        "overflow to inf": (
+        Mistake.OVERFLOW_TO_INF: (
             4,
             "inf from ordinary numbers: a sum beyond 65504 became fp16; sum in fp32, store in the dtype of C",
         ),
-        "not finite": (3, "NaN or inf: the last block of K reads past the end unless both loads are masked"),
-        "precision": (
+        Symptom.NOT_FINITE: (
+            3,
+            "NaN or inf: the last block of K reads past the end unless both loads are masked",
+        ),
+        Symptom.PRECISION: (
             4,
             "the sum lost digits: fp32 accumulator, input_precision='ieee', one rounding at the store",
         ),
-        "nondeterministic": (
+        Symptom.NONDETERMINISTIC: (
             5,
             "two runs differ: two programs write the same tile, or add to an uncleared `out`",
         ),
-        "out of bounds write": (
+        Symptom.OUT_OF_BOUNDS_WRITE: (
             5,
             "the store needs both masks, rows below M and columns below N, and both strides of `out`",
         ),
-        "out of bounds read": (
+        Symptom.OUT_OF_BOUNDS_READ: (
             3,
             "NaN from outside a matrix: mask the rows of A, the columns of B and the last block of K",
         ),
-        "no bias": (6, "the bias is missing: add it to the fp32 sums, one value for each column"),
-        "no relu": (6, "negative values remain: clamp the sums at 0 after the bias"),
-        "bias by row": (6, "the bias follows the rows: it has one value for each column, bias[None, :]"),
-        "bias in every step": (6, "the bias is added in each step along K: add it once, after the loop"),
-        "relu before bias": (6, "the clamp comes before the bias: add first, then clamp"),
-        "wrong half": (6, "the negative values are kept and the positive lost: tl.maximum(..., 0)"),
-        RELU_UNASKED: (6, "matmul clamps its sums too: bias and ReLU belong below `if BIAS_RELU`"),
-        "rounded before bias": (
+        Mistake.NO_BIAS: (6, "the bias is missing: add it to the fp32 sums, one value for each column"),
+        Mistake.NO_RELU: (6, "negative values remain: clamp the sums at 0 after the bias"),
+        Mistake.BIAS_BY_ROW: (
+            6,
+            "the bias follows the rows: it has one value for each column, bias[None, :]",
+        ),
+        Mistake.BIAS_IN_EVERY_STEP: (
+            6,
+            "the bias is added in each step along K: add it once, after the loop",
+        ),
+        Mistake.RELU_BEFORE_BIAS: (6, "the clamp comes before the bias: add first, then clamp"),
+        Mistake.WRONG_HALF: (6, "the negative values are kept and the positive lost: tl.maximum(..., 0)"),
+        Mistake.RELU_UNASKED: (6, "matmul clamps its sums too: bias and ReLU belong below `if BIAS_RELU`"),
+        Mistake.ROUNDED_BEFORE_BIAS: (
             6,
             "rounded twice: add the bias and clamp in fp32, and convert at the store",
         ),
-        "scaled": (
+        Symptom.SCALED: (
             7,
             "all elements are off by one factor: where trials of the autotuner each add to `out`, it needs "
             "reset_to_zero",
         ),
-        "mutated": (
+        Symptom.MUTATED: (
             5,
             "an input was written to: the result belongs in `out`; compare the order of the arguments in "
             "kernel and launch",
         ),
-        "last columns wrong": (2, "look at the strides of B and of the result, and at the mask of columns"),
-        "last rows wrong": (2, "look at the strides of A and of the result, and at the mask of rows"),
-        "shared memory": (
+        Symptom.LAST_COLUMNS_WRONG: (
+            2,
+            "look at the strides of B and of the result, and at the mask of columns",
+        ),
+        Symptom.LAST_ROWS_WRONG: (2, "look at the strides of A and of the result, and at the mask of rows"),
+        Symptom.SHARED_MEMORY: (
             7,
             "a config wants more shared memory than a block may use: fewer stages or a smaller tile",
         ),
-        "spills": (7, "a tile of 128 x 256 sums needs 8 warps; with 4 the registers do not suffice"),
-        "no tensor cores": (
+        Symptom.SPILLS: (7, "a tile of 128 x 256 sums needs 8 warps; with 4 the registers do not suffice"),
+        Symptom.NO_TENSOR_CORES: (
             9,
             "tl.dot on 16-bit operands with tiles of at least 16 x 16 x 16 uses tensor cores",
         ),
-        "wrong": (1, "try 16 x 16 x 16 with one tile first, then M different from N, then tails"),
-        "slow": (
+        Symptom.WRONG: (1, "try 16 x 16 x 16 with one tile first, then M different from N, then tails"),
+        Symptom.SLOW: (
             9,
             "try larger tiles (128 x 256 x 64), 8 warps, 3 or 4 stages, and the grouped order of tiles",
         ),

@@ -5,7 +5,8 @@ are graded.
 import math
 import warnings
 
-from grader.spec import Arm, Case, Codegen, Exercise, Lab, Layout, Speed, Tolerance
+from grader.course.spec import Arm, Case, Codegen, Exercise, Lab, Layout, Speed, Tolerance
+from grader.course.symptoms import LabSymptom, Symptom
 
 EPSILON = {"fp32": 2.0**-23, "fp16": 2.0**-10, "bf16": 2.0**-7}
 SMALLEST = {"fp32": 2.0**-126, "fp16": 2.0**-14, "bf16": 2.0**-126}  # smallest normal number
@@ -303,6 +304,45 @@ def dropout_unit(case, inputs, reference):
     return tuple(rounding(case, value) for value in reference)
 
 
+class Mistake(LabSymptom):
+    """Symptoms that only these exercises recognise, named after the mistake."""
+
+    EPS_OUTSIDE = "eps outside"
+    NO_EPS = "no eps"
+    ONE_COLUMN = "one column"
+    VARIANCE_OVER_N_MINUS_1 = "variance over n - 1"
+    DIVIDED_BY_THE_BLOCK = "divided by the block"
+    MASKED_LANES = "masked lanes"
+    CENTRING = "centring"
+    WEIGHT_BY_ROW = "weight by row"
+    NO_WEIGHT = "no weight"
+    NO_BIAS = "no bias"
+    MEAN_TERMS_DROPPED = "mean terms dropped"
+    NO_WEIGHT_IN_DX = "no weight in dx"
+    ROWS_NOT_SUMMED = "rows not summed"
+    SUMS_NOT_SET = "sums not set"
+    DWEIGHT_WITHOUT_N = "dweight without n"
+    NOT_SCALED = "not scaled"
+    SCALED_BY_1_OVER_P = "scaled by 1/p"
+    MASK_INVERTED = "mask inverted"
+    KEEP_RATE = "keep rate"
+    IN_EVALUATION = "in evaluation"
+    EDGE_OF_P = "edge of p"
+    MASK_REPEATS = "mask repeats"
+    SEED_IGNORED = "seed ignored"
+    MASK_NOT_REPLAYED = "mask not replayed"
+    SCALED_GRADIENT = "scaled gradient"
+    MEAN_LEFT_IN = "mean left in"
+    MEAN_NOT_SCALED = "mean not scaled"
+    MEAN_OF_OTHER_COLUMNS = "mean of other columns"
+    SHIFT_SCALED = "shift scaled"
+    ANOTHER_TILE = "another tile"
+    WEIGHT_TRANSPOSED = "weight transposed"
+    NO_GAMMA = "no gamma"
+    DWEIGHT_OF_OTHER_ROWS = "dweight of other rows"
+    NO_BETA = "no beta"
+
+
 # -- dropout: what must hold whatever the random stream
 
 
@@ -329,10 +369,10 @@ def _follow(case, tensors, outputs, earlier):
     if p in (0.0, 1.0):
         kept = kept * 0 + (p == 0.0) > 0
     wanted = tuple((x * scale_of(p)).where(kept, 0.0 * x) for x in tensors)
-    return wanted, sign_of_choice(p, kept, earlier)
+    return wanted, symptom_of_choice(p, kept, earlier)
 
 
-def sign_of_choice(p, kept, earlier):
+def symptom_of_choice(p, kept, earlier):
     """A property that independent choices with probability 1 - p to keep would have, and these lack."""
     n = kept.numel()
     if p in (0.0, 1.0) or n < 1024:
@@ -341,43 +381,45 @@ def sign_of_choice(p, kept, earlier):
     # Counted, not averaged: of 2^27 elements a mean would want a gigabyte beside them.
     share, spread = int(kept.count_nonzero()) / n, math.sqrt(p * (1.0 - p) / n)
     if abs(share - (1.0 - p)) > 6.0 * spread + 2.0**-16:
-        return "mask inverted" if abs(share - p) < 6.0 * spread + 2.0**-16 else "keep rate"
+        return Mistake.MASK_INVERTED if abs(share - p) < 6.0 * spread + 2.0**-16 else Mistake.KEEP_RATE
     agree, limit = p * p + (1.0 - p) ** 2, 6.0 * math.sqrt(0.25 / n)
     for period in (1, *(2**k for k in range(1, 21))):
         if 2 * period <= n:
             same = int((kept[period:] == kept[:-period]).count_nonzero()) / (n - period)
             if abs(same - agree) > limit * math.sqrt(n / (n - period)):
-                return "mask repeats"
+                return Mistake.MASK_REPEATS
     if earlier and earlier[0].shape == kept.shape:
         same = int(((earlier[0] != 0.0) == kept).count_nonzero()) / n
         if abs(same - agree) > limit:
-            return "seed ignored"
+            return Mistake.SEED_IGNORED
     return None
 
 
-def dropout_signs(case, inputs, expected, got):
+def symptom_of_dropout(case, inputs, expected, got):
     p, x = chance_of(case), inputs["x"].double()
     if p in (0.0, 1.0) or got.shape != x.shape or not got.isfinite().all():
-        return "in evaluation" if p != case.params["p"] else "edge of p" if p in (0.0, 1.0) else None
+        if p != case.params["p"]:
+            return Mistake.IN_EVALUATION
+        return Mistake.EDGE_OF_P if p in (0.0, 1.0) else None
     kept = got != 0.0
-    for scale, sign in ((1.0, "not scaled"), (1.0 / p, "scaled by 1/p")):
+    for scale, symptom in ((1.0, Mistake.NOT_SCALED), (1.0 / p, Mistake.SCALED_BY_1_OVER_P)):
         if kept.any() and abs(scale - scale_of(p)) > 0.05 and _same(got[kept], scale * x[kept]):
-            return sign
+            return symptom
     return None
 
 
-def replayed_signs(case, inputs, expected, got):
-    """For y and dx: dropout_signs for y; and for dx, whether it is another choice than y's."""
-    if dropped := dropout_signs(case, inputs, expected, got):
+def symptom_of_replay(case, inputs, expected, got):
+    """For y and dx: symptom_of_dropout for y; and for dx, whether it is another choice than y's."""
+    if dropped := symptom_of_dropout(case, inputs, expected, got):
         return dropped
     dy, scale, kept = inputs["dy"].double(), scale_of(chance_of(case)), got != 0.0
-    for factor, sign in (
-        (scale, "mask not replayed"),
-        (1.0, "scaled gradient"),
-        (scale**2, "scaled gradient"),
+    for factor, symptom in (
+        (scale, Mistake.MASK_NOT_REPLAYED),
+        (1.0, Mistake.SCALED_GRADIENT),
+        (scale**2, Mistake.SCALED_GRADIENT),
     ):
         if kept.any() and _same(got[kept], factor * dy[kept]):
-            return sign
+            return symptom
     return None
 
 
@@ -388,14 +430,14 @@ def _same(one, other):
 # -- mistakes with a norm
 
 
-def norm_signs(centred, eps):
-    def signs(case, inputs, expected, got):
+def symptom_of_norm(centred, eps):
+    def symptom_of(case, inputs, expected, got):
         x, weight = inputs["x"].double(), inputs["weight"].double()
         bias = inputs["bias"].double() if centred else 0.0
         rows, cols = x.shape
         if not got.isfinite().all():
             # The variance of one column is 0: divided by n - 1 it is 0 / 0, and without eps its root is 0.
-            return "one column" if centred and cols == 1 else None
+            return Mistake.ONE_COLUMN if centred and cols == 1 else None
         mean, power = x.mean(dim=1, keepdim=True), x.square().mean(dim=1, keepdim=True)
         n, rstd, _ = parts(x, centred, eps)
         d, variance = n / rstd, n.square().mean(dim=1, keepdim=True) / rstd.square()
@@ -404,78 +446,80 @@ def norm_signs(centred, eps):
             return deviations * (wrong_variance + eps).rsqrt() * weight + bias
 
         others = [
-            ("eps outside", d / (variance.sqrt() + eps) * weight + bias),
-            ("no eps", d / variance.sqrt() * weight + bias),
-            ("no weight", n + bias),
-            ("no bias", n * weight if centred else expected),
+            (Mistake.EPS_OUTSIDE, d / (variance.sqrt() + eps) * weight + bias),
+            (Mistake.NO_EPS, d / variance.sqrt() * weight + bias),
+            (Mistake.NO_WEIGHT, n + bias),
+            (Mistake.NO_BIAS, n * weight if centred else expected),
         ]
         if centred:
-            others += [("centring", result(x, power)), ("centring", result(x, variance))]
+            others += [(Mistake.CENTRING, result(x, power)), (Mistake.CENTRING, result(x, variance))]
         else:
-            others += [("centring", result(x - mean, (power - mean.square()).clamp(min=0.0)))]
+            others += [(Mistake.CENTRING, result(x - mean, (power - mean.square()).clamp(min=0.0)))]
         # Columns of all tiles of a row, whatever the width of a tile.
         for lanes in {-(-cols // 2**k) * 2**k for k in range(18)} - {cols}:
             share = cols / lanes
-            others.append(("divided by the block", result(d, share * variance)))
+            others.append((Mistake.DIVIDED_BY_THE_BLOCK, result(d, share * variance)))
             if centred:
                 off = x - share * mean
                 both = share * off.square().mean(dim=1, keepdim=True)
-                others.append(("divided by the block", result(off, both)))
-                others.append(("masked lanes", result(d, variance + (1.0 / share - 1.0) * mean.square())))
+                others.append((Mistake.DIVIDED_BY_THE_BLOCK, result(off, both)))
+                others.append(
+                    (Mistake.MASKED_LANES, result(d, variance + (1.0 / share - 1.0) * mean.square()))
+                )
         if cols > 1:
-            others.append(("variance over n - 1", result(d, variance * cols / (cols - 1))))
+            others.append((Mistake.VARIANCE_OVER_N_MINUS_1, result(d, variance * cols / (cols - 1))))
         if rows <= cols:
             by_row = inputs["bias"].double()[:rows, None] if centred else 0.0
-            others.append(("weight by row", n * weight[:rows, None] + by_row))
+            others.append((Mistake.WEIGHT_BY_ROW, n * weight[:rows, None] + by_row))
         near = [(got - other).norm().nan_to_num(nan=math.inf) for _, other in others]
         best = near.index(min(near))
         return others[best][0] if near[best] < 0.1 * (got - expected).norm() else None
 
-    return signs
+    return symptom_of
 
 
-def norm_backward_signs(centred, eps):
-    def signs(case, inputs, expected, got):
+def symptom_of_norm_backward(centred, eps):
+    def symptom_of(case, inputs, expected, got):
         dy, x, weight = (inputs[name].double() for name in ("dy", "x", "weight"))
         if not got.isfinite().all():
-            return "sums not set" if got.dim() == 1 else None  # dx was looked at first, and is finite
+            return Mistake.SUMS_NOT_SET if got.dim() == 1 else None  # dx was looked at first, and is finite
         g, (n, rstd, _) = dy * weight, parts(x, centred, eps)
         mean_g = g.mean(dim=1, keepdim=True) * centred
         mean_gn = (g * n).mean(dim=1, keepdim=True)
         mean_dy = dy.mean(dim=1, keepdim=True) * centred
         others = {
-            "mean terms dropped": (rstd * g, rstd * (g - n * mean_gn), rstd * (g - mean_g)),
-            "no weight in dx": (rstd * (dy - mean_dy - n * (dy * n).mean(dim=1, keepdim=True)),),
-            "rows not summed": ((dy * n)[0], (dy * n)[-1], dy[0], dy[-1]),
-            "dweight without n": (dy.sum(dim=0), (dy * x).sum(dim=0)),
+            Mistake.MEAN_TERMS_DROPPED: (rstd * g, rstd * (g - n * mean_gn), rstd * (g - mean_g)),
+            Mistake.NO_WEIGHT_IN_DX: (rstd * (dy - mean_dy - n * (dy * n).mean(dim=1, keepdim=True)),),
+            Mistake.ROWS_NOT_SUMMED: ((dy * n)[0], (dy * n)[-1], dy[0], dy[-1]),
+            Mistake.DWEIGHT_WITHOUT_N: (dy.sum(dim=0), (dy * x).sum(dim=0)),
         }
         wrong = (got - expected).norm()
-        for name, candidates in others.items():
+        for symptom, candidates in others.items():
             for other in candidates:
                 if other.shape == got.shape and (got - other).norm() < 0.1 * wrong:
-                    return name
+                    return symptom
         # Some rows are in the sum and others are not.
         if got.dim() == 1 and x.shape[0] > 1 and wrong > 0.05 * expected.norm():
-            return "rows not summed"
+            return Mistake.ROWS_NOT_SUMMED
         return None
 
-    return signs
+    return symptom_of
 
 
-def norm_both_signs(centred, eps):
-    forward, backward = norm_signs(centred, eps), norm_backward_signs(centred, eps)
+def symptom_of_norm_both(centred, eps):
+    forward, backward = symptom_of_norm(centred, eps), symptom_of_norm_backward(centred, eps)
 
-    def signs(case, inputs, expected, got):
+    def symptom_of(case, inputs, expected, got):
         if got.dim() == 2:
             return forward(case, inputs, expected, got) or backward(case, inputs, expected, got)
         if _same(got, inputs["dy"].double().sum(dim=0)) and not _same(got, expected):
-            return "gradient"  # dbias where dweight should be
+            return Symptom.GRADIENT  # dbias where dweight should be
         return backward(case, inputs, expected, got)
 
-    return signs
+    return symptom_of
 
 
-def linear_signs(case, inputs, expected, got):
+def symptom_of_linear(case, inputs, expected, got):
     import torch
 
     if not got.isfinite().all():
@@ -489,45 +533,45 @@ def linear_signs(case, inputs, expected, got):
     s = gamma * weight
     product, total, shift = x @ s.T, s.sum(dim=1), weight @ beta + bias
     others = [
-        ("mean left in", rstd * product + shift),
-        ("mean not scaled", rstd * product - mean * total + shift),
-        ("no beta", expected - weight @ beta),
-        ("no bias", expected - bias),
-        ("shift scaled", rstd * (product - mean * total + shift)),
-        ("no gamma", n @ weight.T + shift),
-        ("weight transposed", rstd * (x @ s.reshape(s.shape[::-1]) - mean * total) + shift),
-        ("mean of other columns", rstd * product - rstd * mean * weight.sum(dim=1) + shift),
-        ("eps outside", (x - mean) / (variance.sqrt() + LN_EPS) @ s.T + shift),
-        ("no eps", (x - mean) / variance.sqrt() @ s.T + shift),
+        (Mistake.MEAN_LEFT_IN, rstd * product + shift),
+        (Mistake.MEAN_NOT_SCALED, rstd * product - mean * total + shift),
+        (Mistake.NO_BETA, expected - weight @ beta),
+        (Mistake.NO_BIAS, expected - bias),
+        (Mistake.SHIFT_SCALED, rstd * (product - mean * total + shift)),
+        (Mistake.NO_GAMMA, n @ weight.T + shift),
+        (Mistake.WEIGHT_TRANSPOSED, rstd * (x @ s.reshape(s.shape[::-1]) - mean * total) + shift),
+        (Mistake.MEAN_OF_OTHER_COLUMNS, rstd * product - rstd * mean * weight.sum(dim=1) + shift),
+        (Mistake.EPS_OUTSIDE, (x - mean) / (variance.sqrt() + LN_EPS) @ s.T + shift),
+        (Mistake.NO_EPS, (x - mean) / variance.sqrt() @ s.T + shift),
     ]
     if cols > 1:
         wrong = (variance * cols / (cols - 1) + LN_EPS).rsqrt()
-        others.append(("variance over n - 1", (x - mean) * wrong @ s.T + shift))
+        others.append((Mistake.VARIANCE_OVER_N_MINUS_1, (x - mean) * wrong @ s.T + shift))
     for tile in (16, 32, 64, 128):
         rows, outs = (torch.arange(side, device=x.device) % tile for side in got.shape)
         if len(rows) > tile:
-            others.append(("another tile", rstd[rows] * (product - mean[rows] * total) + shift))
+            others.append((Mistake.ANOTHER_TILE, rstd[rows] * (product - mean[rows] * total) + shift))
         if len(outs) > tile:
-            others.append(("another tile", rstd * (product - mean * total[outs]) + shift[outs]))
+            others.append((Mistake.ANOTHER_TILE, rstd * (product - mean * total[outs]) + shift[outs]))
     near = [(got - other).norm().nan_to_num(nan=math.inf) for _, other in others]
     best = near.index(min(near))
     return others[best][0] if near[best] < 0.1 * (got - expected).norm() else None
 
 
-def linear_both_signs(case, inputs, expected, got):
+def symptom_of_linear_both(case, inputs, expected, got):
     x, gamma, weight, dy = (inputs[name].double() for name in ("x", "gamma", "weight", "dy"))
     if got.shape == dy.shape:
-        return linear_signs(case, inputs, expected, got)
+        return symptom_of_linear(case, inputs, expected, got)
     dz, (n, _, _) = dy @ weight, parts(x, 1, LN_EPS)
     if got.shape == weight.shape:
         others = dy.T @ (n * gamma), dy.T @ n, dy.T @ x, dy.T @ (x * gamma)
-        return "dweight of other rows" if any(_same(got, other) for other in others) else None
+        return Mistake.DWEIGHT_OF_OTHER_ROWS if any(_same(got, other) for other in others) else None
     as_norm = {"dy": dz, "x": x, "weight": gamma}
     if got.dim() == 1 and got.shape == gamma.shape:
         sums = dz.sum(dim=0), (dz * n).sum(dim=0)
         if any(_same(got, one) for one in sums) and not _same(got, expected):
-            return "gradient"
-    return norm_backward_signs(1, LN_EPS)(case, as_norm, expected, got)
+            return Symptom.GRADIENT
+    return symptom_of_norm_backward(1, LN_EPS)(case, as_norm, expected, got)
 
 
 # -- baselines
@@ -689,6 +733,8 @@ CODE = Codegen(Case(shapes(4096, 4096), "bf16"))
 
 LAB = Lab(
     title="production slice",
+    teaches="norms and their gradients, sums over rows, random numbers, a norm folded into a matrix product, "
+    "operators for `torch.compile`",
     also_allowed=("torch.library.triton_op", "torch.library.wrap_triton", "triton.experimental.gluon"),
     given={
         "rows": (
@@ -698,8 +744,8 @@ LAB = Lab(
             "near_mean", "four_sums", "sums_of_two", "write4", "read4",
         ),
         "tiles": (
-            "BY_TILE", "fitting", "programs", "describable", "place", "pairs", "half", "described",
-            "load_tile", "store_tile",
+            "BY_TILE", "fitting", "programs", "describable", "pairs", "half", "described", "load_tile",
+            "store_tile",
         ),
         "weights": ("prepare_row", "scale_row", "scratch", "weight_gradient_kernel", "weight_gradients"),
     },
@@ -720,40 +766,40 @@ LAB = Lab(
         ),
         Exercise(
             "layer_norm_forward", "layer_norm.py", 5, layer_norm_inputs, layer_norm, layer_norm,
-            Tolerance(norm_unit(1, LN_EPS)), forward_cases("far", "narrow"), signs=norm_signs(1, LN_EPS),
-            speed=timed(4, COPY, 2), codegen=CODE,
+            Tolerance(norm_unit(1, LN_EPS)), forward_cases("far", "narrow"),
+            symptom_of=symptom_of_norm(1, LN_EPS), speed=timed(4, COPY, 2), codegen=CODE,
         ),
         Exercise(
             "layer_norm_backward", "layer_norm.py", 6, layer_norm_backward_inputs, layer_norm_backward,
             layer_norm_backward, Tolerance(norm_backward_units(1, LN_EPS)), backward_cases(("dy", "x", "dx")),
-            ("dx", "dweight", "dbias"), signs=norm_backward_signs(1, LN_EPS),
+            ("dx", "dweight", "dbias"), symptom_of=symptom_of_norm_backward(1, LN_EPS),
             speed=timed(4, Arm("add", add_rows), 3, scale=TWO_READS), codegen=CODE,
         ),
         Exercise(
             "layer_norm", "layer_norm.py", 3, layer_norm_both_inputs, layer_norm_both, layer_norm_both,
             Tolerance(norm_both_units(1, LN_EPS)), BOTH_CASES, ("y", "dx", "dweight", "dbias"),
-            differentiable=True, signs=norm_both_signs(1, LN_EPS),
+            differentiable=True, symptom_of=symptom_of_norm_both(1, LN_EPS),
         ),
         Exercise(
             "rms_norm_forward", "rms_norm.py", 4, rms_norm_inputs, rms_norm, rms_norm,
-            Tolerance(norm_unit(0, RMS_EPS)), forward_cases("far", "narrow"), signs=norm_signs(0, RMS_EPS),
-            speed=timed(3, COPY, 2), codegen=CODE,
+            Tolerance(norm_unit(0, RMS_EPS)), forward_cases("far", "narrow"),
+            symptom_of=symptom_of_norm(0, RMS_EPS), speed=timed(3, COPY, 2), codegen=CODE,
         ),
         Exercise(
             "rms_norm_backward", "rms_norm.py", 5, layer_norm_backward_inputs, rms_norm_backward,
             rms_norm_backward, Tolerance(norm_backward_units(0, RMS_EPS)), backward_cases(("dy", "x", "dx")),
-            ("dx", "dweight"), signs=norm_backward_signs(0, RMS_EPS),
+            ("dx", "dweight"), symptom_of=symptom_of_norm_backward(0, RMS_EPS),
             speed=timed(3, Arm("add", add_rows), 3, scale=TWO_READS),
             codegen=CODE,
         ),
         Exercise(
             "rms_norm", "rms_norm.py", 3, rms_norm_both_inputs, rms_norm_both, rms_norm_both,
             Tolerance(norm_both_units(0, RMS_EPS)), BOTH_CASES, ("y", "dx", "dweight"), differentiable=True,
-            signs=norm_both_signs(0, RMS_EPS),
+            symptom_of=symptom_of_norm_both(0, RMS_EPS),
         ),
         Exercise(
             "dropout_forward", "dropout.py", 7, dropout_inputs, dropout, dropout, Tolerance(dropout_unit),
-            DROPOUT_CASES, numbers=("p", "seed"), follow=follow_forward, signs=dropout_signs,
+            DROPOUT_CASES, numbers=("p", "seed"), follow=follow_forward, symptom_of=symptom_of_dropout,
             speed=Speed(
                 points=5, shapes=(Case(choices(2**27, 0.5), "bf16"),), baselines=(COPY,), zero_at=30,
                 passing_at=60, full_at=85, bytes_moved=lambda case: 4 * case.params["n"],
@@ -765,11 +811,11 @@ LAB = Lab(
             "dropout", "dropout.py", 7, dropout_both_inputs, dropout_both, dropout_both,
             Tolerance(dropout_unit), DROPOUT_BOTH, ("y", "dx"), differentiable=True,
             numbers=("p", "seed", "training"), follow=follow_both,
-            signs=replayed_signs,
+            symptom_of=symptom_of_replay,
         ),
         Exercise(
             "layer_norm_linear_forward", "layer_norm_linear.py", 8, linear_inputs, layer_norm_linear,
-            layer_norm_linear, Tolerance(linear_unit), LINEAR_CASES, signs=linear_signs,
+            layer_norm_linear, Tolerance(linear_unit), LINEAR_CASES, symptom_of=symptom_of_linear,
             speed=Speed(
                 points=6, shapes=LINEAR_TIMED, baselines=(Arm("LayerNorm, then cuBLAS", norm_then_linear),),
                 zero_at=30, passing_at=70, full_at=100, bytes_moved=linear_bytes,
@@ -781,65 +827,99 @@ LAB = Lab(
         Exercise(
             "layer_norm_linear", "layer_norm_linear.py", 8, linear_both_inputs, layer_norm_linear_both,
             layer_norm_linear_both, Tolerance(linear_both_units), LINEAR_BOTH,
-            ("y", "dx", "dgamma", "dbeta", "dweight", "dbias"), differentiable=True, signs=linear_both_signs,
-            may_call=("mm",),
+            ("y", "dx", "dgamma", "dbeta", "dweight", "dbias"), differentiable=True,
+            symptom_of=symptom_of_linear_both, may_call=("mm",),
         ),
     ),
     causes={
-        "nothing written": (1, "the result never reaches `out`: pass `out` to the kernel, and launch it"),
-        "tail unwritten": (2, "the row is longer than one tile: go on to its end, tile by tile"),
-        "part unwritten": (2, "some columns or rows have no program: one program a row, all tiles of it"),
-        "rows unwritten": (1, "whole rows were never written: row i starts at i times the row stride"),
-        "out of bounds write": (1, "the store needs the mask of columns, and the row stride of `out`"),
-        "out of bounds read": (
+        Symptom.NOTHING_WRITTEN: (
+            1, "the result never reaches `out`: pass `out` to the kernel, and launch it",
+        ),
+        Symptom.TAIL_UNWRITTEN: (2, "the row is longer than one tile: go on to its end, tile by tile"),
+        Symptom.PART_UNWRITTEN: (
+            2, "some columns or rows have no program: one program a row, all tiles of it",
+        ),
+        Symptom.ROWS_UNWRITTEN: (1, "whole rows were never written: row i starts at i times the row stride"),
+        Symptom.OUT_OF_BOUNDS_WRITE: (1, "the store needs the mask of columns, and the row stride of `out`"),
+        Symptom.OUT_OF_BOUNDS_READ: (
             1, "NaN from outside a row: a missing mask, rows that do not touch, or weight read by row",
         ),
-        "not finite": (2, "inf or NaN: subtract the maximum before exp; mask what lies past the row's end"),
-        "later blocks wrong": (2, "only tile 0 is right: x, weight and bias need the offset of a tile"),
-        "eps outside": (3, "rows of small variance are wrong: 1 / sqrt(variance + eps), eps under the root"),
-        "all zero": (3, "every element is 0: a sum in fp16 overflows, and x / inf is 0: sum in fp32"),
-        "no eps": (3, "rows of small variance are wrong: eps is missing under the root"),
-        "one column": (3, "the variance of one column is 0: divide by n, not by n - 1, and add eps to it"),
-        "variance over n - 1": (3, "a norm divides the sum of squares by n, not by n - 1"),
-        "divided by the block": (3, "the sums were divided by the width of the tile, not by n_cols"),
-        "masked lanes": (3, "masked lanes count in the variance: 0 - mean is not 0, so use tl.where"),
-        "centring": (4, "LayerNorm subtracts the mean of the row before it squares; RMSNorm does not"),
-        "weight by row": (4, "weight and bias belong to columns: load them with the column offsets"),
-        "no weight": (4, "the weight is missing: multiply by one value for each column"),
-        "no bias": (4, "the bias is missing: add one value for each column"),
-        "precision": (3, "digits are lost: fp32 throughout, and differences from the mean, then squares"),
-        "mean terms dropped": (5, "dx lacks a mean over the row: mean and deviation depend on x as well"),
-        "no weight in dx": (5, "dx starts from dy * weight"),
-        "rows not summed": (6, "the gradient of weight and bias is a sum over all rows, of all programs"),
-        "sums not set": (6, "NaN where dx is finite: what is added to must hold 0 first, and no output does"),
-        "dweight without n": (6, "dweight sums dy times the normalised row"),
-        "nondeterministic": (6, "two runs differ: a row of sums for each program, and then the sum of these"),
-        "gradient": (7, "save what backward needs, and return one gradient for each argument of forward"),
-        "no gradient function": (7, "autograd saw no function: return the result of apply"),
-        "not scaled": (8, "what is kept is to be divided by 1 - p, so that the mean stays"),
-        "scaled by 1/p": (8, "what is kept is to be multiplied by 1 / (1 - p), not by 1 / p"),
-        "mask inverted": (8, "p is the probability to drop: keep where the random number is at least p"),
-        "keep rate": (8, "the share of kept elements is not 1 - p: one random number for each element"),
-        "in evaluation": (8, "in evaluation, `training=False`, the result is x itself"),
-        "edge of p": (8, "p = 0 keeps everything as it is, and p = 1 gives 0 everywhere: no 0 * inf"),
-        "division by zero": (8, "1 / (1 - p) has no value for p = 1, where nothing is kept"),
-        "mask repeats": (9, "the choice repeats itself: each element of all programs needs its own offset"),
-        "seed ignored": (9, "another seed gave the same choice: hand `seed` to the generator"),
-        "mask not replayed": (9, "dx is not 0 where y is: the same seed and the same offsets in both passes"),
-        "scaled gradient": (8, "the gradient has the factor 1 / (1 - p), too, and once"),
-        "mean left in": (11, "the mean is still in the product: subtract it times the sum of the scaled row"),
-        "mean not scaled": (11, "mean times the sum of the scaled row needs the factor rstd, too"),
-        "mean of other columns": (11, "the sums are those of gamma * weight, not those of the weight"),
-        "shift scaled": (11, "beta @ weight.T + bias stands outside of the factor rstd"),
-        "another tile": (11, "mean and rstd belong to the tile's rows, total and shift to its columns"),
-        "weight transposed": (11, "the weight is (n_out, n_cols): a row of it for each column of the result"),
-        "no gamma": (11, "gamma is missing: it multiplies each column of the weight"),
-        "dweight of other rows": (
+        Symptom.NOT_FINITE: (
+            2, "inf or NaN: subtract the maximum before exp; mask what lies past the row's end",
+        ),
+        Symptom.LATER_BLOCKS_WRONG: (2, "only tile 0 is right: x, weight and bias need the offset of a tile"),
+        Mistake.EPS_OUTSIDE: (
+            3, "rows of small variance are wrong: 1 / sqrt(variance + eps), eps under the root",
+        ),
+        Symptom.ALL_ZERO: (3, "every element is 0: a sum in fp16 overflows, and x / inf is 0: sum in fp32"),
+        Mistake.NO_EPS: (3, "rows of small variance are wrong: eps is missing under the root"),
+        Mistake.ONE_COLUMN: (
+            3, "the variance of one column is 0: divide by n, not by n - 1, and add eps to it",
+        ),
+        Mistake.VARIANCE_OVER_N_MINUS_1: (3, "a norm divides the sum of squares by n, not by n - 1"),
+        Mistake.DIVIDED_BY_THE_BLOCK: (3, "the sums were divided by the width of the tile, not by n_cols"),
+        Mistake.MASKED_LANES: (3, "masked lanes count in the variance: 0 - mean is not 0, so use tl.where"),
+        Mistake.CENTRING: (4, "LayerNorm subtracts the mean of the row before it squares; RMSNorm does not"),
+        Mistake.WEIGHT_BY_ROW: (4, "weight and bias belong to columns: load them with the column offsets"),
+        Mistake.NO_WEIGHT: (4, "the weight is missing: multiply by one value for each column"),
+        Mistake.NO_BIAS: (4, "the bias is missing: add one value for each column"),
+        Symptom.PRECISION: (
+            3, "digits are lost: fp32 throughout, and differences from the mean, then squares",
+        ),
+        Mistake.MEAN_TERMS_DROPPED: (
+            5, "dx lacks a mean over the row: mean and deviation depend on x as well",
+        ),
+        Mistake.NO_WEIGHT_IN_DX: (5, "dx starts from dy * weight"),
+        Mistake.ROWS_NOT_SUMMED: (
+            6, "the gradient of weight and bias is a sum over all rows, of all programs",
+        ),
+        Mistake.SUMS_NOT_SET: (
+            6, "NaN where dx is finite: what is added to must hold 0 first, and no output does",
+        ),
+        Mistake.DWEIGHT_WITHOUT_N: (6, "dweight sums dy times the normalised row"),
+        Symptom.NONDETERMINISTIC: (
+            6, "two runs differ: a row of sums for each program, and then the sum of these",
+        ),
+        Symptom.GRADIENT: (
+            7, "save what backward needs, and return one gradient for each argument of forward",
+        ),
+        Symptom.NO_GRADIENT_FUNCTION: (7, "autograd saw no function: return the result of apply"),
+        Mistake.NOT_SCALED: (8, "what is kept is to be divided by 1 - p, so that the mean stays"),
+        Mistake.SCALED_BY_1_OVER_P: (8, "what is kept is to be multiplied by 1 / (1 - p), not by 1 / p"),
+        Mistake.MASK_INVERTED: (
+            8, "p is the probability to drop: keep where the random number is at least p",
+        ),
+        Mistake.KEEP_RATE: (8, "the share of kept elements is not 1 - p: one random number for each element"),
+        Mistake.IN_EVALUATION: (8, "in evaluation, `training=False`, the result is x itself"),
+        Mistake.EDGE_OF_P: (8, "p = 0 keeps everything as it is, and p = 1 gives 0 everywhere: no 0 * inf"),
+        Symptom.DIVISION_BY_ZERO: (8, "1 / (1 - p) has no value for p = 1, where nothing is kept"),
+        Mistake.MASK_REPEATS: (
+            9, "the choice repeats itself: each element of all programs needs its own offset",
+        ),
+        Mistake.SEED_IGNORED: (9, "another seed gave the same choice: hand `seed` to the generator"),
+        Mistake.MASK_NOT_REPLAYED: (
+            9, "dx is not 0 where y is: the same seed and the same offsets in both passes",
+        ),
+        Mistake.SCALED_GRADIENT: (8, "the gradient has the factor 1 / (1 - p), too, and once"),
+        Mistake.MEAN_LEFT_IN: (
+            11, "the mean is still in the product: subtract it times the sum of the scaled row",
+        ),
+        Mistake.MEAN_NOT_SCALED: (11, "mean times the sum of the scaled row needs the factor rstd, too"),
+        Mistake.MEAN_OF_OTHER_COLUMNS: (11, "the sums are those of gamma * weight, not those of the weight"),
+        Mistake.SHIFT_SCALED: (11, "beta @ weight.T + bias stands outside of the factor rstd"),
+        Mistake.ANOTHER_TILE: (11, "mean and rstd belong to the tile's rows, total and shift to its columns"),
+        Mistake.WEIGHT_TRANSPOSED: (
+            11, "the weight is (n_out, n_cols): a row of it for each column of the result",
+        ),
+        Mistake.NO_GAMMA: (11, "gamma is missing: it multiplies each column of the weight"),
+        Mistake.DWEIGHT_OF_OTHER_ROWS: (
             11, "dweight sums dy times the row that met the weight: normalised, times gamma, plus beta",
         ),
-        "no beta": (11, "beta is missing: its product with the weight is one number for each column"),
-        "mutated": (1, "an input was written to; the result belongs in `out`"),
-        "wrong": (2, "start with one row that fits one tile, then one that does not"),
-        "slow": (10, "look at how often a row is read, at bytes in flight, and at the configs that you try"),
+        Mistake.NO_BETA: (11, "beta is missing: its product with the weight is one number for each column"),
+        Symptom.MUTATED: (1, "an input was written to; the result belongs in `out`"),
+        Symptom.WRONG: (2, "start with one row that fits one tile, then one that does not"),
+        Symptom.SLOW: (
+            10, "look at how often a row is read, at bytes in flight, and at the configs that you try",
+        ),
     },
 )  # fmt: skip

@@ -1,12 +1,12 @@
 """The pages that students and instructors get, opened from their files: quiet, self-contained."""
 
 import pytest
-from class_fakes import small_class
-from conftest import ROOT
-from test_figures_in_chromium import Tab
 
-from grader.gradebook.command import Asked, make
-from grader.page.command import read, write
+from grader.classroom.gradebook.command import Asked, make
+from grader.report.page.command import read, write
+from grader.tests.browser.tab import Tab
+from grader.tests.classroom.class_fakes import small_class
+from grader.tests.helpers.course import ROOT
 
 pytestmark = pytest.mark.browser
 WIDTHS = (360, 1200)

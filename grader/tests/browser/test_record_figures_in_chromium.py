@@ -2,7 +2,7 @@
 
 import pytest
 
-from grader.figures.figure import FOLDER
+from grader.site.figures.figure import FOLDER
 
 pytestmark = pytest.mark.browser
 

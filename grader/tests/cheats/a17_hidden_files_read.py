@@ -29,7 +29,7 @@ def readable():
             "labs/*/lab.py",
             "solutions/*/*.py",
             ".git/HEAD",
-            "grader/judge.py",
+            "grader/judge/correctness.py",
             "grader/tests/*.py",
         ):
             yield from root.glob(pattern)

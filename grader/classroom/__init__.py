@@ -1,0 +1,1 @@
+"""A class of students: intake, grading, gradebook, platforms, release."""

@@ -1,0 +1,73 @@
+"""Notes on a grade, and flags that a person should review before it is published."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from grader.classroom.gradebook.late import LatePolicy
+from grader.classroom.records import Intake, State, TaskRecord
+from grader.course.spec import Verdict
+from grader.results.models import Results
+
+SUSPECT = (Verdict.POLICY, Verdict.IMPOSSIBLE)
+ENOUGH = 2  # lower assurance levels get a note
+SHOWN = 3
+
+
+def of_state(task: TaskRecord) -> tuple[str, ...]:
+    """Return the flags of a unit without a results file."""
+    if task.state in (State.TIMEOUT, State.REFUSED):
+        return (f"{task.state.value}: {task.what}" if task.what else task.state.value,)
+    return ()
+
+
+def of_results(results: Results) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the notes and the flags of a results file."""
+    items, level = results.items, results.assurance_level
+    notes, looks = [], []
+    if level is not None and level < ENOUGH:
+        notes.append(f"assurance L{level}")
+    for verdict in (Verdict.GRADER_FAULT, Verdict.INCONCLUSIVE):
+        found = sum(item.verdict is verdict for item in items)
+        if found:
+            notes.append(f"{found} {verdict.value.replace('_', ' ')}")
+    if any(item.timing and item.timing.timing_mismatch for item in items):
+        looks.append("timing mismatch")
+    for verdict in SUSPECT:
+        names = [
+            exercise.name
+            for lab in results.labs
+            for exercise in lab.exercises
+            if any(item.verdict is verdict for item in exercise.items)
+        ]
+        if names:
+            more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+            looks.append(f"{verdict.value}: {', '.join(names[:SHOWN])}{more}")
+    return tuple(notes), tuple(looks)
+
+
+def of_student(
+    intake: Intake | None,
+    unknown: Collection[str],
+    gone: Collection[str],
+    policy: LatePolicy | None,
+    moment,
+    days: Sequence[int],
+) -> tuple[str, ...]:
+    """Return the flags of a submission: how and when it was handed in."""
+    if intake is None:
+        return ()
+    looks = []
+    if intake.problem:
+        looks.append(f"hand-in: {intake.problem}")
+    if intake.id in unknown and not intake.on_roster:
+        looks.append("not on the roster")
+    if intake.id in gone:
+        looks.append("the submission is missing now; these grades are from an earlier run")
+    if any(one.unit for one in intake.left_out):
+        looks.append("a collected file was left out")
+    if policy and policy.due and intake.files and moment is None:
+        looks.append("no time of hand-in: counted as in time")
+    if policy and policy.due and intake.marked_late and not any(days):
+        looks.append("marked late by the platform, in time by the policy")
+    return tuple(looks)

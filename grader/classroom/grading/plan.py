@@ -1,0 +1,158 @@
+"""Plan the gradings: units with a changed fingerprint, open units, and a share of blind regradings."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from grader import __version__
+from grader.classroom import records
+from grader.classroom.grading import fingerprint, run_secret
+from grader.classroom.grading.grade_unit import Task
+from grader.classroom.records import Intake, State, TaskRecord, Unit
+from grader.classroom.run_folder import RunFolder, UnitFolder
+
+FINAL = (State.GRADED, State.TIMEOUT)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Tasks to grade now, all gradable tasks, and the (student, unit) pairs chosen for a blind regrading."""
+
+    tasks: list[Task]
+    gradable: list[Task]
+    blind: list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Planner:
+    """Settings that all tasks of a command share; `like` is a task without a student."""
+
+    run: RunFolder
+    secret: bytes
+    like: Task
+    hidden_sha256: str | None
+    blind_share: float
+
+    def plan(self, intakes: Mapping[str, Intake], units: Sequence[Unit], again: bool) -> Plan:
+        """Plan the gradings of these students and units; `again` regrades all of them."""
+        gradable = [
+            self.task(intake, unit, False, again)
+            for intake in intakes.values()
+            for unit in units
+            if self._has_files(intake, unit)
+        ]
+        blind = self._blind([(task.student, task.unit.name) for task in gradable])
+        by_name = {unit.name: unit for unit in units}
+        second = [self.task(intakes[student], by_name[unit], True, again) for student, unit in blind]
+        everything = {(task.student, task.unit.name, str(task.blind)): task for task in (*gradable, *second)}
+        ordered = run_secret.order(self.secret, "order", everything)
+        tasks = [everything[key] for key in ordered if not done(everything[key])]
+        return Plan(tasks, [*gradable, *second], blind)
+
+    def task(self, intake: Intake, unit: Unit, blind: bool, again: bool) -> Task:
+        """Return the task for one unit of one student."""
+        folder = self.run.student(intake.id)
+        place = folder.unit(unit.name, blind)
+        attempt = _attempt(place) + (1 if again and place.task.exists() else 0)
+        files = fingerprint.files_of(intake, unit.name)
+        return replace(
+            self.like,
+            student=intake.id,
+            unit=unit,
+            blind=blind,
+            attempt=attempt,
+            seed=run_secret.seed(self.secret, intake.id, unit.name, attempt, blind),
+            files=str(folder.files),
+            folder=str(place.root),
+            fingerprint=self._fingerprint(unit, files, attempt),
+        )
+
+    def _fingerprint(self, unit: Unit, files: dict[str, str], attempt: int) -> str:
+        return fingerprint.of_task(
+            files=files, grader=__version__, modules=fingerprint.grader(), lab=fingerprint.lab(unit.name),
+            tier=self.like.tier, keyword=self.like.keyword, hidden=self.hidden_sha256, attempt=attempt,
+        )  # fmt: skip
+
+    def _has_files(self, intake: Intake, unit: Unit) -> bool:
+        """Whether there is something to grade; writes the record of a unit without files."""
+        files = fingerprint.files_of(intake, unit.name)
+        if files:
+            return True
+        refused = [one for one in intake.left_out if one.unit == unit.name]
+        state, what = State.MISSING, "no file was handed in"
+        if intake.problem or refused:
+            state = State.REFUSED
+            what = intake.problem or f"{refused[0].found}: {refused[0].why}"
+        place = self.run.student(intake.id).unit(unit.name)
+        record = TaskRecord(
+            student=intake.id, unit=unit.name, state=state, what=what, attempt=_attempt(place),
+            fingerprint=self._fingerprint(unit, files, _attempt(place)),
+        )  # fmt: skip
+        if not place.task.exists() or records.read(place.task, TaskRecord) != record:
+            records.write(place.task, record)
+            for left in (place.results, place.receipt, place.log):
+                left.unlink(missing_ok=True)
+        return False
+
+    def _blind(self, gradable: list[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Choose a share of all units, at least one, with the secret as the only source of randomness."""
+        count = math.ceil(self.blind_share * len(gradable)) if gradable and self.blind_share else 0
+        return run_secret.order(self.secret, "blind", gradable)[:count]
+
+
+def done(task: Task) -> bool:
+    """Whether the run folder has the result of exactly this task."""
+    place = UnitFolder(_path(task))
+    try:
+        record = records.read(place.task, TaskRecord)
+    except (FileNotFoundError, ValueError):
+        return False
+    if record.fingerprint != task.fingerprint or record.state not in FINAL:
+        return False
+    if record.state is State.TIMEOUT:
+        return True
+    return place.results.exists() and _sha256(place) == record.results_sha256
+
+
+def reopen(tasks: Sequence[Task]) -> None:
+    """Mark tasks for regrading, so that a later command resumes an interrupted regrading."""
+    for task in tasks:
+        place = UnitFolder(_path(task))
+        record = TaskRecord(
+            student=task.student, unit=task.unit.name, state=State.FAULT, what="regrading was requested",
+            fingerprint=task.fingerprint, attempt=task.attempt,
+        )  # fmt: skip
+        records.write(place.task, record)
+
+
+def without_receipt(tasks: Sequence[Task]) -> Iterator[Task]:
+    """Yield graded tasks whose receipt is missing or belongs to an earlier grading."""
+    for task in tasks:
+        place = UnitFolder(_path(task))
+        if not done(task) or not place.results.exists():
+            continue
+        try:
+            if records.read(place.receipt, records.Receipt).results_sha256 == _sha256(place):
+                continue
+        except (FileNotFoundError, ValueError):
+            pass
+        yield task
+
+
+def _attempt(place: UnitFolder) -> int:
+    try:
+        return records.read(place.task, TaskRecord).attempt
+    except (FileNotFoundError, ValueError):
+        return 1
+
+
+def _sha256(place: UnitFolder) -> str:
+    return hashlib.sha256(place.results.read_bytes()).hexdigest()
+
+
+def _path(task: Task) -> Path:
+    return Path(task.folder)

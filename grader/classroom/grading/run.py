@@ -1,0 +1,257 @@
+"""Grade a class: collect submissions, test the machine, grade open units, and print a summary."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from grader import __version__
+from grader.classroom import records
+from grader.classroom.grading import agreement, fingerprint, keyword_filter, receipts, run_secret
+from grader.classroom.grading import machines as sites
+from grader.classroom.grading import self_test as selftest
+from grader.classroom.grading.engine import Engine
+from grader.classroom.grading.grade_unit import Task
+from grader.classroom.grading.plan import Plan, Planner, reopen, without_receipt
+from grader.classroom.grading.progress import Progress
+from grader.classroom.grading.run_lock import Lock
+from grader.classroom.intake import expected_files, intake
+from grader.classroom.intake import roster as rosters
+from grader.classroom.records import Intake, RunRecord, State, TaskRecord
+from grader.classroom.run_folder import RunFolder
+from grader.course import hidden_cases
+from grader.results.machine import Machine, now
+from grader.system import gpu
+from grader.system.files import read_bytes
+
+OK, FAULT = 0, 3
+LIMIT_S = 3600.0
+
+
+class AskedError(Exception):
+    """The request cannot be carried out; the message is the reason."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Options of one `class` command."""
+
+    submissions: Path
+    out: Path
+    roster: Path | None = None
+    labs: str | None = None
+    tier: str = "auto"
+    site: Path | None = None
+    jobs: int | None = None
+    only: tuple[str, ...] = ()  # only these students
+    again: bool = False  # grade them although nothing has changed
+    keyword: str | None = None
+    hidden: Path | None = None
+    secret: Path | None = None
+    limit_s: float = LIMIT_S
+    blind_share: float = 0.05
+    self_test: bool = True
+    command: tuple[str, ...] = Task.command  # the grader; tests replace it
+
+
+def grade_class(asked: Asked, console: Console) -> int:
+    """Grade a class; return 0, or 3 if the self-test failed or a unit stays open after a fault.
+
+    Raises AskedError, RosterError, SiteError or BusyError if the request cannot be carried out.
+    """
+    asked.out.mkdir(parents=True, exist_ok=True)
+    with Lock(RunFolder(asked.out.resolve()).lock) as lock:
+        return _Class(asked, console, lock.token).run()
+
+
+class _Class:
+    """The steps of one command and their shared state."""
+
+    def __init__(self, asked: Asked, console: Console, token: str):
+        self._asked, self._console = asked, console
+        self._folder = RunFolder(asked.out.resolve())
+        self._units = expected_files.units()
+        try:
+            self._chosen = [one.unit for one in expected_files.chosen(asked.labs, self._units)]
+            if asked.hidden:
+                hidden_cases.read_known(asked.hidden)
+            if asked.keyword:
+                self._chosen = keyword_filter.units(asked.keyword, self._chosen, asked.hidden)
+            if not self._chosen:
+                raise AskedError(f"nothing matches -k {asked.keyword!r}")
+            self._secret = run_secret.load(self._folder.secret, asked.secret)
+            self._hidden = hashlib.sha256(read_bytes(asked.hidden)).hexdigest() if asked.hidden else None
+        except (ValueError, OSError, hidden_cases.HiddenError) as error:
+            raise AskedError(str(error)) from None
+        self._site = sites.read(asked.site)
+        self._tier = _tier(asked.tier, self._site)
+        like = Task(
+            run=str(self._folder.root), token=token, student="", unit=self._chosen[0], blind=False, seed=0,
+            attempt=1, fingerprint="", tier=self._tier, keyword=asked.keyword, limit_s=asked.limit_s,
+            hidden=str(asked.hidden.resolve()) if asked.hidden else None, files="", folder="",
+            command=asked.command,
+        )  # fmt: skip
+        self._planner = Planner(self._folder, self._secret, like, self._hidden, asked.blind_share)
+        self._machines: list[Machine] = []
+
+    def run(self) -> int:
+        """Run all steps and return the exit code."""
+        intakes = self._collect()
+        plan = self._planner.plan(intakes, self._chosen, self._asked.again)
+        if self._asked.again:
+            reopen(plan.tasks)
+        self._receipts(without_receipt(plan.gradable), intakes)
+        if plan.tasks:
+            token = self._planner.like.token
+            with Engine(self._site, self._tier, self._asked.jobs, self._folder, token) as engine:
+                if self._asked.self_test and not self._machine_is_well(engine):
+                    return FAULT
+                self._grade(engine, plan, intakes)
+        return self._finish(plan)
+
+    def _collect(self) -> dict[str, Intake]:
+        """Collect the submissions of the selected students, and list all students in run.json."""
+        roster = rosters.read(self._asked.roster) if self._asked.roster else rosters.Roster()
+        found, unknown = intake.by_student(self._asked.submissions, roster)
+        everyone = sorted({*roster.students, *found})
+        if not everyone:
+            raise AskedError(f"{self._asked.submissions}: no submission in it")
+        unknown_ids = [one for one in self._asked.only if one not in everyone]
+        if unknown_ids:
+            raise AskedError(f"--only {unknown_ids[0]}: no such student; {_some(everyone)}")
+        intakes = {}
+        for student in self._asked.only or everyone:
+            handed_in = found.get(student, intake.HandedIn(student))
+            intakes[student] = intake.collect(handed_in, roster, self._units, self._folder)
+        earlier = {path.parent.name for path in self._folder.students.glob("*/intake.json")}
+        gone = sorted(earlier - set(everyone))
+        self._begin(sorted({*everyone, *earlier}), unknown, gone)
+        counts = Counter(one.kind for one in intakes.values())
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
+        self._say(f"{len(intakes)} students: {kinds}")
+        for words, names in (("not on the roster", unknown), ("no longer among the submissions", gone)):
+            if names:
+                self._say(f"{words}: {', '.join(names)}")
+        for one in intakes.values():
+            if one.problem:
+                self._say(f"{one.id} cannot be graded: {one.problem}")
+        return intakes
+
+    def _begin(self, students: list[str], unknown: list[str], gone: list[str]) -> None:
+        """Write run.json; units of earlier commands stay in it."""
+        try:
+            before = records.read(self._folder.run, RunRecord)
+        except FileNotFoundError:
+            before = None
+        except ValueError as error:
+            raise AskedError(f"{self._folder.run}: {error}") from None
+        names = {unit.name for unit in (*(before.units if before else ()), *self._chosen)}
+        self._record = RunRecord(
+            grader=__version__,
+            grader_sha256=fingerprint.grader(),
+            began=before.began if before else now(),
+            finished=before.finished if before else None,
+            tier=self._tier,
+            keyword=self._asked.keyword,
+            hidden_sha256=self._hidden,
+            seed_commitment=run_secret.commitment(self._secret),
+            units=[one.unit for one in self._units if one.unit.name in names],
+            students=students,
+            unknown=unknown,
+            gone=gone,
+            machines=before.machines if before else [],
+        )
+        records.write(self._folder.run, self._record)
+
+    def _machine_is_well(self, engine: Engine) -> bool:
+        missing = selftest.missing()
+        if missing:
+            raise AskedError(
+                f"the self-test needs {missing[0]}, which a release for students lacks: grade from the "
+                "course's own checkout, or leave it out with --no-self-test"
+            )
+        gpus = sites.accelerators(self._site, self._tier)[: self._asked.jobs]
+        known = selftest.tasks(self._folder, self._units, self._planner.like, max(1, len(gpus)))
+        with Progress(self._console, len(known), "self-test") as progress:
+            ended = []
+            for task, record in engine.grade([task for task, _ in known], progress):
+                ended.append((task, record))
+                progress.done(task.student)
+        found = selftest.judge(ended, {task.student: expected for task, expected in known})
+        records.write(self._folder.selftest, found)
+        for one in found.known:
+            if not one.held:
+                expected = " or ".join(one.expected)
+                where = f" on GPU {one.accelerator}" if one.accelerator else ""
+                self._say(f"SELF-TEST  {one.name}{where} got {one.got}, expected {expected}")
+        untested = sorted({*gpus} - {one.accelerator for one in found.known})
+        if untested:
+            self._say(f"the self-test did not reach GPU {', '.join(untested)}")
+        if not found.held:
+            self._say("nothing was graded: known files get wrong verdicts on this machine (see make doctor)")
+        return found.held
+
+    def _grade(self, engine: Engine, plan: Plan, intakes: Mapping[str, Intake]) -> None:
+        with Progress(self._console, len(plan.tasks), "grading") as progress:
+            for task, record in engine.grade(plan.tasks, progress):
+                if record.state is State.GRADED:
+                    self._receipts([task], intakes)
+                else:
+                    progress.note(f"{task.name}: {record.state.value}, {record.what}")
+                progress.done(task.name if not task.blind else task.unit.name)
+
+    def _receipts(self, tasks: Iterable[Task], intakes: Mapping[str, Intake]) -> None:
+        for task in tasks:
+            files = fingerprint.files_of(intakes[task.student], task.unit.name)
+            machine = receipts.write(task, files, self._hidden, self._secret).machine
+            if machine not in self._machines:
+                self._machines.append(machine)
+
+    def _finish(self, plan: Plan) -> int:
+        """Write drift.json and run.json, print the number of units by state, and return the exit code."""
+        if not self._asked.only:
+            records.write(self._folder.drift, agreement.measure(self._folder, plan.blind))
+        machines = [*self._record.machines]
+        machines += [machine for machine in self._machines if machine not in machines]
+        self._record = self._record.model_copy(update={"finished": now(), "machines": machines})
+        records.write(self._folder.run, self._record)
+        states: Counter[str] = Counter()
+        for student in self._record.students:
+            for unit in self._record.units:
+                path = self._folder.student(student).unit(unit.name).task
+                states[records.read(path, TaskRecord).state.value if path.exists() else "not asked for"] += 1
+        self._say(", ".join(f"{count} {state}" for state, count in sorted(states.items())))
+        self._say(f"written: {self._asked.out}")
+        open_ones = [task for task in plan.gradable if _state(self._folder, task) is State.FAULT]
+        if open_ones:
+            self._say(
+                f"open after a fault of the machine: {_some([task.name for task in open_ones])}; run it again"
+            )
+        return FAULT if open_ones else OK
+
+    def _say(self, words: str) -> None:
+        self._console.print(words, highlight=False, markup=False)
+
+
+def _state(folder: RunFolder, task: Task) -> State:
+    return records.read(folder.student(task.student).unit(task.unit.name, task.blind).task, TaskRecord).state
+
+
+def _tier(tier: str, site: sites.Site) -> str:
+    """Return the tier to grade on. Raises AskedError for the GPU tier without a GPU."""
+    if site.tier:
+        return site.tier if tier == "auto" else tier
+    found, missing = gpu.find()
+    if tier == "gpu" and not found:
+        raise AskedError(f"--tier gpu: {missing}; --tier cpu grades what needs no GPU")
+    return tier if tier != "auto" else "gpu" if found else "cpu"
+
+
+def _some(names: list[str], most: int = 8) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -1,0 +1,1 @@
+"""Collect the submissions of a class: folders, archives, repositories, roster."""

@@ -1,0 +1,123 @@
+"""Convert results.json for Classroom 50, `classroom50/result/v1`: whole points, one test per exercise.
+
+Environment variables of the runner identify the submission. The autograder exits with 0 for any score;
+another exit code means that the infrastructure failed.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from grader.course.spec import Verdict
+from grader.report.terminal import word
+from grader.results import points, scoring
+from grader.results.models import ExerciseResult, Results
+
+SCHEMA = "classroom50/result/v1"
+# Environment variables by field, in order of preference.
+IDENTITY = {
+    "classroom": ("CLASSROOM",),
+    "assignment": ("ASSIGNMENT",),
+    "assignment_type": ("ASSIGNMENT_TYPE",),
+    "owner": ("OWNER", "USERNAME"),
+    "submission": ("SUBMISSION_TAG",),
+    "commit": ("COMMIT_URL",),
+    "release": ("RELEASE_URL",),
+    "review": ("REVIEW_URL", "COMMIT_URL"),
+}
+DEFAULTS = {"assignment_type": "individual"}
+
+
+class IdentityError(Exception):
+    """The runner did not identify the submission; the message names the missing variables."""
+
+
+class _Hyphenated(BaseModel):
+    """Base of models whose fields have hyphens in JSON."""
+
+    model_config = ConfigDict(alias_generator=lambda name: name.replace("_", "-"), populate_by_name=True)
+
+
+class Test(_Hyphenated):
+    """One exercise, in whole points."""
+
+    test_name: str
+    passed: bool
+    score: int
+    max_score: int
+    not_graded_points: float
+    message: str
+
+
+class Classroom50Result(_Hyphenated):
+    """The object in ./result.json."""
+
+    format: str = Field(SCHEMA, alias="schema")
+    classroom: str
+    assignment: str
+    assignment_type: str = Field(alias="assignment_type")
+    owner: str
+    submission: str
+    commit: str
+    release: str
+    review: str
+    datetime: str  # hand-in time: the runner replaces it by the commit's date
+    graded_at: str = Field(alias="graded_at")
+    score: int
+    max_score: int
+    tests: list[Test]
+
+    def as_json(self) -> str:
+        """Return the text of the file."""
+        return self.model_dump_json(indent=1, by_alias=True) + "\n"
+
+
+def convert(results: Results, environment: Mapping[str, str]) -> Classroom50Result:
+    """Return the object for ./result.json. Raises IdentityError outside the runner.
+
+    Points of an exercise are rounded down, so that the sum does not exceed the earned points. Points that
+    were not graded are excluded from both sums and listed separately.
+    """
+    identity = {
+        field: next((environment[name] for name in names if environment.get(name)), DEFAULTS.get(field, ""))
+        for field, names in IDENTITY.items()
+    }
+    missing = [IDENTITY[field][0] for field, value in identity.items() if not value]
+    if missing:
+        raise IdentityError(
+            f"not set: {', '.join(missing)}; Classroom 50's runner sets them for its autograder"
+        )
+    tests = [_test(lab.folder, exercise) for lab in results.labs for exercise in lab.exercises]
+    moment = _utc(results.date)
+    return Classroom50Result(
+        **identity,
+        datetime=moment,
+        graded_at=moment,
+        score=sum(test.score for test in tests),
+        max_score=sum(test.max_score for test in tests),
+        tests=tests,
+    )
+
+
+def _test(folder: str, exercise: ExerciseResult) -> Test:
+    earned, graded, still_open = scoring.total(exercise.items)
+    judged = [i for i in exercise.items if i.verdict not in (Verdict.NOT_GRADED, Verdict.GRADER_FAULT)]
+    words = [word(item) for item in exercise.items if item.verdict is not Verdict.PASS]
+    most = int(graded)
+    return Test(
+        test_name=f"{folder}/{exercise.name}",
+        # A test without a judged item must not count as passed.
+        passed=bool(judged) and all(item.verdict is Verdict.PASS for item in judged),
+        score=min(int(earned), most),
+        max_score=most,
+        not_graded_points=points.rounded(still_open),
+        message=", ".join(f"{words.count(one)} {one}" for one in dict.fromkeys(words)),
+    )
+
+
+def _utc(date: str) -> str:
+    moment = datetime.datetime.fromisoformat(date.replace("Z", "+00:00"))
+    return moment.astimezone(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,54 @@
+"""Commands for whoever changes the course: architecture page, picture in the README, record of coverage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from grader.course import catalog
+
+
+@click.command()
+def architecture():
+    """Write the tables of grader/README.md, the drawing of the rooms and their interfaces (course staff)."""
+    try:
+        from grader.site.architecture import page
+    except ModuleNotFoundError as error:
+        raise click.ClickException(f"{error.name} is missing: `make architecture` installs it") from None
+    from grader.site.architecture.way import WayError
+
+    try:
+        changed = page.write()
+    except WayError as error:
+        raise click.ClickException(str(error)) from None
+    for path in changed:
+        click.echo(f"wrote {path.relative_to(catalog.ROOT)}")
+    click.echo(f"{len(changed)} files changed")
+
+
+@click.command()
+def picture():
+    """Grade the half-finished labs of the README's picture again, and draw the record (course staff)."""
+    from grader.site import graded_run
+
+    try:
+        graded_run.grade_again()
+    except (RuntimeError, ValueError) as error:
+        raise click.ClickException(str(error)) from None
+    for path in (graded_run.RECORD, graded_run.write().relative_to(catalog.ROOT)):
+        click.echo(f"wrote {path}")
+
+
+@click.command("record-coverage")
+@click.argument("counted", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--tests", required=True, help="which tests were selected, in pytest's words")
+def record_coverage(counted, tests):
+    """Keep the record of a file that `coverage json` has written, room by room (course staff)."""
+    from grader.site import coverage
+
+    try:
+        kept = coverage.save(coverage.record(counted, tests))
+    except ValueError as error:
+        raise click.ClickException(str(error)) from None
+    click.echo(f"wrote {kept.relative_to(catalog.ROOT)}; `make tables` shows it")

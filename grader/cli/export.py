@@ -1,0 +1,124 @@
+"""The commands that hand results on to other platforms: export a run or a class, build an autograder."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from grader.cli.options import option, run_option
+from grader.cli.shared import FILE, FOLDER, entries_of
+from grader.system.exit_codes import FAULT
+
+PLATFORMS = {
+    "gradescope": "results.json",
+    "classroom50": "result.json",
+    "summary": "summary.md",
+    "jplag": "similarity",
+}
+
+
+@click.command()
+@click.argument("source", metavar="RESULTS", type=click.Path(path_type=Path, exists=True))
+@click.option("--to", "platform", type=click.Choice([*PLATFORMS]), required=True)
+@option(
+    "--gpu", type=FILE, make="GPU", help="results.json of the same files from a GPU, to take its points from"
+)
+@option(
+    "--out",
+    type=click.Path(path_type=Path),
+    make="OUT",
+    help="where it goes; a file of its name here by default",
+)
+def export(source, platform, gpu, out):
+    """Write RESULTS, a results.json or its folder, as another platform reads it.
+
+    For jplag RESULTS is the folder of a class run, and a folder is written.
+    """
+    out = out or Path(PLATFORMS[platform])
+    try:
+        if platform == "jplag":
+            _similarity(source, out)
+            return
+        text = _text(source, platform, gpu)
+        if out.resolve() in {source.resolve(), (source / "results.json").resolve()}:
+            raise click.UsageError(f"--out {out}: these are the results themselves; name another file")
+        from grader.system.files import replace
+
+        out.parent.mkdir(parents=True, exist_ok=True)
+        replace(out, text)
+    except OSError as error:
+        click.echo(f"{out}: cannot be written ({error.strerror or error})", err=True)
+        sys.exit(FAULT)
+    click.echo(f"wrote {out}")
+
+
+def _text(source: Path, platform: str, gpu: Path | None) -> str:
+    from grader.classroom.platforms import classroom50, gradescope, merge
+    from grader.report.page.command import ReportError, read
+
+    try:
+        results = read(source)
+        if gpu:
+            results = merge.merged(results, merge.keyed(read(gpu)))
+        if platform == "summary":
+            from grader.report.exports import markdown
+
+            return markdown(results)
+        to = (
+            gradescope.convert(results)
+            if platform == "gradescope"
+            else classroom50.convert(results, os.environ)
+        )
+    except (ReportError, classroom50.IdentityError) as error:
+        raise click.UsageError(str(error)) from None
+    return to.as_json()
+
+
+def _similarity(source: Path, out: Path) -> None:
+    from grader.classroom.platforms import jplag
+
+    try:
+        counts = jplag.write(source, out)
+    except FileExistsError as error:
+        raise click.UsageError(str(error)) from None
+    except (FileNotFoundError, NotADirectoryError):
+        raise click.UsageError(f"{source}: no class run lies there; make class makes one") from None
+    for unit, count in counts.items():
+        click.echo(
+            f"{out}/{unit}: {count} students; jplag -l python3 -bc {out}/{unit}/base {out}/{unit}/submissions"
+        )
+
+
+@click.command()
+@click.argument("out", type=click.Path(path_type=Path, dir_okay=False))
+@run_option("labs", help="numbers of the labs; an assignment is one of them as a rule")
+@run_option("hidden", type=FILE, make="HIDDEN")
+@option(
+    "--gpu",
+    type=FOLDER,
+    make="GPU",
+    help="folder of a class run on a GPU: its scores are taken for the same files",
+)
+def autograder(out, labs, hidden, gpu):
+    """Build OUT, the zip that Gradescope makes an autograder of; it grades what needs no GPU."""
+    from grader.classroom.platforms import autograder as building
+    from grader.course.hidden_cases import HiddenError, read_known
+
+    if labs and "capstone" in labs:
+        raise click.UsageError(
+            f"--lab {labs}: the capstone needs a GPU, so no container of Gradescope's grades it"
+        )
+    try:
+        if hidden:
+            read_known(hidden)
+        scored = building.write(out, entries_of(labs), hidden, gpu)
+    except (building.AutograderError, HiddenError) as error:
+        raise click.UsageError(str(error)) from None
+    except OSError as error:
+        click.echo(f"{out}: cannot be written ({error.strerror})", err=True)
+        sys.exit(FAULT)
+    more = f", with GPU scores of {scored} exercises" if gpu else ""
+    click.echo(f"wrote {out}, {out.stat().st_size / 1e6:.1f} MB{more}")

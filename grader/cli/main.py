@@ -1,0 +1,266 @@
+"""The command line, `python -m grader`; what answers from files alone imports neither torch nor pytest."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from grader import __version__
+from grader.cli import classroom
+from grader.cli import development as cli_development
+from grader.cli import export as cli_export
+from grader.cli import figures as cli_figures
+from grader.cli import gradebook as cli_gradebook
+from grader.cli import measure as cli_measure
+from grader.cli import notebooks as cli_notebooks
+from grader.cli import release as cli_release
+from grader.cli import report as cli_report
+from grader.cli import student as cli_student
+from grader.cli.options import Commands, run_option, run_options, typed
+from grader.cli.shared import entries_of, writable
+from grader.course import catalog
+from grader.course.spec import lab_word
+from grader.course.submission import Submission
+from grader.grading.options import RunOptions, command_of
+from grader.system.exit_codes import BELOW, FAULT, INTERRUPTED, USAGE
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__)
+@click.option(
+    "--variable", "variables", multiple=True, hidden=True, metavar="NAME=TEXT", help="one of the Makefile's"
+)
+def main(variables):
+    """Grade Triton kernels on a CPU or a GPU."""
+
+
+for command in (
+    cli_measure.bench,
+    cli_measure.profile,
+    cli_measure.tuning,
+    cli_measure.survey,
+    cli_measure.log,
+    cli_measure.check_log,
+    cli_measure.sanitize,
+    cli_report.report,
+    cli_figures.figures,
+    cli_development.architecture,
+    cli_development.picture,
+    cli_development.record_coverage,
+    cli_release.release,
+    cli_student.watch,
+    cli_student.hint,
+    cli_student.reset,
+    cli_notebooks.notebooks,
+    classroom.grade_class,
+    classroom.verify,
+    classroom.synthetic_class,
+    classroom.class_cost,
+    cli_gradebook.gradebook,
+    cli_export.export,
+    cli_export.autograder,
+):
+    main.add_command(command)
+
+
+@main.command()
+@run_options
+def grade(**asked):
+    """Grade, show the report, and write results.json, summary.md and junit.xml."""
+    options = RunOptions(**asked)
+    console = Console(soft_wrap=True)
+    began = time.monotonic()
+    entries = entries_of(options.labs)
+    words = ", ".join(dict.fromkeys(lab_word(entry.folder.name, entry.number) for entry in entries))
+    console.print(f"grader {__version__}: {words} from {options.source}", highlight=False, markup=False)
+    import pytest
+
+    from grader.grading import collect, plugin, pytest_run
+    from grader.grading.progress import Follower, ProgressPlugin, Teller
+    from grader.report import exports, terminal
+
+    folder, keyword = writable(options.results), options.keyword
+    keeper = _Keeper()
+    follower = ProgressPlugin(Follower(console) if options.tell is None else Teller(options.tell))
+    code = pytest_run.run(entries, options, [keeper, follower], ["--junitxml", str(folder / "junit.xml")])
+    if keeper.config is None or plugin.ANSWERS not in keeper.config.stash:
+        sys.exit(USAGE)
+    answered, run = keeper.config.stash[plugin.ANSWERS], keeper.config.stash[plugin.RUN]
+    for broken in follower.broken:
+        click.echo(f"GRADER FAULT  {broken}", err=True)
+    if not answered:
+        click.echo(f"nothing matches -k {keyword!r}" if keyword else "nothing was graded", err=True)
+        sys.exit(FAULT if follower.broken else USAGE)
+    graded = collect.collect(
+        answered,
+        run,
+        command=command_of(typed()),
+        seconds=time.monotonic() - began,
+        gpu_missing=keeper.config.stash[plugin.GPU_MISSING],
+    )
+    terminal.show(graded, console)
+    try:
+        exports.write(graded, folder)
+        exports.sign_junit(graded, folder / "junit.xml")
+        console.print(
+            f"written: {folder}/results.json, summary.md, junit.xml",
+            style="dim",
+            highlight=False,
+            markup=False,
+        )
+        seen = f"for a page with error maps, timing rounds and the next step: {cli_report.how_to_see(folder)}"
+        console.print(seen, highlight=False, markup=False)
+    except OSError as error:
+        click.echo(f"{folder}: the reports could not be written: {error.strerror}", err=True)
+        sys.exit(FAULT)
+    if code == pytest.ExitCode.INTERRUPTED:
+        sys.exit(INTERRUPTED)
+    if follower.broken or any(outcome.verdict.value == "GRADER_FAULT" for _, outcome, _ in answered):
+        sys.exit(FAULT)
+    if options.least is not None and graded.points < options.least:
+        console.print(f"below the {options.least:g} points asked for", highlight=False, markup=False)
+        sys.exit(BELOW)
+
+
+class _Keeper:
+    """Holds on to pytest's configuration, where the plugin keeps the answers."""
+
+    config = None
+
+    def pytest_configure(self, config):
+        """Remember it."""
+        self.config = config
+
+
+@main.command("list")
+def list_labs():
+    """The labs with their exercises and points."""
+    for entry in catalog.find():
+        click.echo(
+            f"lab {entry.number}  {entry.lab.title}, {entry.lab.points:g} points  ({entry.folder.name})"
+        )
+        for exercise in entry.lab.exercises:
+            click.echo(f"       {exercise.name} in {exercise.file}, {len(exercise.cases)} cases")
+
+
+@main.command()
+@run_option("labs")
+@run_option("source", help="tree to look at")
+def todo(labs, source):
+    """Every TODO that is still open, with its line."""
+    count = 0
+    for entry in entries_of(labs):
+        for file in dict.fromkeys(
+            entry.submission(Path(source), exercise) for exercise in entry.lab.exercises
+        ):
+            if not file.is_file():
+                click.echo(f"{file}: missing")
+            if not file.is_file() or file.suffix not in (".py", ".cu"):
+                continue
+            for task in Submission.read(file).open_todos:
+                count += 1
+                click.echo(f"{file}:{task.line}  TODO {task.number}: {task.text}")
+    click.echo(f"{count} open" if count else "none open")
+
+
+@main.command()
+@click.option("--check", is_flag=True, help="write nothing; exit with 1 where a skeleton is out of date")
+def skeletons(check):
+    """Write labs/ from the marked solutions; refuses to run over uncommitted work."""
+    from grader.course.skeleton import UncommittedWork, outdated, write_skeletons
+
+    try:
+        if check:
+            found = outdated(catalog.ROOT)
+            for path in found:
+                click.echo(
+                    f"{path.relative_to(catalog.ROOT)} is not what its solution gives: `make skeletons`"
+                )
+            sys.exit(BELOW if found else 0)
+        written = write_skeletons(catalog.ROOT)
+    except (UncommittedWork, ValueError) as error:
+        raise click.ClickException(str(error)) from None
+    for path in written:
+        click.echo(f"wrote {path.relative_to(catalog.ROOT)}")
+
+
+@main.command()
+@run_option("labs", required=True, help="numbers of the labs")
+@run_option("source")
+@run_option("keyword")
+@click.option("--times", default=10, show_default=True, help="how often, those of a record begun counted in")
+@run_option("results")
+def regrade(labs, source, keyword, times, results):
+    """Grade the same files again and again, and say how far the percentages lie apart.
+
+    A record of the same files in the folder for the results is gone on with.
+    """
+    from grader.grading import regrade as regrades
+    from grader.site.tables import RENDERERS
+
+    record = writable(results) / "regrades.json"
+    try:
+        for number in regrades.grade_again(RunOptions(labs, source, keyword=keyword), record, times):
+            click.echo(f"{number} of {times}")
+    except regrades.RegradeError as error:
+        raise click.ClickException(str(error)) from None
+    click.echo(RENDERERS["regrades"](record))
+
+
+@main.command()
+def tables():
+    """Write figures in READMEs, and plots, again from the records, and the names that a lab permits."""
+    from grader.measure.bench.plots import write
+    from grader.site import graded_run
+    from grader.site.tables import PAGES, bench_records, rewrite
+
+    for name in PAGES:
+        path = catalog.ROOT / name
+        before = path.read_text("utf-8")
+        after = rewrite(before, catalog.ROOT)
+        path.write_text(after, "utf-8")
+        click.echo(f"{name}: {'rewritten' if after != before else 'already says what the records say'}")
+    folder = catalog.ROOT / "solutions" / "results"
+    drawn = write(bench_records(folder), folder / "plots", kinds=(".svg",))
+    click.echo(f"{len(drawn)} plots in {(folder / 'plots').relative_to(catalog.ROOT)}")
+    click.echo(f"drew {graded_run.write().relative_to(catalog.ROOT)}")
+
+
+@main.command()
+def schema():
+    """The JSON Schema of results.json."""
+    from grader.results.models import schema as model_schema
+
+    click.echo(model_schema())
+
+
+@main.command()
+@run_option("labs")
+@run_option("source", help="tree with the file")
+@run_option("arch", help="GPU to compile for; it need not be there", make="ARCH")
+@click.option(
+    "--out",
+    "folder",
+    default="results/inspect",
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="where PTX and SASS go",
+)
+def inspect(labs, source, arch, folder):
+    """Compile the launches of a lab for a GPU and show what became of them."""
+    from grader.student.inspect import inspect_lab
+
+    for entry in entries_of(labs):
+        inspect_lab(entry, Path(source), arch, folder, Console(soft_wrap=True))
+
+
+@main.command()
+def doctor():
+    """Run a known kernel on each tier, and say what this machine can grade and why not more."""
+    from grader.student.doctor import examine
+
+    sys.exit(0 if examine(Console(soft_wrap=True)) else FAULT)

@@ -1,0 +1,82 @@
+"""The command that builds the notebooks, checks them, and records what they show of a GPU."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from grader.cli.options import run_option
+from grader.system.exit_codes import BELOW, FAULT, INTERRUPTED
+
+
+@click.command()
+@run_option("keyword", help="only notebooks, or recorders, whose name contains this")
+@click.option(
+    "--check", "checking", is_flag=True, help="run all anew, write nothing, compare with the sources"
+)
+@click.option(
+    "--record", "record", type=click.Path(path_type=Path, dir_okay=False),
+    help="on a GPU: write what tools say there into this file, for the notebooks to show",
+)  # fmt: skip
+def notebooks(keyword, checking, record):
+    """Build the notebooks from their sources: run every cell, and keep the outputs."""
+    from grader.grading.progress import Follower
+
+    if record and checking:
+        raise click.UsageError("--check and --record do not go together")
+    follower = Follower(Console(soft_wrap=True))
+    try:
+        if record:
+            _record(keyword, record, follower)
+        else:
+            _build(keyword, checking, follower)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    finally:
+        follower.end()
+
+
+def _build(keyword: str, checking: bool, follower) -> None:
+    try:
+        from grader.site.notebooks import build, check
+    except ModuleNotFoundError as missing:
+        click.echo(
+            f"{missing.name} is not installed: pip install -e '.[notebooks]', or make notebooks", err=True
+        )
+        sys.exit(FAULT)
+    chosen = build.sources(keyword)
+    if not chosen:
+        raise click.UsageError(f"-k {keyword}: no notebook has that in its name")
+    troubles = (check.check_all if checking else check.build_all)(chosen, follower)
+    follower.end()
+    for words in troubles:
+        click.echo(words, err=True)
+    if troubles:
+        sys.exit(BELOW)
+
+
+def _record(keyword: str, path: Path, follower) -> None:
+    from grader.site.notebooks import lessons
+    from grader.site.notebooks.recorders import RECORDERS
+    from grader.system.gpu import find
+    from grader.system.gpu_lock import GpuLock
+
+    chosen = [one for one in RECORDERS if keyword in one.name]
+    if not chosen:
+        known = ", ".join(one.name for one in RECORDERS)
+        raise click.UsageError(f"-k {keyword}: the recorders are {known}")
+    found, missing = find()
+    if not found:
+        click.echo(f"--record needs an NVIDIA GPU with its driver: {missing}", err=True)
+        sys.exit(FAULT)
+    with GpuLock(found.uuid_hash):
+        _, troubles = lessons.run(chosen, path, found, follower)
+    follower.end()
+    for name, words in troubles.items():
+        click.echo(f"{name}: {words}", err=True)
+    click.echo(f"written: {path}, {len(chosen) - len(troubles)} of {len(chosen)} recorders")
+    if troubles:
+        sys.exit(FAULT)

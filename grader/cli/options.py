@@ -1,0 +1,114 @@
+"""Options of the command line: those of a graded run, and how the Makefile gives an option."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from grader.grading.options import DECLARED, Declaration
+
+_TYPES = {str: None, int: int, float: float, Path: click.Path(path_type=Path)}
+_TYPED = "grader.typed"
+
+
+class Option(click.Option):
+    """An option that a variable of the Makefile gives as well, `make`."""
+
+    def __init__(self, *declarations: Any, make: str = "", **more: Any):
+        super().__init__(*declarations, **more)
+        self.make = make
+
+    def words(self, text: str) -> list[str]:
+        """The option as words of a command line, given the text of its variable.
+
+        A flag is set by any text, and 1 is an option's own value where it has one. What may be given several
+        times is, once for each word.
+        """
+        flag = self.opts[0]
+        if self.is_flag or (isinstance(self.flag_value, str) and text == "1"):
+            return [flag]
+        return [word for one in (text.split() if self.multiple else [text]) for word in (flag, one)]
+
+
+def option(*declarations: str, make: str = "", **more: Any) -> Callable:
+    """`click.option`, and the variable of the Makefile that gives it."""
+    return click.option(*declarations, cls=Option, make=make, **more)
+
+
+def run_option(name: str, **changes: Any) -> Callable:
+    """The option of a field of RunOptions; `changes` are those of click that a command makes to it."""
+    declared = DECLARED[name]
+    has_default = declared.default not in (None, "")
+    attributes = {
+        "default": declared.write(declared.default) if has_default else declared.default,
+        "show_default": has_default,
+        "type": click.Choice(declared.choices) if declared.choices else _type(declared),
+        "help": declared.help,
+        "hidden": not declared.listed,
+        "make": declared.make,
+    }
+    if isinstance(declared.default, bool):
+        attributes |= {"default": declared.default, "show_default": False, "type": None}
+    attributes |= changes
+    if attributes["default"] is None:  # click takes a None that is said for a value, and then requires none
+        del attributes["default"]
+    return option(declared.flags, name, **attributes)
+
+
+def run_options(command: Callable) -> Callable:
+    """Every option of a graded run."""
+    for name in reversed(DECLARED):
+        command = run_option(name)(command)
+    return command
+
+
+class _Read(click.ParamType):
+    """A type whose values are read by the function of a declaration."""
+
+    name = "text"
+
+    def __init__(self, read: Callable[[str], Any]):
+        self._read = read
+
+    def convert(self, value, param, ctx):  # noqa: ARG002 - the signature is click's
+        """The value; wrong usage, in the words of the function, for a text that it refuses."""
+        try:
+            return self._read(value) if isinstance(value, str) else value
+        except ValueError as error:
+            raise click.UsageError(str(error), ctx) from None
+
+
+def _type(declared: Declaration):
+    return _TYPES[declared.read] if declared.read in _TYPES else _Read(declared.read)
+
+
+class Commands(click.Group):
+    """Commands that take options from variables of the Makefile as well, as `--variable NAME=TEXT`.
+
+    `python -m grader --variable LAB=2 grade` is `python -m grader grade --lab 2`. The text of a variable is
+    the value of its option, whatever it holds. It comes as an argument and not by the environment, from which
+    a command would take what was meant for another one, and every process of a run would inherit it.
+    """
+
+    def resolve_command(self, ctx, args):
+        """The command, and its arguments with those that the variables stand for."""
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is not None:
+            rest = [*rest, *given(command, ctx.params["variables"])]
+            ctx.meta[_TYPED] = [name, *rest]
+        return name, command, rest
+
+
+def given(command: click.Command, variables: Iterable[str]) -> list[str]:
+    """Variables, `LAB=2`, as options of a command, in their order; those of other commands are left out."""
+    options = {one.make: one for one in command.params if isinstance(one, Option) and one.make}
+    pairs = [one.partition("=") for one in variables]
+    return [word for name, _, text in pairs if name in options for word in options[name].words(text)]
+
+
+def typed() -> list[str]:
+    """The words after `python -m grader` that ask for what the command in progress does."""
+    return click.get_current_context().meta[_TYPED]

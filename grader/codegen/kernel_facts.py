@@ -1,0 +1,210 @@
+"""Read what the compiler made of a student's launches: PTX and SASS as facts."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from grader.codegen import nvcc
+from grader.results.kernel_facts import KernelFacts
+from grader.system.processes import run_tool
+from grader.system.text import one_line
+
+# Bytes of shared memory that one block may use, from the CUDA programming guide's table of compute
+# capabilities.
+SHARED_LIMIT = {
+    75: 64,
+    80: 163,
+    86: 99,
+    87: 163,
+    89: 99,
+    90: 227,
+    100: 227,
+    103: 227,
+    110: 227,
+    120: 99,
+    121: 99,
+}
+TENSOR_CORE = re.compile(r"\b(wgmma\.mma_async|mma\.sync|tcgen05\.mma)\b")
+IN_SASS = {"HGMMA": "wgmma.mma_async", "UTCHMMA": "tcgen05.mma", "HMMA": "mma.sync"}
+ASYNC_COPY = re.compile(r"\b(cp\.async\.bulk\.tensor|cp\.async\.c[ag])")
+LOAD = re.compile(r"\b(?:LDG|LDGSTS)\.E((?:\.[A-Z0-9_]+)*)")
+STORE = re.compile(r"\bSTG\.E((?:\.[A-Z0-9_]+)*)")
+LOCAL = re.compile(r"\b(?:STL|LDL)\b")
+WIDTH = {"256": 32, "128": 16, "64": 8, "U16": 2, "S16": 2, "U8": 1, "S8": 1}
+LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "warmup")
+MAX_FILE = 16 * 1024 * 1024  # bytes of PTX or cubin read; a worker wrote them
+TOOL_LIMIT_S = 60.0  # to list one cubin
+
+
+class WorkerFileError(RuntimeError):
+    """What should be a file of the compiler is something else."""
+
+
+class CompiledKernel(KernelFacts):
+    """The facts of one compiled kernel with its listings; of CUDA C++ there is no PTX."""
+
+    ptx: str = ""
+    sass: str = ""
+
+    @property
+    def facts(self) -> KernelFacts:
+        """The same without listings, as a record holds it."""
+        return KernelFacts(**{name: getattr(self, name) for name in KernelFacts.model_fields})
+
+
+def config_of(constants: Mapping[str, object], num_warps: int, num_stages: int) -> str:
+    """`128x256x64, 8 warps, 3 stages` where the names allow it, else the constants; "" of CUDA C++."""
+    if not num_warps:
+        return ""
+    tile = [constants[key] for key in ("BLOCK_M", "BLOCK_N", "BLOCK_K") if key in constants]
+    shown = (
+        "x".join(map(str, tile))
+        if len(tile) == 3
+        else ", ".join(f"{k}={v}" for k, v in constants.items() if k not in LAUNCH_OPTIONS)
+    )
+    return f"{shown}, {num_warps} warps, {num_stages} stages".lstrip(", ")
+
+
+def read_kernels(folder: Path, arch: int) -> list[CompiledKernel]:
+    """Facts of every kernel the offline worker left in `folder`.
+
+    RuntimeError where a disassembler fails, WorkerFileError where a file is none that the compiler wrote.
+    """
+    kernels = []
+    for path in sorted(folder.glob("kernel-*.json")):
+        try:
+            kernels.append(_read(path, arch))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise WorkerFileError(f"{path.name}: {type(error).__name__}") from None
+    return kernels
+
+
+def read_native(library: Path, arch: int) -> list[CompiledKernel]:
+    """The same of the kernels of CUDA C++ in a shared library that a worker built."""
+    with tempfile.NamedTemporaryFile(suffix=".so") as copy:
+        copy.write(_bytes_of(library))
+        copy.flush()
+        usage = _tool("cuobjdump", "--dump-resource-usage", Path(copy.name))
+        sass = _tool("cuobjdump", "--dump-sass", Path(copy.name))
+    listings = dict(
+        re.findall(r"^\s*Function : (\S+)\n(.*?)(?=^\s*Function : |\Z)", sass, re.MULTILINE | re.DOTALL)
+    )
+    kernels = []
+    for name, facts in re.findall(r"^\s*Function (\S+):\s*\n(.*)$", usage, re.MULTILINE):
+        used = {key: int(value) for key, value in re.findall(r"\b([A-Z]+):(\d+)", facts)}
+        listing = listings.get(name, "")
+        kernels.append(
+            CompiledKernel(
+                name=one_line(nvcc.plain_name(name)),
+                constants={},
+                num_warps=0,
+                num_stages=0,
+                shared_bytes=used.get("SHARED", 0),
+                shared_limit_bytes=SHARED_LIMIT.get(arch, 99) * 1024,
+                registers=used.get("REG", 0),
+                spill_bytes=used.get("STACK", 0) if LOCAL.search(listing) else 0,
+                tensor_core=next((words for part, words in IN_SASS.items() if part in listing), ""),
+                async_copies=len(re.findall(r"\b(?:LDGSTS|UTMALDG)\b", listing)),
+                load_widths_bytes=load_widths(listing),
+                config="",
+                sass=listing,
+            )
+        )
+    return kernels
+
+
+def _read(path: Path, arch: int) -> CompiledKernel:
+    claimed = json.loads(_bytes_of(path))
+    ptx = _bytes_of(path.with_suffix(".ptx")).decode(errors="replace")
+    with tempfile.NamedTemporaryFile(
+        suffix=".cubin"
+    ) as cubin:  # the worker could change its own under our hands
+        cubin.write(_bytes_of(path.with_suffix(".cubin")))
+        cubin.flush()
+        usage = _tool("cuobjdump", "--dump-resource-usage", Path(cubin.name))
+        sass = _tool("cuobjdump", "--dump-sass", Path(cubin.name))
+    registers = re.search(r"\bREG:(\d+)", usage)
+    stack = re.search(r"\bSTACK:(\d+)", usage)
+    if not registers or not stack:
+        raise RuntimeError("cuobjdump prints no resource usage that this grader can read")
+    tensor_core = TENSOR_CORE.search(ptx)
+    constants = {
+        # Whatever the worker wrote there is shown: one line of text, or a number.
+        one_line(str(key)): value if _is_number(value) else one_line(str(value))
+        for key, value in claimed["constants"].items()
+    }
+    num_warps, num_stages = int(claimed["num_warps"]), int(claimed["num_stages"])
+    return CompiledKernel(
+        name=one_line(str(claimed["name"])),
+        constants=constants,
+        num_warps=num_warps,
+        num_stages=num_stages,
+        shared_bytes=int(claimed["shared_bytes"]),
+        shared_limit_bytes=SHARED_LIMIT.get(arch, 99) * 1024,
+        registers=int(registers[1]),
+        # ptxas reserves stack for spills alone in these kernels: nothing in Triton takes an address of a
+        # local.
+        spill_bytes=int(stack[1]) if LOCAL.search(sass) else 0,
+        tensor_core=tensor_core[1] if tensor_core else "",
+        async_copies=len(ASYNC_COPY.findall(ptx)),
+        load_widths_bytes=load_widths(sass),
+        config=config_of(constants, num_warps, num_stages),
+        ptx=ptx,
+        sass=sass,
+    )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
+
+
+def load_widths(sass: str) -> tuple[int, ...]:
+    """Bytes per thread of the global loads in a SASS listing, widest first."""
+    return _widths(LOAD, sass)
+
+
+def store_widths(sass: str) -> tuple[int, ...]:
+    """The same of the global stores."""
+    return _widths(STORE, sass)
+
+
+def _widths(instruction: re.Pattern[str], sass: str) -> tuple[int, ...]:
+    """Widths of the instructions found; 4 bytes where no suffix says otherwise."""
+    widths = {
+        next((WIDTH[part] for part in match[1].split(".") if part in WIDTH), 4)
+        for match in instruction.finditer(sass)
+    }
+    return tuple(sorted(widths, reverse=True))
+
+
+def _bytes_of(path: Path) -> bytes:
+    """A file that a worker wrote: no link, no pipe, and of a sane size."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        raise WorkerFileError(f"{path.name}: {error.strerror}") from None
+    facts = os.fstat(descriptor)
+    if not stat.S_ISREG(facts.st_mode) or facts.st_size > MAX_FILE:
+        os.close(descriptor)
+        raise WorkerFileError(f"{path.name} is no file of a sane size")
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read(MAX_FILE)
+
+
+def _tool(name: str, flag: str, cubin: Path) -> str:
+    package = importlib.util.find_spec("triton")
+    if package is None or package.origin is None:
+        raise RuntimeError("there is no triton, which brings the disassembler")
+    tool = Path(package.origin).parent / "backends" / "nvidia" / "bin" / name
+    done = run_tool([tool, flag, cubin], TOOL_LIMIT_S)
+    if done.code:
+        raise RuntimeError(f"{name} {flag} failed: {done.complaint[:200]}")
+    return done.text

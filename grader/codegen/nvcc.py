@@ -1,0 +1,175 @@
+"""CUDA C++ files: the compiler, the headers that a file may include, and the one command that compiles it.
+
+The command is fixed: no flag, no library and no include path comes from the file or its folder. What native
+code does when it runs is for the worker's confinement; the list of headers keeps work in the file itself.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+from grader.system.processes import LimitError, run_tool
+
+PROGRAM_FLAGS = ("-std=c++17", "-O3", "-lineinfo")
+FLAGS = (*PROGRAM_FLAGS, "-shared", "-Xcompiler", "-fPIC", "-Xptxas", "-v", "-DNO_PROGRAM")
+LIMIT_S = 120.0
+# As the CUDA compiler says it, or as the host's preprocessor does.
+_ERROR = re.compile(r"(?:\((\d+)\): |:(\d+):\d+: )(?:catastrophic |fatal )?error(?: #[\w-]+)?: (.+)")
+_ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(\w+)'")
+_SPILL = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
+
+
+class BuildError(RuntimeError):
+    """The file does not compile: `line` of it, 0 where none is named, and what the compiler says."""
+
+    def __init__(self, line: int, text: str):
+        super().__init__(f"line {line}: {text}" if line else text)
+        self.line, self.text = line, text
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel for one architecture, from the assembler's report; codegen reads more from the library."""
+
+    name: str  # with its namespaces, without its arguments
+    arch: str
+    spill_bytes: int  # stores and loads, of a thread
+
+
+def compiler() -> Path | None:
+    """nvcc on the PATH, of a CUDA toolkit, or of NVIDIA's wheels for Python; None where there is none."""
+    on_path = shutil.which("nvcc")
+    if on_path:
+        return Path(on_path)
+    for home in (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"):
+        if home and Path(home, "bin", "nvcc").is_file():
+            return Path(home, "bin", "nvcc")
+    wheels = importlib.util.find_spec("nvidia")
+    for folder in wheels.submodule_search_locations or () if wheels else ():
+        for path in sorted(Path(folder).glob("cu*/bin/nvcc"), reverse=True):
+            return path
+    return None
+
+
+def build(file: Path, target: Path, archs: Sequence[str], nvcc: Path) -> list[Kernel]:
+    """Compile `file` to a shared library for these architectures, such as "sm_90a"; what each kernel uses.
+
+    BuildError where it does not compile, or not within LIMIT_S.
+    """
+    code = [f"-gencode=arch={arch.replace('sm', 'compute')},code={arch}" for arch in archs]
+    return list(_kernels(_compile([str(nvcc), *FLAGS, *code, file.name, "-o", str(target)], file.parent)))
+
+
+def build_program(file: Path, target: Path, arch: str, nvcc: Path) -> None:
+    """Compile `file` to a program of its own, as its reader does by hand. BuildError as for `build`."""
+    _compile([str(nvcc), *PROGRAM_FLAGS, f"-arch={arch}", file.name, "-o", str(target)], file.parent)
+
+
+def _compile(command: Sequence[str], folder: Path) -> str:
+    """Run the compiler in a folder; what it says."""
+    try:
+        done = run_tool(command, LIMIT_S, cwd=folder)
+    except LimitError:
+        raise BuildError(0, f"the compiler did not end within {LIMIT_S:.0f} s") from None
+    said = done.said
+    if done.code:
+        found = _ERROR.search(said)
+        if found:
+            raise BuildError(int(found[1] or found[2]), found[3])
+        raise BuildError(0, next((line for line in said.splitlines() if line.strip()), "no word"))
+    return said
+
+
+def _kernels(said: str) -> Iterator[Kernel]:
+    """What `ptxas -v` reports: for each kernel its name, and behind it what it spills."""
+    name, arch = "", ""
+    for line in said.splitlines():
+        if entry := _ENTRY.search(line):
+            name, arch = plain_name(entry[1]), entry[2]
+        elif name and (spill := _SPILL.search(line)):
+            yield Kernel(name, arch, int(spill[1]) + int(spill[2]))
+            name = ""
+
+
+def plain_name(mangled: str) -> str:
+    """`ns::tile_kernel` of `_ZN2ns11tile_kernelILi128EEEvPf`; a name that is not mangled as it is."""
+    start = re.match(r"_ZN?", mangled)
+    at, parts = start.end() if start else len(mangled), []
+    while length := re.match(r"\d+", mangled[at:]):
+        at += length.end()
+        parts.append(mangled[at : at + int(length[0])])
+        at += int(length[0])
+    return "::".join(parts) or mangled
+
+
+def arch_name(major: int, minor: int) -> str:
+    """sm_80, or sm_90a: from Hopper on the features of one architecture are part of its name."""
+    return f"sm_{major}{minor}{'a' if major >= 9 else ''}"
+
+
+class Library:
+    """A compiled file as a module: each of its C functions takes tensors, as a student's in Python does."""
+
+    def __init__(self, path: Path | None, kernels: list[str]):
+        self.kernels = kernels  # their names
+        self._library = ctypes.CDLL(str(path)) if path else None
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        function = getattr(self._library, name)
+        function.restype = ctypes.c_int
+
+        def call(*inputs: torch.Tensor, sizes: Sequence[int], **outputs: torch.Tensor) -> None:
+            import torch
+
+            pointers = [ctypes.c_void_p(one.data_ptr()) for one in (*inputs, *outputs.values())]
+            stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+            code = function(*pointers, *map(ctypes.c_longlong, sizes), stream)
+            if code:
+                raise RuntimeError(f"{name} returned {code}{_error_words(code)}")
+
+        return call
+
+
+def _error_words(code: int) -> str:
+    """What CUDA says of an error code, where CUDA is."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return ""
+    runtime = torch.cuda.cudart()
+    return f": {runtime.cudaGetErrorString(runtime.cudaError(code))}"
+
+
+def library(file: Path, folder: Path, arch: str) -> Path:
+    """Where a file is compiled to, in a folder for what is kept of it."""
+    return folder / f"{file.stem}-{arch}.so"
+
+
+def load(file: Path, folder: Path, arch: str, runs: bool) -> Library:
+    """The file, compiled into `folder` unless it lies there already; without functions where it cannot run.
+
+    BuildError where it does not compile, or where there is no compiler.
+    """
+    nvcc = compiler()
+    if nvcc is None:
+        raise BuildError(0, "there is no nvcc: install a CUDA toolkit, or the wheel nvidia-cuda-nvcc")
+    target = library(file, folder, arch)
+    names = target.with_suffix(".json")
+    if not names.is_file():
+        part = target.with_suffix(f".{os.getpid()}")
+        kernels = build(file, part, (arch,), nvcc)
+        part.replace(target)
+        names.write_text(json.dumps([kernel.name for kernel in kernels]))
+    return Library(target if runs else None, json.loads(names.read_text()))

@@ -1,0 +1,63 @@
+"""Worker side of the codegen tier: compile what a student's own call launches, for a GPU that is absent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import CompiledKernel
+from triton.runtime.jit import JITFunction
+
+MAX_KERNELS = 64
+
+
+def install(arch: int, folder: str) -> None:
+    """From now on a launch compiles for sm_`arch` and leaves its PTX, cubin and facts in `folder`; nothing
+    runs.
+    """
+
+    class StandIn:
+        def get_current_target(self) -> GPUTarget:
+            return GPUTarget("cuda", arch, 32)
+
+        def get_current_device(self) -> int:
+            return 0
+
+        def get_current_stream(self, _device: object = None) -> int:
+            return 0
+
+        def get_benchmarker(self) -> Callable[..., list[float]]:
+            def once(call: Callable[[], object], **_: object) -> list[float]:
+                call()
+                return [1.0, 1.0, 1.0]
+
+            return once
+
+    triton.runtime.driver.set_active(StandIn())
+    launch, seen = JITFunction.run, set[str]()
+
+    def compile_only(self: JITFunction, *args: object, **options: object) -> CompiledKernel | None:
+        options["warmup"] = True
+        kernel = launch(self, *args, **options)
+        if kernel is None or kernel.hash in seen or len(seen) >= MAX_KERNELS:
+            return kernel
+        stem = Path(folder) / f"kernel-{len(seen):03d}"
+        seen.add(kernel.hash)
+        stem.with_suffix(".ptx").write_text(kernel.asm["ptx"])
+        stem.with_suffix(".cubin").write_bytes(kernel.asm["cubin"])
+        facts = {
+            "name": self.fn.__name__,
+            "constants": {
+                name: value for name, value in options.items() if isinstance(value, (int, str, bool))
+            },
+            "num_warps": kernel.metadata.num_warps,
+            "num_stages": kernel.metadata.num_stages,
+            "shared_bytes": kernel.metadata.shared,
+        }
+        stem.with_suffix(".json").write_text(json.dumps(facts))
+        return kernel
+
+    JITFunction.run = compile_only

@@ -1,0 +1,44 @@
+"""The lines of a PTX text that tell how a kernel moves and multiplies: which there are, and how many."""
+
+from __future__ import annotations
+
+import re
+
+# In the order of a kernel's life; the first pattern that fits a line names it.
+FAMILIES = {
+    "wgmma": re.compile(r"\bwgmma\.mma_async\S*"),
+    "wgmma wait": re.compile(r"\bwgmma\.(?:fence|commit_group|wait_group)\S*"),
+    "mma.sync": re.compile(r"\bmma\.sync\S*"),
+    "TMA load": re.compile(r"\bcp\.async\.bulk\.tensor\.\dd\.shared\S*"),
+    "TMA store": re.compile(r"\bcp\.async\.bulk\.tensor\.\dd\.global\S*"),
+    "bulk wait": re.compile(r"\bcp\.async\.bulk\.(?:commit|wait)_group\S*"),
+    "mbarrier": re.compile(r"\bmbarrier\.\S+"),
+    "cp.async": re.compile(r"\bcp\.async\.(?:c[ag]|commit_group|wait_group)\S*"),
+    "ld.global": re.compile(r"\bld\.global\S*"),
+    "st.global": re.compile(r"\bst\.global\S*"),
+    "stmatrix": re.compile(r"\bstmatrix\S*"),
+    "ldmatrix": re.compile(r"\bldmatrix\S*"),
+    "ld.shared": re.compile(r"\bld\.shared\S*"),
+    "st.shared": re.compile(r"\bst\.shared\S*"),
+    "barrier": re.compile(r"\b(?:bar|barrier)\.\S+"),
+}
+
+
+def family(line: str) -> tuple[str, str] | None:
+    """What a line belongs to, and its instruction; None for one that tells nothing of this."""
+    for name, pattern in FAMILIES.items():
+        if found := pattern.search(line):
+            return name, found[0].rstrip(";")
+    return None
+
+
+def counts(ptx: str) -> dict[str, int]:
+    """How many lines of each family a text has, as written: a loop counts once."""
+    found = [one[0] for line in ptx.splitlines() if (one := family(line))]
+    return {name: found.count(name) for name in FAMILIES if name in found}
+
+
+def shape(ptx: str) -> str:
+    """The widest tensor-core instruction's shape, like m64n256k16; empty where there is none."""
+    shapes = re.findall(r"\b(?:wgmma\.mma_async|mma)\.sync\.aligned\.(m\d+n(\d+)k\d+)", ptx)
+    return max(shapes, key=lambda one: int(one[1]), default=("", ""))[0]

@@ -1,0 +1,1 @@
+"""What is asked: labs, exercises, cases, TODOs, hints and skeletons."""

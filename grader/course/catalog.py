@@ -1,0 +1,85 @@
+"""Find labs by their folders, and pair each with the file to grade; imports no torch."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from grader.course.spec import FOLDER, Document, Exercise, Lab
+
+ROOT = Path(__file__).resolve().parents[2]
+CAPSTONE, CAPSTONE_NUMBER = Path("gpu-programming"), 5
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """A lab that was found: its folder below labs/, its number, and what it asks."""
+
+    folder: Path
+    number: int
+    lab: Lab
+
+    @property
+    def lab_file(self) -> Path:
+        """The lab.py itself; the reference worker imports it, too."""
+        return self.folder / "lab.py"
+
+    @property
+    def given(self) -> tuple[Path, ...]:
+        """What the lab's files may import or include: of the course, whoever wrote the file that does."""
+        modules = [f"{name}.py" for name in self.lab.given]
+        return tuple(self.folder / name for name in (*modules, *self.lab.headers))
+
+    def submission(self, source: Path, exercise: Exercise | Document) -> Path:
+        """The file with the exercise's function below `source`, a tree laid out like labs/; the capstone lies
+        beside labs/, and in any other tree below it.
+        """
+        if self.folder.name == CAPSTONE.name:
+            return capstone_in(source) / exercise.file
+        if self.folder.parent.name == CAPSTONE.name:
+            source = capstone_in(source)
+        return source / self.folder.name / exercise.file
+
+
+def capstone_in(source: Path) -> Path:
+    """The capstone's folder of a tree laid out like labs/: beside labs/, and in any other tree below it."""
+    return (source.parent if source.name == "labs" else source) / CAPSTONE
+
+
+def load(lab_file: Path) -> Entry:
+    """The lab of one lab.py; ValueError where folder or file is not what a lab needs."""
+    folder = lab_file.resolve().parent
+    match = FOLDER.fullmatch(folder.name)
+    if not match:
+        raise ValueError(f"{folder.name}: a lab's folder is named like lab5_row_sum")
+    name = f"labs_{folder.name}"
+    specification = importlib.util.spec_from_file_location(name, lab_file)
+    if specification is None or specification.loader is None:
+        raise ValueError(f"{lab_file}: not the name of a Python file")
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[name] = module
+    try:
+        specification.loader.exec_module(module)
+    except Exception as error:  # whatever it raised, say which lab it was
+        raise ValueError(f"{folder.name}/lab.py: {type(error).__name__}: {error}") from error
+    if not isinstance(getattr(module, "LAB", None), Lab):
+        raise ValueError(f"{lab_file}: defines no LAB of type grader.course.spec.Lab")
+    return Entry(folder, int(match[1] or CAPSTONE_NUMBER), module.LAB)
+
+
+def capstone(root: Path = ROOT) -> list[Entry]:
+    """What is graded of the capstone, folder by folder; FileNotFoundError where there is nothing."""
+    found = [load(path) for path in sorted((root / CAPSTONE).rglob("lab.py"))]
+    if not found:
+        raise FileNotFoundError(f"no lab.py below {root / CAPSTONE}")
+    return found
+
+
+def find(root: Path = ROOT / "labs") -> list[Entry]:
+    """Every lab below `root`, by number; FileNotFoundError where there is none."""
+    found = sorted((load(path) for path in root.glob("*/lab.py")), key=lambda entry: entry.number)
+    if not found:
+        raise FileNotFoundError(f"no lab.py below {root}")
+    return found

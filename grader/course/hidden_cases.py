@@ -1,0 +1,98 @@
+"""Hidden cases: from a file outside of the repository, judged like all others, told of without their data.
+
+[[case]]
+exercise = "softmax_forward"
+params = { rows = 29, cols = 1003 }
+dtype = "fp16"
+layouts = { x = { pad = 7 } }
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from grader.course import catalog
+from grader.course.catalog import Entry
+from grader.course.spec import Case, Document, Exercise, Layout
+from grader.system.files import read_toml
+
+
+class _Layout(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    transposed: bool = False
+    pad: int = Field(0, ge=0)
+
+
+class _Case(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    exercise: str
+    params: dict[str, int | float | str | bool]
+    dtype: Literal["fp32", "fp16", "bf16"] = "fp32"
+    layouts: dict[str, _Layout] = {}
+    gpu_only: bool = False
+    bitwise: bool | None = None  # as the exercise's other cases, where they are alike
+    also_right: tuple[str, ...] = ()
+    limit_s: float = Field(60.0, gt=0)
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    case: list[_Case] = Field(min_length=1)
+
+
+class HiddenError(Exception):
+    """The file with hidden cases cannot be used, with the field."""
+
+
+def read(path: Path) -> dict[str, list[_Case]]:
+    """Hidden cases by exercise."""
+    try:
+        cases = read_toml(path, _File).case
+    except ValueError as error:
+        raise HiddenError(str(error)) from None
+    found: dict[str, list[_Case]] = {}
+    for case in cases:
+        found.setdefault(case.exercise, []).append(case)
+    return found
+
+
+def read_known(path: Path) -> dict[str, list[_Case]]:
+    """Hidden cases by exercise; HiddenError also where the course has no exercise of that name."""
+    cases = read(path)
+    entries = [*catalog.find(), *catalog.capstone()]
+    known = {one.name for entry in entries for one in entry.lab.functions}
+    strangers = sorted(set(cases) - known)
+    if strangers:
+        raise HiddenError(f"{path}: no lab has an exercise {strangers[0]}")
+    return cases
+
+
+def add(entry: Entry, cases: Mapping[str, list[_Case]]) -> Entry:
+    """The lab with hidden cases behind its own; the points of an exercise are shared among all of them."""
+    exercises = tuple(_with(one, cases.get(one.name, [])) for one in entry.lab.exercises)
+    return replace(entry, lab=replace(entry.lab, exercises=exercises))
+
+
+def _with(exercise: Exercise | Document, hidden: list[_Case]) -> Exercise | Document:
+    if not hidden or not isinstance(exercise, Exercise):
+        return exercise
+    alike = all(case.bitwise for case in exercise.cases)
+    cases = tuple(
+        Case(
+            one.params,
+            one.dtype,
+            {name: Layout(**layout.model_dump()) for name, layout in one.layouts.items()},
+            gpu_only=one.gpu_only,
+            bitwise=alike if one.bitwise is None else one.bitwise,
+            also_right=one.also_right,
+            limit_s=one.limit_s,
+            label=f"hidden {number}",
+        )
+        for number, one in enumerate(hidden, 1)
+    )
+    return replace(exercise, cases=(*exercise.cases, *cases))

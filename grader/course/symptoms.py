@@ -1,0 +1,78 @@
+"""Symptoms of a mistake, by name: those of any exercise, and the base of a lab's own; imports no torch."""
+
+from __future__ import annotations
+
+import difflib
+import enum
+from collections.abc import Iterable
+
+
+class Symptom(str, enum.Enum):
+    """What the outcome of a call looks like, in any exercise; the grader recognises these by itself."""
+
+    __str__ = str.__str__  # the value, on every version of Python
+
+    # Elements that were never written
+    NOTHING_WRITTEN = "nothing written"
+    TAIL_UNWRITTEN = "tail unwritten"
+    ROWS_UNWRITTEN = "rows unwritten"
+    PART_UNWRITTEN = "part unwritten"
+    # Memory outside of a tensor
+    OUT_OF_BOUNDS_WRITE = "out of bounds write"
+    PADDED_WRITE = "padded write"
+    OUT_OF_BOUNDS_READ = "out of bounds read"
+    UNMASKED_READ = "unmasked read"
+    # Wrong values, by where they lie
+    TAIL_WRONG = "tail wrong"
+    LATER_BLOCKS_WRONG = "later blocks wrong"
+    FIRST_BLOCKS_WRONG = "first blocks wrong"
+    LATER_ROWS_WRONG = "later rows wrong"
+    LAST_COLUMNS_WRONG = "last columns wrong"
+    LAST_ROWS_WRONG = "last rows wrong"
+    # Wrong values, by what they are
+    NOT_FINITE = "not finite"
+    ALL_ZERO = "all zero"
+    STALE = "stale"
+    PRECISION = "precision"
+    SCALED = "scaled"
+    GRADIENT = "gradient"
+    WRONG = "wrong"
+    # How the call went
+    MUTATED = "mutated"
+    NONDETERMINISTIC = "nondeterministic"
+    FOREIGN_KERNEL = "foreign kernel"
+    SLOW = "slow"
+    # Errors
+    POWER_OF_TWO = "power of two"
+    DIVISION_BY_ZERO = "division by zero"
+    FLAT_VIEW = "flat view"
+    NO_GRADIENT_FUNCTION = "no gradient function"
+    SHARED_MEMORY = "shared memory"
+    # Generated code
+    NO_TENSOR_CORES = "no tensor cores"
+    SPILLS = "spills"
+
+
+class LabSymptom(str, enum.Enum):
+    """Base of a lab's own symptoms: its lab.py lists those that only its exercises recognise as members."""
+
+    __str__ = str.__str__
+
+
+AnySymptom = Symptom | LabSymptom
+
+
+def checked_symptom(found: object, source: str) -> AnySymptom:
+    """`found`, which is a symptom; ValueError that begins with `source` where it is anything else."""
+    if isinstance(found, AnySymptom):
+        return found
+    near = difflib.get_close_matches(str(found), [one.value for one in Symptom], 1)
+    hint = f"; did you mean Symptom.{Symptom(near[0]).name}?" if near else ""
+    raise ValueError(f"{source}: {found!r} is no Symptom and no LabSymptom{hint}")
+
+
+def without_cause(causes: Iterable[AnySymptom]) -> list[LabSymptom]:
+    """Members that a lab declares beside those in `causes`, in their order."""
+    causes = list(causes)
+    own = dict.fromkeys(type(one) for one in causes if isinstance(one, LabSymptom))
+    return [one for kind in own for one in kind if one not in causes]

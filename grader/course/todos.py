@@ -1,0 +1,125 @@
+"""The TODOs that a student's file still holds, and which of them a function meets; imports no torch."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from dataclasses import dataclass, field
+
+_TASK = re.compile(r"TODO (\d+): (.+)")
+_ERROR = re.compile(r'\s*#\s*error\s+"?TODO (\d+): ([^"]+)"?\s*$')
+_EMPTY = {ast.Pass, ast.Expr, ast.Constant}  # what `pass`, `...` and a docstring consist of
+
+
+@dataclass(frozen=True)
+class Todo:
+    """A task still open: number (0: a function without a body), text without the size, line from 1.
+
+    `in_kernel` placeholders stop only a launch that compiles their line: a branch on a constexpr may leave
+    them out.
+    """
+
+    number: int
+    text: str
+    line: int
+    in_kernel: bool = field(default=False, compare=False)
+
+
+def open_todos(source: str, tree: ast.Module | None = None) -> tuple[Todo, ...]:
+    """Placeholders still in a student's file, in order; none where the file does not parse."""
+    return _distinct(placeholders_in(source, tree or parse(source)))
+
+
+def open_errors(source: str) -> tuple[Todo, ...]:
+    """The same of a CUDA C++ file, where an #error stands for each task."""
+    lines = enumerate(source.split("\n"), start=1)
+    found = ((line, _ERROR.match(text)) for line, text in lines)
+    return _distinct([Todo(int(task[1]), task[2], line) for line, task in found if task])
+
+
+def open_todos_of(source: str, function: str, tree: ast.Module | None = None) -> tuple[Todo, ...]:
+    """Open TODOs that `function` reaches through the names it uses; TODO 0 tells that its body is empty."""
+    tree = tree or parse(source)
+    binding: dict[str, list[ast.stmt]] = {}
+    for node in tree.body:
+        for name in bound_names(node):
+            binding.setdefault(name, []).append(node)
+    reached: list[ast.stmt] = []
+    names, known, taken = [function], {function}, set[int]()
+    for name in names:  # grows while names lead to further names
+        for node in binding.pop(name, ()):
+            if id(node) in taken:  # one statement may bind several names
+                continue
+            taken.add(id(node))
+            reached.append(node)
+            further = _used(node) - known
+            known |= further
+            names += further
+    lines = {line for node in reached for line in lines_of(node)}
+    todos = [todo for todo in placeholders_in(source, tree) if todo.line in lines]
+    for node in reached:
+        if not isinstance(node, ast.FunctionDef) or node.name != function:
+            continue
+        if {type(part) for statement in node.body for part in ast.walk(statement)} <= _EMPTY:
+            todos.append(Todo(0, f"{function} has no body yet", node.lineno))
+    return _distinct(todos)
+
+
+def parse(source: str) -> ast.Module:
+    """The syntax tree, empty where the file does not parse."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an invalid escape is for the run of the file to report, once
+            return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last two: nested without end
+        return ast.Module(body=[], type_ignores=[])
+
+
+def placeholders_in(source: str, tree: ast.Module) -> list[Todo]:
+    """Every placeholder, in the order of the tree; a region that defines several names has several."""
+    todos = []
+    for node in ast.walk(tree):
+        in_kernel = False
+        match node:
+            case ast.Raise(ast.Call(ast.Name("NotImplementedError"), [ast.Constant(str(text))])):
+                pass
+            case ast.Call(ast.Attribute(_, "static_assert"), [ast.Constant(False), ast.Constant(str(text))]):
+                in_kernel = True
+            case ast.Assign(value=ast.Constant(None), col_offset=0, end_lineno=int(line)):
+                text = source.split("\n")[line - 1].partition("# ")[2].rstrip()
+            case _:
+                continue
+        if task := _TASK.fullmatch(text):
+            todos.append(Todo(int(task[1]), task[2], node.lineno, in_kernel))
+    return todos
+
+
+def _distinct(todos: list[Todo]) -> tuple[Todo, ...]:
+    """The first place of each number: a region that defines several names has several placeholders."""
+    first = {todo.number: todo for todo in sorted(todos, key=lambda todo: -todo.line)}
+    return tuple(first[number] for number in sorted(first))
+
+
+def bound_names(statement: ast.stmt) -> list[str]:
+    """Names that a statement defines in its own scope."""
+    if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+        return [statement.name]
+    targets = getattr(statement, "targets", None) or [getattr(statement, "target", statement)]
+    nodes = [node for target in targets for node in ast.walk(target)]
+    return [node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+
+
+def lines_of(node: ast.stmt) -> range:
+    """The lines of a statement, from 1."""
+    return range(node.lineno, (node.end_lineno or node.lineno) + 1)
+
+
+def _used(statement: ast.AST) -> set[str]:
+    """Names that a statement takes from outside; of a class method by method, as locals stay apart."""
+    if isinstance(statement, ast.ClassDef):
+        return set().union(*map(_used, ast.iter_child_nodes(statement)))
+    nodes = list(ast.walk(statement))
+    names = [node for node in nodes if isinstance(node, ast.Name)]
+    own = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    return {node.id for node in names} - own - {node.arg for node in nodes if isinstance(node, ast.arg)}

@@ -1,0 +1,1 @@
+"""One graded run: the pytest plugin, its options and its progress."""

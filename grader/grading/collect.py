@@ -1,0 +1,97 @@
+"""Score what a run found, and put it together as the results of the run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import grader
+from grader.course.items import SPEED, Item
+from grader.course.spec import Document, Exercise, Verdict
+from grader.judge.run import Run
+from grader.results import scoring
+from grader.results.machine import machine, now
+from grader.results.models import ExerciseResult, ItemResult, LabResult, Results
+from grader.results.outcome import Outcome, result_of
+
+Answer = tuple[Item, Outcome, float]  # and the seconds that it took
+
+
+def collect(
+    answered: Sequence[Answer],
+    run: Run,
+    *,
+    command: str,
+    seconds: float,
+    gpu_missing: str,
+) -> Results:
+    """Everything a run found, scored."""
+    labs = []
+    for folder in dict.fromkeys(item.entry.folder for item, _, _ in answered):
+        mine = [answer for answer in answered if answer[0].entry.folder == folder]
+        labs.append(_lab(mine, run))
+    return Results(
+        grader=grader.__version__,
+        date=now(),
+        seconds=round(seconds, 1),
+        command=command,
+        tier=run.tier,
+        source=str(run.source),
+        seed=run.seed,
+        arch=run.arch,
+        assurance=run.assurance,
+        assurance_level=run.assurance_level,
+        machine=machine(run.gpu, gpu_missing),
+        points=math.fsum(lab.points for lab in labs),
+        graded_points=math.fsum(lab.graded_points for lab in labs),
+        not_graded_points=math.fsum(lab.not_graded_points for lab in labs),
+        max_points=math.fsum(lab.max_points for lab in labs),
+        labs=tuple(labs),
+    )
+
+
+def _lab(answered: Sequence[Answer], run: Run) -> LabResult:
+    entry = answered[0][0].entry
+    exercises = []
+    for exercise in dict.fromkeys(item.exercise for item, _, _ in answered):
+        mine = [answer for answer in answered if answer[0].exercise is exercise]
+        graded = run.submission(mine[0][0])
+        exercises.append(
+            ExerciseResult(
+                name=exercise.name, file=graded.name, file_sha256=graded.sha256, items=scored(exercise, mine)
+            )
+        )
+    points = scoring.total(item for exercise in exercises for item in exercise.items)
+    return LabResult(
+        folder=entry.folder.name,
+        number=entry.number,
+        title=entry.lab.title,
+        points=points.earned,
+        graded_points=points.graded,
+        not_graded_points=points.not_graded,
+        max_points=points.most,
+        exercises=tuple(exercises),
+    )
+
+
+def scored(exercise: Exercise | Document, answered: Sequence[Answer]) -> tuple[ItemResult, ...]:
+    """The items of one exercise with their points, in the order in which they were answered."""
+    speed = _speed_share(exercise, [(item, outcome) for item, outcome, _ in answered])
+    return tuple(
+        result_of(item, outcome, speed if item.kind == SPEED and _timed(outcome) else outcome.share, seconds)
+        for item, outcome, seconds in answered
+    )
+
+
+def _timed(outcome: Outcome) -> bool:
+    return outcome.verdict in (Verdict.PASS, Verdict.SLOW, Verdict.INCONCLUSIVE)
+
+
+def _speed_share(exercise: Exercise | Document, answered: Sequence[tuple[Item, Outcome]]) -> float:
+    """The share that all timed shapes have: none where one of them was wrong."""
+    shapes = [outcome for item, outcome in answered if item.kind == SPEED]
+    failed = any(not _timed(outcome) and outcome.verdict not in scoring.UNGRADED for outcome in shapes)
+    if exercise.speed is None or failed:
+        return 0.0
+    timings = [outcome.timing for outcome in shapes if _timed(outcome) and outcome.timing]
+    return scoring.speed_share([timing.percent_of_baseline for timing in timings], exercise.speed)

@@ -1,0 +1,250 @@
+"""The pytest side: every lab.py becomes items, one a case, and their outcomes become verdicts."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grader.course import catalog, hidden_cases
+from grader.course.items import Item, graded_items
+from grader.course.spec import Verdict
+from grader.course.tiers import AUTO
+from grader.grading.options import DECLARED, Declaration, Reader, RunOptions
+from grader.judge.run import Run
+from grader.report.terminal import explain
+from grader.results.outcome import Outcome
+from grader.system import gpu
+from grader.system.gpu_lock import GpuLock
+
+RUN = pytest.StashKey[Run]()
+LOCK = pytest.StashKey[GpuLock]()
+ANSWERS = pytest.StashKey[list]()
+OUTCOME = pytest.StashKey[Outcome]()
+GPU_MISSING = pytest.StashKey[str]()
+PASSED = pytest.StashKey["Passed"]()
+HIDDEN = pytest.StashKey[dict]()
+
+
+def pytest_addoption(parser):
+    """Options of a graded run, and the shards of the GPU tests."""
+    group = parser.getgroup("grader")
+    for name, one in DECLARED.items():
+        if one.reader is Reader.PLUGIN:
+            group.addoption(one.flag, dest=name, default=one.default, help=one.help, **_kind(one))
+    group.addoption("--resume", default=None, metavar="FILE", help="leave out tests that FILE says passed")
+    group.addoption(
+        "--shard", default=None, metavar="I/N", help="run the I-th of N parts of the selected tests"
+    )
+
+
+def _kind(one: Declaration) -> dict[str, Any]:
+    """What values an option takes, in the terms of argparse."""
+    if isinstance(one.default, bool):
+        return {"action": "store_false"}
+    if one.choices:
+        return {"choices": one.choices}
+    # pytest-xdist hands options on to its processes, and can hand on no Path.
+    return {"type": str if one.read is Path else one.read}
+
+
+def _asked(config) -> RunOptions:
+    """What pytest's command line asked for."""
+    given = {name: config.getoption(name) for name, one in DECLARED.items() if one.reader is Reader.PLUGIN}
+    read = {
+        name: DECLARED[name].read(text) if isinstance(text, str) else text for name, text in given.items()
+    }
+    return RunOptions(**read, keyword=config.getoption("keyword"))
+
+
+def pytest_configure(config):
+    """Choose the tier and the seed once for the whole run."""
+    asked, (found, missing) = _asked(config), gpu.find()
+    tier, seed = asked.tier, asked.seed
+    if tier == AUTO:
+        tier = "gpu" if found else "cpu"
+    if tier == "gpu" and not found:
+        raise pytest.UsageError(f"--tier gpu: {missing}; --tier cpu grades what needs no GPU")
+    if asked.source != "reference" and not Path(asked.source).is_dir():
+        raise pytest.UsageError(f"--from {asked.source}: no such folder")
+    config.stash[HIDDEN] = _hidden(asked.hidden)
+    run = Run(
+        asked.source,
+        tier,
+        secrets.randbits(32) if seed is None else seed,
+        found if tier == "gpu" else None,
+        asked.arch,
+        screened=asked.screened,
+        confined=asked.confined,
+    )
+    config.stash[RUN], config.stash[ANSWERS], config.stash[GPU_MISSING] = run, [], missing
+    record = config.getoption("resume")
+    if record:
+        config.stash[PASSED] = Passed(Path(record))
+        if not hasattr(config, "workerinput"):  # of several processes, the one that hears of all tests writes
+            config.pluginmanager.register(config.stash[PASSED])
+
+
+def _hidden(file: Path | None) -> dict:
+    """Hidden cases by exercise; none without a file."""
+    if file is None:
+        return {}
+    try:
+        return hidden_cases.read_known(file)
+    except hidden_cases.HiddenError as error:
+        raise pytest.UsageError(f"--hidden {error}") from None
+
+
+def pytest_report_header(config):
+    """One line with what a replay needs."""
+    run = config.stash[RUN]
+    return f"grader: tier {run.tier}, grading {run.source}, seed {run.seed}"
+
+
+def pytest_collect_file(file_path, parent):
+    """A folder with a lab.py is a lab."""
+    if _is_lab(file_path) and not parent.session.isinitpath(file_path):
+        return LabFile.from_parent(parent, path=file_path)
+    return None
+
+
+def pytest_pycollect_makemodule(module_path, parent):
+    """A lab.py named on the command line would be taken for a test module."""
+    return LabFile.from_parent(parent, path=module_path) if _is_lab(module_path) else None
+
+
+def _is_lab(path: Path) -> bool:
+    return path.name == "lab.py" and catalog.FOLDER.fullmatch(path.parent.name) is not None
+
+
+@pytest.hookimpl(trylast=True)  # after -m and -k have made their choice
+def pytest_collection_modifyitems(config, items):
+    """Keep one shard, where one was asked for."""
+    shard = config.getoption("shard")
+    if shard:
+        try:
+            part, parts = (int(number) for number in shard.split("/"))
+        except ValueError:
+            raise pytest.UsageError(f"--shard {shard}: write it as 1/4") from None
+        if not 1 <= part <= parts:
+            raise pytest.UsageError(f"--shard {shard}: the first number counts from 1 to the second")
+        kept = items[part - 1 :: parts]
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = kept
+    if PASSED in config.stash:
+        earlier = config.stash[PASSED].earlier
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in earlier])
+        items[:] = [item for item in items if item.nodeid not in earlier]
+
+
+class Passed:
+    """Remembers in a file which tests passed on this very code, so that an interrupted run goes on.
+
+    `earlier` has the ids of those that an earlier run saw pass, with the seconds that each took.
+    """
+
+    def __init__(self, record: Path):
+        code = sorted(path for tree in ("grader", "labs", "solutions") for path in Path(tree).rglob("*.py"))
+        self._digest = hashlib.sha256(b"".join(path.read_bytes() for path in code)).hexdigest()
+        self._record = record
+        lines = record.read_text().splitlines() if record.is_file() else []
+        known = [line.rpartition("\t") for line in lines[1:]] if lines[:1] == [self._digest] else []
+        self.earlier = {test: float(seconds) for test, _, seconds in known}
+        self._all = dict(self.earlier)
+
+    def pytest_runtest_logreport(self, report):
+        """Write a passed test down at once: the next one may hang the machine."""
+        if report.when == "call" and report.passed:
+            self._all[report.nodeid] = round(report.duration, 1)
+            self._record.parent.mkdir(parents=True, exist_ok=True)
+            tests = [f"{test}\t{seconds}" for test, seconds in sorted(self._all.items())]
+            self._record.write_text("\n".join([self._digest, *tests]))
+
+
+def pytest_collection_finish(session):
+    """Have the imports of the warm parents begin while the first items run."""
+    asked = [item.asked for item in session.items if isinstance(item, LabItem)]
+    if asked and not session.config.option.collectonly:
+        run = session.config.stash[RUN]
+        if run.gpu:  # two graders on one card would time each other
+            session.config.stash[LOCK] = GpuLock(run.gpu.uuid_hash)
+            session.config.stash[LOCK].__enter__()
+        run.warm(asked)
+
+
+def pytest_unconfigure(config):
+    """Leave no process behind."""
+    if RUN in config.stash:
+        config.stash[RUN].close()
+    if LOCK in config.stash:
+        config.stash[LOCK].__exit__()
+
+
+class LabFile(pytest.File):
+    """One lab.py."""
+
+    def collect(self):
+        """One item for each item of the lab."""
+        entry = hidden_cases.add(catalog.load(self.path), self.config.stash[HIDDEN])
+        for item in graded_items(entry):
+            yield LabItem.from_parent(self, name=item.id, item=item)
+
+
+class LabItem(pytest.Item):
+    """One item; fails with the message a student reads, and skips what this run cannot grade."""
+
+    def __init__(self, *, item: Item, **more):
+        super().__init__(**more)
+        self.asked = item
+        self.user_properties.append(("max_points", f"{item.points:g}"))
+
+    def runtest(self):
+        """Ask the judge."""
+        start = time.monotonic()
+        outcome = self.config.stash[RUN].answer(self.asked)
+        self.config.stash[ANSWERS].append((self.asked, outcome, time.monotonic() - start))
+        self.stash[OUTCOME] = outcome
+        self.user_properties.append(("verdict", outcome.verdict.value))
+        if outcome.verdict is Verdict.NOT_GRADED:
+            pytest.skip(f"NOT GRADED: {outcome.where}")
+        if outcome.verdict is not Verdict.PASS:
+            raise NotPassedError(outcome)
+
+    def repr_failure(self, excinfo, style=None):
+        """The message for the student; a stack trace only where pytest or this plugin broke."""
+        if isinstance(excinfo.value, NotPassedError):
+            return "\n".join(explain(self.asked, excinfo.value.outcome))
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self):
+        """Where a test explorer should jump: the lab's definition."""
+        return self.path, None, self.name
+
+
+class NotPassedError(Exception):
+    """Carries an outcome other than PASS from the judge to the report."""
+
+    def __init__(self, outcome: Outcome):
+        super().__init__(outcome.verdict.value)
+        self.outcome = outcome
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Hand the verdict on to the words of the terminal."""
+    report = (yield).get_result()
+    if isinstance(item, LabItem) and call.when == "call" and OUTCOME in item.stash:
+        report.verdict = item.stash[OUTCOME].verdict.value
+
+
+def pytest_report_teststatus(report):
+    """Verdicts in the words of the course instead of passed, failed and skipped."""
+    verdict = getattr(report, "verdict", None)
+    if verdict is None or report.when != "call":
+        return None
+    letter = {"PASS": ".", "NOT_GRADED": "-", "NOT_STARTED": "n", "SLOW": "s"}.get(verdict, "F")
+    return report.outcome, letter, verdict.replace("_", " ")

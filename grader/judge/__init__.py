@@ -1,0 +1,1 @@
+"""Decide: correctness, speed, generated code, diagnosis and scores."""

@@ -1,0 +1,110 @@
+"""Two buffer sets in one arena: filled, poisoned and sampled between the timed blocks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from grader.course.signatures import Inputs
+from grader.course.spec import Arm, Case, Exercise
+from grader.judge.correctness import lay_out
+from grader.judge.inputs import (
+    Placer,
+    Rng,
+    band_input,
+    band_output,
+    draw,
+    draw_poison,
+    draw_sentinel,
+    fill,
+    numbers,
+    poison_interior,
+)
+from grader.judge.shapes import shapes_of
+from grader.worker.shared_memory import PAGE, TORCH_DTYPES, Arena, Buffer, Call
+
+LINE = 128  # bytes of a cache line
+PAGE_LINES = PAGE // LINE
+LINES_PER_OUTPUT = 4096
+SAMPLED_PAGES = 64  # of all outputs of a block together
+WARM_DATA = 1_000_000  # call numbers from here on are data that no case of correctness uses
+
+
+class BufferSets:
+    """The buffers of one timed shape: two sets, each with the inputs and outputs of `calls` calls."""
+
+    def __init__(
+        self, arena: Arena, exercise: Exercise, case: Case, calls: int, seed: int, first_draw: int = 0
+    ):
+        self.arena, self.exercise, self.case, self.calls, self.seed = arena, exercise, case, calls, seed
+        self.rng = Rng(seed, f"speed/{exercise.name}/{case.name}/{calls}", arena.device)
+        self.draws = first_draw
+        self.sentinel = draw_sentinel(self.rng, case.dtype)
+        shapes = shapes_of(exercise, case)
+        # One plan serves all rounds, so all calls share their numbers.
+        self.named: dict[str, float] = {}
+        if exercise.numbers:
+            self.named = numbers(draw(exercise, case, seed, arena.device, WARM_DATA))
+        self.sets: list[list[Call]] = []  # of each set, its calls
+        for k in range(2):
+            placer = Placer(k * (arena.size // 2))
+            self.sets.append([lay_out(exercise, case, placer, shapes) for _ in range(calls)])
+        for inputs, outputs in self.sets[0] + self.sets[1]:
+            for buffer in inputs:
+                band_input(arena, buffer)
+            for buffer in outputs:
+                band_output(arena, buffer, self.sentinel)
+
+    def fill(self) -> list[Inputs]:
+        """Fresh inputs, the same in both sets, and poison in all outputs; returns the judge's own copies."""
+        values = []
+        for k in range(self.calls):
+            self.draws += 1
+            drawn = draw(self.exercise, self.case, self.seed, self.arena.device, WARM_DATA + self.draws)
+            for one_set in self.sets:
+                fill(self.arena, one_set[k][0], drawn)
+            values.append(drawn)
+        for k in range(2):
+            self.poison(k)
+        return values
+
+    def poison(self, k: int) -> None:
+        """Make every output of a set unwritten again."""
+        for _, outputs in self.sets[k]:
+            for buffer in outputs:
+                poison_interior(self.arena, buffer, draw_poison(self.rng, self.case.dtype))
+
+    @property
+    def lines(self) -> torch.Tensor:
+        """The whole arena as cache lines, to be indexed by secret_lines."""
+        return self.arena.bytes(0, self.arena.size).view(-1, LINE)
+
+    def secret_lines(self, k: int) -> torch.Tensor:
+        """Numbers of secret lines of every output, its end always among them, bunched on few pages.
+
+        The sample is taken inside the clock, right after another process has used the GPU: on few pages it
+        needs few address translations.
+        """
+        outputs = [buffer for _, outputs in self.sets[k] for buffer in outputs]
+        pages = max(1, SAMPLED_PAGES // len(outputs))
+        picked = []
+        for buffer in outputs:
+            first = buffer.tensor.offset // LINE
+            count = max(1, buffer.tensor.span * TORCH_DTYPES[buffer.tensor.dtype].itemsize // LINE)
+            starts = (self.rng.uniform(pages, 1) * max(count - PAGE_LINES, 1)).long()
+            starts[-1] = max(count - PAGE_LINES, 0)
+            within = (self.rng.uniform(pages, LINES_PER_OUTPUT // pages) * min(PAGE_LINES, count)).long()
+            picked.append(first + (starts + within).flatten())
+        return torch.cat(picked)
+
+    def calls_for(self, k: int, arm: Arm) -> list[Call]:
+        """The calls of a set in the layouts that a baseline wants; for square and contiguous tensors."""
+
+        def laid(buffer: Buffer) -> Buffer:
+            layout = arm.layouts.get(buffer.name)
+            if layout is None:
+                return buffer
+            return replace(buffer, tensor=replace(buffer.tensor, strides=layout.strides(buffer.tensor.shape)))
+
+        return [([laid(buffer) for buffer in inputs], outputs) for inputs, outputs in self.sets[k]]

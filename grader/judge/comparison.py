@@ -1,0 +1,265 @@
+"""Hold outputs against an fp64 reference, with a tolerance that PyTorch's own error sets."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from grader.course.signatures import Inputs, Tensors
+from grader.course.spec import Case, Exercise, Reason
+from grader.course.symptoms import AnySymptom, checked_symptom
+from grader.judge.inputs import BITS, in_dtype, tensors
+from grader.results.findings import FirstWrong
+from grader.worker.shared_memory import TORCH_DTYPES
+
+# Relative norm of the error that fp32 arithmetic leaves in any order; far below what TF32 leaves, 3e-4.
+NORM_FP32 = 8 * 2.0**-23
+# With fewer elements a wrong answer may agree by chance, and often enough for a class to meet it.
+FEWEST_FOR_NULLS = 64
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Why an output is wrong: reason, first bad index, values there, and which elements."""
+
+    output: str
+    reason: Reason  # UNWRITTEN, NONFINITE, PRECISION, MISMATCH or NONDETERMINISTIC
+    index: tuple[int, ...]
+    got: float
+    expected: float
+    bad: torch.Tensor  # bool, shape of the output
+    used: float  # worst error over the error allowed; more than 1 is wrong
+    symptom: AnySymptom | None = None  # of a property that the outputs lack, where the exercise names it
+
+    @property
+    def wrong(self) -> int:
+        """How many elements are wrong."""
+        return int(self.bad.sum())
+
+    def first_wrong(self, while_timed: bool = False) -> FirstWrong:
+        """The first bad element, as a report shows it."""
+        return FirstWrong(
+            output=self.output,
+            index=self.index,
+            yours=f"{self.got:.6g}",
+            expected=f"{self.expected:.6g}",
+            while_timed=while_timed,
+        )
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What one call should give: fp64, the same rounded once, PyTorch's result, and the error allowed per
+    element.
+    """
+
+    reference: tuple[torch.Tensor, ...]
+    rounded: tuple[torch.Tensor, ...]
+    allowed: tuple[torch.Tensor, ...]  # absolute error, broadcasts; unused where bitwise
+    allowed_norm: tuple[float, ...]  # relative Frobenius norm
+    inputs: Inputs = field(default_factory=dict)
+
+
+def expect(exercise: Exercise, case: Case, inputs: Inputs) -> Expected:
+    """The expected outputs of one call, with tolerances calibrated on PyTorch in the case's dtype."""
+    wide = in_dtype(inputs, torch.float64)
+    reference = tuple(exercise.reference(**wide))
+    return calibrate(exercise, case, inputs, wide, reference, exercise.torch_op(**inputs))
+
+
+def calibrate(
+    exercise: Exercise,
+    case: Case,
+    inputs: Inputs,
+    wide: Inputs,
+    reference: tuple[torch.Tensor, ...],
+    by_torch: Tensors,
+) -> Expected:
+    """What a call should give, and the error allowed from that of PyTorch's own result.
+
+    `wide` and `reference` are in fp64, `inputs` and `by_torch` in the case's dtype.
+    """
+    rounded = tuple(value.to(TORCH_DTYPES[case.dtype]) for value in reference)
+    shapes = [[tuple(value.shape) for value in values] for values in (reference, by_torch)]
+    if shapes[0] != shapes[1]:
+        raise ValueError(f"the reference has shapes {shapes[0]}, PyTorch's own result {shapes[1]}")
+    if case.bitwise:
+        return Expected(reference, rounded, rounded, (0.0,) * len(reference), inputs)
+    epsilon = torch.finfo(TORCH_DTYPES[case.dtype]).eps
+    allowed, allowed_norm = [], []
+    for value, own, unit in zip(
+        reference, by_torch, exercise.tolerance.unit(case, wide, reference), strict=True
+    ):
+        error = (own.double() - value).abs()
+        worst = (error / unit).max().item() if value.numel() else 0.0
+        allowed.append((2.0 * worst + exercise.tolerance.floor) * unit)
+        norm = value.norm().item()
+        own_norm = error.norm().item() / norm if norm else 0.0
+        # Over few elements a norm is as much a matter of chance as a single error is, and where they cancel,
+        # one unit is a large share of it.
+        chance = exercise.tolerance.floor * _norm_of(unit, value) / norm if norm else 0.0
+        floor = exercise.tolerance.floor_norm * epsilon + NORM_FP32 + chance / max(value.numel(), 1) ** 0.5
+        allowed_norm.append(2.0 * own_norm + floor)
+    return Expected(reference, rounded, tuple(allowed), tuple(allowed_norm), inputs)
+
+
+def followed(
+    exercise: Exercise, case: Case, expected: Expected, outputs: Tensors, earlier: Tensors | None
+) -> tuple[Expected, AnySymptom | None]:
+    """What the random choice that shows in the outputs asks for, and the symptom of a property it lacks."""
+    if exercise.follow is None:
+        return expected, None
+    wide = in_dtype(expected.inputs, torch.float64)
+    reference, symptom = exercise.follow(case, wide, [value.double() for value in outputs], earlier)
+    rounded = [value.to(one.dtype) for value, one in zip(reference, outputs, strict=True)]
+    calibrated = calibrate(exercise, case, expected.inputs, wide, tuple(reference), rounded)
+    return calibrated, None if symptom is None else checked_symptom(symptom, exercise.name)
+
+
+def invalid(expected: Sequence[Expected]) -> str:
+    """What is wrong with a case's own reference or tolerance; empty where both are numbers."""
+    for one in expected:
+        for name, values in (("the reference", one.reference), ("the tolerance", one.allowed)):
+            if not all(bool(value.isfinite().all()) for value in values):
+                return f"{name} of this case holds NaN or inf"
+        if not all(math.isfinite(norm) for norm in one.allowed_norm):
+            return "the tolerance of this case is no number"
+    return ""
+
+
+def _norm_of(unit: torch.Tensor, value: torch.Tensor) -> float:
+    return unit.expand_as(value).norm().item()
+
+
+def examine(
+    exercise: Exercise,
+    case: Case,
+    expected: Expected,
+    outputs: Tensors,
+    untouched: Tensors | None = None,
+    earlier: Tensors | None = None,
+) -> tuple[Finding | None, float]:
+    """The first thing wrong with the outputs, or None, and the largest share of tolerance used.
+
+    `untouched` gives, where known, a mask of elements that still hold their poison; `earlier` the outputs of
+    a call with other inputs, where there was one.
+    """
+    used = 0.0
+    expected, symptom = followed(exercise, case, expected, outputs, earlier)
+    for k, (name, got) in enumerate(zip(exercise.outputs, outputs, strict=True)):
+        finding, share = _examine_one(name, case, expected, k, got, untouched[k] if untouched else None)
+        used = max(used, share)
+        if finding:
+            return finding, used
+    if symptom:  # each element is one that the choice could give, and the choice is none that was asked for
+        got, every = outputs[0], torch.ones_like(outputs[0], dtype=torch.bool)
+        finding = _finding(exercise.outputs[0], Reason.MISMATCH, every, got, expected.reference[0], used)
+        return replace(finding, symptom=symptom), used
+    return None, used
+
+
+def _examine_one(
+    name: str, case: Case, expected: Expected, k: int, got: torch.Tensor, untouched: torch.Tensor | None
+) -> tuple[Finding | None, float]:
+    reference, rounded = expected.reference[k], expected.rounded[k]
+    if got.numel() == 0:
+        return None, 0.0
+    if case.bitwise:
+        bad = _bits(got) != _bits(rounded)
+        used = float("inf") if bad.any() else 0.0
+    else:
+        share = (got.to(reference.dtype) - reference).abs() / expected.allowed[k]
+        bad = ~(share <= 1.0)  # NaN compares false: it never passes
+        used = share.nan_to_num(nan=float("inf")).max().item()
+    if not case.bitwise and not bad.any():
+        finding, norm_used = _examine_norm(name, expected, k, got)
+        used = max(used, norm_used)
+        if finding:
+            return finding, used
+    if not bad.any():
+        return None, used
+    if untouched is not None and (untouched & bad).any():
+        return _finding(name, Reason.UNWRITTEN, untouched & bad, got, reference, used), used
+    infinite = bad & ~got.isfinite()
+    if infinite.any():
+        return _finding(name, Reason.NONFINITE, infinite, got, reference, used), used
+    return _finding(
+        name, Reason.PRECISION if _nearly(got, reference) else Reason.MISMATCH, bad, got, reference, used
+    ), used
+
+
+def _examine_norm(name: str, expected: Expected, k: int, got: torch.Tensor) -> tuple[Finding | None, float]:
+    """Whether all elements together are too far off, even where each one alone is not."""
+    reference = expected.reference[k]
+    error = got.to(reference.dtype) - reference
+    norm = reference.norm().item()
+    used = error.norm().item() / norm / expected.allowed_norm[k] if norm else 0.0
+    used = float("inf") if used != used else used
+    if used <= 1.0:
+        return None, used
+    bad = ~(error.abs() < 0.5 * error.abs().max())
+    reason = Reason.PRECISION if _nearly(got, reference) else Reason.MISMATCH
+    return _finding(name, reason, bad, got, reference, used), used
+
+
+def _nearly(got: torch.Tensor, reference: torch.Tensor) -> bool:
+    """Right but for digits: what a coarser arithmetic would give, not another formula."""
+    error = got.double() - reference
+    return bool(error.norm() < 3e-2 * reference.norm() and error.abs().max() < 5e-2 * reference.abs().max())
+
+
+def _finding(
+    name: str, reason: Reason, bad: torch.Tensor, got: torch.Tensor, reference: torch.Tensor, used: float
+) -> Finding:
+    index = tuple(int(i) for i in bad.nonzero()[0])
+    return Finding(name, reason, index, got[index].item(), reference[index].item(), bad, used)
+
+
+def difference(exercise: Exercise, first: Tensors, second: Tensors) -> Finding:
+    """Where the outputs of two runs on the same inputs differ in their bits; some of them do."""
+    for name, before, after in zip(exercise.outputs, first, second, strict=True):
+        bad = _bits(before) != _bits(after)
+        if bad.any():
+            return _finding(name, Reason.NONDETERMINISTIC, bad, after, before, math.inf)
+    raise ValueError("the two runs agree")
+
+
+def _bits(value: torch.Tensor) -> torch.Tensor:
+    return value.contiguous().view(BITS[value.dtype])
+
+
+def accepted_nulls(
+    exercise: Exercise, case: Case, expected: Expected, inputs: Inputs, other: Expected
+) -> list[str]:
+    """Worthless answers that this case would let pass: none, or the case is invalid.
+
+    `other` is what another draw of inputs gives: an answer kept from an earlier call.
+    """
+    if min(value.numel() for value in expected.reference) < FEWEST_FOR_NULLS:
+        return []
+    return [
+        name
+        for name, outputs in _nulls(expected, inputs, other)
+        if name not in case.also_right and examine(exercise, case, expected, outputs)[0] is None
+    ]
+
+
+def _nulls(expected: Expected, inputs: Inputs, other: Expected) -> Iterator[tuple[str, list[torch.Tensor]]]:
+    yield "zeros", [torch.zeros_like(value) for value in expected.rounded]
+    yield "uniform", [torch.full_like(value, 1.0 / value.shape[-1]) for value in expected.rounded]
+    yield "an earlier result", list(other.rounded)
+    yield "fewer digits", [_coarse(value) for value in expected.rounded]
+    for name, value in tensors(inputs).items():
+        if all(value.shape == out.shape for out in expected.rounded):
+            yield f"a copy of {name}", [value] * len(expected.rounded)
+
+
+def _coarse(value: torch.Tensor) -> torch.Tensor:
+    """The value as a lower precision holds it: 8 bits for fp32, 3 bits fewer for 16-bit types."""
+    if value.dtype == torch.float32:
+        return value.to(torch.bfloat16).float()
+    bits = value.contiguous().view(torch.int16) & ~0x7
+    return bits.view(value.dtype)

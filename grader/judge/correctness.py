@@ -1,0 +1,325 @@
+"""Correctness of one case: lend inputs, have the student's function run, and decide from the judge's own
+memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+
+from grader.course.signatures import Inputs, Shapes, Tensors
+from grader.course.spec import PLAIN, Case, Exercise, Lab, Reason, Verdict
+from grader.course.symptoms import Symptom
+from grader.judge import comparison, diagnosis
+from grader.judge.inputs import (
+    Placer,
+    Rng,
+    band_input,
+    draw,
+    fill,
+    first_change_outside,
+    numbers,
+    output_shapes,
+    poison_output,
+    same_bits,
+    shapes_in,
+    untouched,
+)
+from grader.results.error_map import map_of
+from grader.results.outcome import Outcome
+from grader.worker.messages import AuditReport
+from grader.worker.session import Session
+from grader.worker.shared_memory import Arena, Buffer
+from grader.worker.submission_worker import SubmissionWorker
+
+# Judge and worker take turns: threads of one that spin while the other is at work cost more than they give.
+torch.set_num_threads(1)
+
+
+class Written(NamedTuple):
+    """What a call left in its outputs, and a mask each of the elements that were never written."""
+
+    outputs: list[torch.Tensor]
+    untouched: list[torch.Tensor]
+
+
+def lay_out(
+    exercise: Exercise, case: Case, placer: Placer, shapes: Shapes
+) -> tuple[list[Buffer], list[Buffer]]:
+    """Buffers for the inputs and outputs of one call, in the order of the call."""
+    inputs = [
+        placer.place(name, shape, case.dtype, case.layouts.get(name, PLAIN))
+        for name, shape in shapes.items()
+        if isinstance(shape, tuple)
+    ]
+    results = output_shapes(exercise, shapes)
+    outputs = [
+        placer.place(name, shape, case.dtype, case.layouts.get(name, PLAIN))
+        for name, shape in results.items()
+    ]
+    return inputs, outputs
+
+
+def grade_case(
+    worker: SubmissionWorker, lab: Lab, exercise: Exercise, case: Case, count_kernels: bool = False
+) -> Outcome:
+    """Run one case three times and judge what lies in the lent memory after each.
+
+    Twice on the same fresh inputs, which must give the same bits, then on others, which an answer kept from
+    before does not fit. Then a look at whose work it was; with `count_kernels`, at what the GPU ran, too.
+    """
+    session, arena = worker.session, worker.arena
+    draws = [draw(exercise, case, session.seed, session.device, call) for call in range(2)]
+    inputs, outputs = lay_out(exercise, case, Placer(), shapes_in(draws[0]))
+    rng = Rng(session.seed, f"poison/{exercise.name}/{case.name}", session.device)
+    for buffer in inputs:
+        band_input(arena, buffer)
+    failed = worker.start()
+    if failed:
+        return failed
+    expected = [comparison.expect(exercise, case, drawn) for drawn in draws]
+    broken = comparison.invalid(expected)
+    if broken:  # the grader's fault, and no student's loss
+        return Outcome(Verdict.GRADER_FAULT, Reason.INVALID_REFERENCE, where=broken)
+    accepted = comparison.accepted_nulls(exercise, case, expected[0], draws[0], expected[1])
+    if accepted:
+        where = f"this case would accept {accepted[0]} as an answer"
+        return Outcome(Verdict.GRADER_FAULT, Reason.INVALID_CASE, where=where)
+    results: list[list[torch.Tensor]] = []
+    used = 0.0
+    for call in (0, 0, 1):
+        values = draws[call]
+        fill(arena, inputs, values)
+        written = _call(worker, lab, exercise, case, inputs, outputs, rng, values)
+        if isinstance(written, Outcome):
+            return _with_cause(lab, written)
+        got, masks = written
+        earlier = results[0] if call else None
+        finding, share = comparison.examine(exercise, case, expected[call], got, masks, earlier)
+        if finding and call == 0 and results:
+            finding = None  # the first run of the same inputs was right: what differs now is said below
+        if finding:
+            if finding.reason is Reason.NONFINITE and finding.got != finding.got:
+                zeros = _zeros_around(worker, lab, exercise, case, inputs, outputs, rng, values)
+                k = exercise.outputs.index(finding.output)
+                if zeros is not None and not zeros[k][finding.index].isnan():
+                    return _read(lab, case, finding)
+            return _wrong(lab, exercise, case, finding, values, expected[call], got, results)
+        if call == 0 and results and not all(map(same_bits, results[0], got)):
+            where = "two runs on the same inputs differ"
+            said = _said(lab, Verdict.WRONG, Reason.NONDETERMINISTIC, Symptom.NONDETERMINISTIC, where)
+            return replace(said, error_map=map_of(comparison.difference(exercise, results[0], got)))
+        results.append(got)
+        used = max(used, share)
+    foreign = _foreign_work(worker, lab, exercise, case, inputs, outputs, rng, count_kernels)
+    return foreign or Outcome(Verdict.PASS, share=1.0, used=used)
+
+
+def _foreign_work(
+    worker: SubmissionWorker,
+    lab: Lab,
+    exercise: Exercise,
+    case: Case,
+    inputs: Sequence[Buffer],
+    outputs: Sequence[Buffer],
+    rng: Rng,
+    count_kernels: bool,
+) -> Outcome | None:
+    """POLICY where a result comes about although every Triton kernel does nothing, torch computes a part of
+    it, or the GPU runs a kernel that the file did not launch.
+
+    On inputs that no call has seen: what is left in reused memory is then no result.
+    """
+    arena, values = worker.arena, draw(exercise, case, worker.session.seed, worker.session.device, 2)
+    fill(arena, inputs, values)
+    before = [poison_output(arena, buffer, rng) for buffer in outputs]
+    finish(worker.session)
+    plan = worker.prepare(exercise, [(inputs, outputs)], case.limit_s, named=numbers(values))
+    if isinstance(plan, Outcome):
+        return _only_if_it_ended(plan)
+    # Native code calls no torch and no Triton.
+    seen = AuditReport() if exercise.native else worker.watch(plan, case.limit_s)
+    if isinstance(seen, Outcome):
+        return _only_if_it_ended(seen)
+    blank = exercise.native or all(
+        _blank(arena, buffer, was, exercise) for buffer, was in zip(outputs, before, strict=True)
+    )
+    computed = _forbidden(exercise, seen.operators)
+    if computed:
+        where = f"torch computes here: {', '.join(computed)}"
+    elif seen.foreign:
+        where = f"a kernel of another file was launched: {', '.join(seen.foreign)}"
+    elif not blank:
+        where = "the result came about while every Triton kernel of the file did nothing"
+    elif count_kernels:
+        counted = worker.watch(plan, case.limit_s, kernels_counted=True, may_call=exercise.may_call)
+        if isinstance(counted, Outcome):
+            return _only_if_it_ended(counted)
+        worker.session.uncounted += counted.uncounted[:1]
+        if not counted.strangers:
+            return None
+        where = f"the GPU ran kernels that the file did not launch: {', '.join(counted.strangers)}"
+    else:
+        return None
+    return _said(lab, Verdict.POLICY, Reason.FOREIGN_KERNEL, Symptom.FOREIGN_KERNEL, where)
+
+
+def _only_if_it_ended(failed: Outcome) -> Outcome | None:
+    """Without its kernels a function may trip over its own intermediate results; only what ends the worker
+    counts.
+    """
+    ends = (Verdict.TIMEOUT, Verdict.OUT_OF_MEMORY, Verdict.RESOURCE_LIMIT)
+    return failed if failed.verdict in ends else None
+
+
+def _forbidden(exercise: Exercise, operators: Iterable[str]) -> list[str]:
+    """Of torch operators that computed, those that the exercise leaves to the student's kernels."""
+    return [name for name in operators if name not in exercise.may_call]
+
+
+def _blank(arena: Arena, buffer: Buffer, before: torch.Tensor, exercise: Exercise) -> bool:
+    """Whether an output holds no work: as it was before the call, or one value throughout, as after
+    `zero_`.
+    """
+    if exercise.differentiable or not buffer.tensor.span:
+        return True  # filled by the worker's own copy from whatever torch.empty gave
+    left = untouched(arena, buffer, before)
+    values = arena.view(buffer.tensor)[~left]
+    return values.numel() == 0 or bool((values == values[0]).all()) or bool(values.isnan().all())
+
+
+def _call(
+    worker: SubmissionWorker,
+    lab: Lab,
+    exercise: Exercise,
+    case: Case,
+    inputs: Sequence[Buffer],
+    outputs: Sequence[Buffer],
+    rng: Rng,
+    values: Inputs,
+) -> Written | Outcome:
+    """One call: what it wrote, or an outcome where something other than the values is wrong."""
+    arena = worker.arena
+    inputs_before = [arena.bytes(buffer.start, buffer.stop).clone() for buffer in inputs]
+    outputs_before = [poison_output(arena, buffer, rng) for buffer in outputs]
+    finish(worker.session)
+    plan = worker.prepare(exercise, [(inputs, outputs)], case.limit_s, named=numbers(values))
+    failed = plan if isinstance(plan, Outcome) else worker.go(plan, case.limit_s)
+    if failed:
+        return failed
+    computed = _forbidden(exercise, worker.computed)
+    for buffer, before in zip(inputs, inputs_before, strict=True):
+        if not same_bits(arena.bytes(buffer.start, buffer.stop), before):
+            where = f"{buffer.name} differs from what was passed in"
+            return _said(lab, Verdict.MUTATED_INPUT, Reason.NONE, Symptom.MUTATED, where)
+    for buffer, before in zip(outputs, outputs_before, strict=True):
+        offset = first_change_outside(arena, buffer, before)
+        if offset is not None:
+            where, symptom = _outside(buffer, offset), Symptom.OUT_OF_BOUNDS_WRITE
+            if case.layouts.get(buffer.name, PLAIN).pad:
+                symptom = Symptom.PADDED_WRITE
+            return _said(lab, Verdict.OUT_OF_BOUNDS, Reason.WRITE, symptom, where)
+    if computed:
+        where = f"torch computes here: {', '.join(computed)}"
+        return _said(lab, Verdict.POLICY, Reason.FOREIGN_KERNEL, Symptom.FOREIGN_KERNEL, where)
+    got = [arena.view(buffer.tensor).clone() for buffer in outputs]
+    masks = [untouched(arena, buffer, before) for buffer, before in zip(outputs, outputs_before, strict=True)]
+    return Written(got, masks)
+
+
+def finish(session: Session) -> None:
+    """The judge's writes must have landed before another process is told to read them."""
+    if session.device != "cpu":
+        torch.cuda.synchronize()
+
+
+def _wrong(
+    lab: Lab,
+    exercise: Exercise,
+    case: Case,
+    finding: comparison.Finding,
+    values: Inputs,
+    expected: comparison.Expected,
+    got: Tensors,
+    results: Sequence[Tensors],
+) -> Outcome:
+    k = exercise.outputs.index(finding.output)
+    earlier = [result[k] for result in results]
+    found = diagnosis.diagnose(lab, exercise, case, finding, values, expected.reference[k], got[k], earlier)
+    reason = Reason.STALE if found.symptom is Symptom.STALE else finding.reason
+    first = finding.first_wrong()
+    return Outcome(
+        Verdict.WRONG,
+        reason,
+        where=first.words,
+        first_wrong=first,
+        pattern=found.pattern,
+        cause=found.cause,
+        hint=found.hint,
+        used=finding.used,
+        error_map=map_of(finding),
+    )
+
+
+def _zeros_around(
+    worker: SubmissionWorker,
+    lab: Lab,
+    exercise: Exercise,
+    case: Case,
+    inputs: Sequence[Buffer],
+    outputs: Sequence[Buffer],
+    rng: Rng,
+    values: Inputs,
+) -> list[torch.Tensor] | None:
+    """What the same call gives with zeros in place of the NaN around its inputs; None where it fails.
+
+    A NaN that was read there is gone then, and one that arithmetic made is not.
+    """
+    for buffer in inputs:
+        worker.arena.bytes(buffer.start, buffer.stop).zero_()
+    fill(worker.arena, inputs, values)
+    written = _call(worker, lab, exercise, case, inputs, outputs, rng, values)
+    return None if isinstance(written, Outcome) else written.outputs
+
+
+def _read(lab: Lab, case: Case, finding: comparison.Finding) -> Outcome:
+    """NaN from outside an input: from between its rows, or from behind them."""
+    padded = any(layout.pad for layout in case.layouts.values())
+    symptom = Symptom.OUT_OF_BOUNDS_READ if padded else Symptom.UNMASKED_READ
+    first = finding.first_wrong()
+    said = _said(lab, Verdict.OUT_OF_BOUNDS, Reason.READ, symptom, first.words, finding)
+    return replace(said, first_wrong=first, error_map=map_of(finding))
+
+
+def _said(
+    lab: Lab,
+    verdict: Verdict,
+    reason: Reason,
+    symptom: Symptom,
+    where: str,
+    finding: comparison.Finding | None = None,
+) -> Outcome:
+    found = diagnosis.cause_of(lab, symptom, finding)
+    return Outcome(verdict, reason, where=where, pattern=found.pattern, cause=found.cause, hint=found.hint)
+
+
+def _with_cause(lab: Lab, failed: Outcome) -> Outcome:
+    symptom = diagnosis.symptom_of_error(failed.where)
+    if symptom:
+        found = diagnosis.cause_of(lab, symptom)
+        return replace(failed, cause=found.cause, hint=found.hint)
+    return failed
+
+
+def _outside(buffer: Buffer, offset: int) -> str:
+    """In words where outside its tensor an element was written."""
+    if 0 <= offset < buffer.tensor.span:
+        return f"{buffer.name}: an element between two rows was written, {offset} elements from the first"
+    if offset < 0:
+        return f"{buffer.name}: {-offset} elements before its first one, memory was written"
+    return (
+        f"{buffer.name}: memory was written past its end; nearest at +{offset - buffer.tensor.span} elements"
+    )

@@ -1,0 +1,414 @@
+"""One grading run: answers items one after the other and keeps what they share."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import traceback
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from grader.codegen import nvcc
+from grader.course import catalog
+from grader.course.items import CODEGEN, COMPILES, CORRECTNESS, SPEED, CaseItem, DocumentItem, Item
+from grader.course.spec import Case, Exercise, Reason, Verdict
+from grader.course.submission import MOST_BYTES, Submission
+from grader.course.tiers import DEFAULT_ARCH, TIERS
+from grader.judge.concealed import concealed
+from grader.results.findings import Blocked
+from grader.results.outcome import Outcome
+from grader.screen.file_check import check, listed
+from grader.screen.screen import screen
+from grader.system.gpu import Gpu
+from grader.system.text import one_line
+from grader.worker.session import Session
+
+if TYPE_CHECKING:
+    # All lead to torch, which a run over untouched skeletons does not need.
+    from grader.codegen.kernel_facts import CompiledKernel
+    from grader.worker.shared_memory import Arena
+    from grader.worker.submission_worker import SubmissionWorker
+
+ARCHS = (75, 80, 86, 87, 89, 90, 100, 103, 110, 120, 121)  # what Triton's compiler knows
+REFERENCE = (
+    "reference"  # as a source: the baselines of lab.py take the student's worker, and should read 100 %
+)
+CODEGEN_LIMIT_S = 180.0
+LEAN = "GRADER_LEAN"  # set: one warm parent at a time, for a container with less than a gigabyte
+MOST_DOCUMENT_BYTES = 1 << 24  # of a document that is handed in beside kernels
+SHOWN_WRONG = 8  # of what is wrong with a document
+SET_SHARE = 6  # a buffer set takes at most this part of the free memory
+Key: TypeAlias = tuple[Path, str]  # an exercise: the lab's folder, and its name
+
+
+class Run:
+    """Grades items against the files below `source`. Close it: it holds processes and memory.
+
+    `screened` off leaves the static screen out: what it would refuse is then run, and must fail there. A
+    `session` that was passed in is used and left open.
+    """
+
+    def __init__(
+        self,
+        source: Path | str,
+        tier: str,
+        seed: int,
+        gpu: Gpu | None,
+        arch: int = DEFAULT_ARCH,
+        *,
+        screened: bool = True,
+        confined: bool = True,
+        session: Session | None = None,
+    ):
+        if tier not in TIERS:
+            raise ValueError(f"tier is {tier!r}, not one of {', '.join(TIERS)}")
+        self.source, self.tier, self.seed, self.gpu, self.arch = source, tier, seed, gpu, arch
+        self.screened, self._confined = screened, confined
+        self._session, self._borrowed = session, session is not None
+        self._arenas: dict[str, Arena] = {}
+        self._workers: dict[tuple[str, Path, Path], SubmissionWorker] = {}  # by purpose, lab and file
+        self._kernels: dict[Key, Future[list[CompiledKernel] | Outcome]] = {}
+        self._compiler = ThreadPoolExecutor(1)  # compiles ahead, while the first cases run
+        self._compiling: tuple[Submission, SubmissionWorker] | None = (
+            None  # the file and worker of the compiling thread, its alone
+        )
+        self._failed: dict[Key, Outcome] = {}
+        self._checked: dict[Key, Outcome | None] = {}
+        self._submissions: dict[Path, Submission] = {}
+
+    def warm(self, asked: Sequence[Item]) -> None:
+        """Start the warm parents that these items will need, so that their imports overlap with the
+        judge's.
+        """
+        cases = [item for item in asked if isinstance(item, CaseItem)]
+        kinds = {item.kind for item in cases if self.ungradable(item) is None}
+        lean = self.tier == "cpu" and LEAN in os.environ
+        if CORRECTNESS in kinds and self.tier == "cpu" and not lean:
+            self.session.parent(interpreted=True)
+        if CODEGEN in kinds or (self.tier == "gpu" and kinds):
+            self.session.parent(interpreted=False)
+        for item in cases:
+            key = (item.entry.folder, item.exercise.name)
+            if item.kind == CODEGEN and key not in self._kernels and self.ungradable(item) is None:
+                self._kernels[key] = self._compiler.submit(self._compile, item)
+        if lean and self._kernels:
+            self._compile_first()
+
+    def _compile_first(self) -> None:
+        """Wait for all kernels, and end what compiled them, before the first case runs."""
+        wait(self._kernels.values())
+        if self._compiling:
+            self._compiling[1].close()
+            self._compiling = None
+        self.session.end_parent(interpreted=False)
+
+    @property
+    def session(self) -> Session:
+        """The session, begun at the first use: a run without anything to execute starts no process."""
+        if self._session is None:
+            self._session = Session("cuda" if self.tier == "gpu" else "cpu", self.seed, self._confined)
+        return self._session
+
+    @property
+    def assurance_level(self) -> int | None:
+        """1 for L1 and so on; None where no worker was needed."""
+        found = self._session.assurance if self._session else None
+        return found.level if found else None
+
+    @property
+    def assurance(self) -> str:
+        """How far this run's workers were confined, in words; L1 also where no worker was needed."""
+        found = self._session.assurance if self._session else None
+        words = [found.words if found else "none needed: nothing was run"]
+        if not self.screened:
+            words.append("static screen off")
+        if self._session and self._session.uncounted:
+            words.append(f"kernels were not counted: {self._session.uncounted[0]}")
+        return "; ".join(words)
+
+    def submission(self, item: Item) -> Submission:
+        """The file that is graded for an item; each is read once in a run."""
+        if self.source == REFERENCE:
+            return self._read(item.entry.lab_file)
+        most = MOST_DOCUMENT_BYTES if isinstance(item, DocumentItem) else MOST_BYTES
+        return self._read(item.entry.submission(Path(self.source), item.exercise), most)
+
+    def _read(self, path: Path, most: int = MOST_BYTES) -> Submission:
+        if path not in self._submissions:
+            self._submissions[path] = Submission.read(path, most)
+        return self._submissions[path]
+
+    def answer(self, item: Item) -> Outcome:
+        """The outcome of one item; whatever goes wrong in the grader itself is a GRADER_FAULT."""
+        key = (item.entry.folder, item.exercise.name)
+        whole = False  # whether the outcome is of the file as a whole, and not of this case
+        try:
+            outcome = self.ungradable(item)
+            whole = outcome is not None and outcome.verdict is not Verdict.NOT_GRADED
+            outcome = outcome or self._blocked(item) or self._ask(item)
+        except Exception as error:  # a fault of ours must cost no student points, and must name itself
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            fault = type(error).__name__
+            words = f"{fault}: {error} ({Path(place.filename).name}:{place.lineno})"
+            outcome = Outcome(Verdict.GRADER_FAULT, where=words, fault=fault)
+        stopped = outcome.verdict is Verdict.NOT_STARTED and outcome.where and isinstance(item, CaseItem)
+        if stopped and self.submission(item).open_todos:  # a placeholder in a kernel, met only when it ran
+            todos = listed(self.submission(item).open_todos)
+            outcome = replace(outcome, where="", frames=(), open_todos=todos)
+        if item.kind == CORRECTNESS and outcome.verdict not in (
+            Verdict.PASS,
+            Verdict.NOT_GRADED,
+            Verdict.GRADER_FAULT,
+        ):
+            self._failed.setdefault(key, outcome)
+        hide = item.case is not None and item.case.label and not whole
+        return concealed(outcome) if hide else outcome
+
+    def _ask(self, item: Item) -> Outcome:
+        if isinstance(item, DocumentItem):
+            return self._document(item)
+        ask = {CORRECTNESS: self._correctness, CODEGEN: self._codegen, SPEED: self._speed}
+        return ask[item.kind](item)
+
+    def _document(self, item: DocumentItem) -> Outcome:
+        """What a check finds wrong with a document; it is read here, as nothing of it is run."""
+        _, check = item.exercise.checks[item.name]
+        try:
+            wrong = [one_line(words) for words in check(catalog.capstone_in(Path(self.source)))]
+        except FileNotFoundError as missing:
+            # Whoever has no GPU could not have made it.
+            words = one_line(str(missing))
+            if self.tier == "gpu":
+                return Outcome(Verdict.NOT_STARTED, where=words)
+            return Outcome(Verdict.NOT_GRADED, where=words, needs_gpu=True)
+        except ValueError as unreadable:
+            wrong = [one_line(str(unreadable))]
+        if wrong:
+            more = f"{len(wrong) - SHOWN_WRONG} more" if len(wrong) > SHOWN_WRONG else ""
+            return Outcome(Verdict.WRONG, where="\n".join(filter(None, [*wrong[:SHOWN_WRONG], more])))
+        return Outcome(Verdict.PASS, share=1.0)
+
+    def _blocked(self, item: Item) -> Outcome | None:
+        """Code and speed of a function are looked at once its cases are right."""
+        first = self._failed.get((item.entry.folder, item.exercise.name))
+        if item.kind == CORRECTNESS or first is None:
+            return None
+        blocked = Blocked(exercise=item.exercise.name, verdict=first.verdict, reason=first.reason)
+        return Outcome(first.verdict, first.reason, where=blocked.words, blocked=blocked)
+
+    def ungradable(self, item: Item) -> Outcome | None:
+        """What can be said without running anything: no file, no function, open TODOs, or nothing to run it
+        on.
+        """
+        key = (item.entry.folder, item.exercise.name)
+        if isinstance(item, DocumentItem):
+            reference = Outcome(Verdict.NOT_GRADED, where="the reference is only timed")
+            return reference if self.source == REFERENCE else None
+        if self.source != REFERENCE:
+            if key not in self._checked:
+                self._checked[key] = self._check(item)
+            if self._checked[key]:
+                return self._checked[key]
+        elif item.kind != SPEED:
+            return Outcome(Verdict.NOT_GRADED, where="the reference is only timed")
+        if item.kind == CODEGEN:
+            known = ", ".join(f"sm_{arch}" for arch in ARCHS)
+            words = f"sm_{self.arch} is not among what this grader compiles for: {known}"
+            return None if self.arch in ARCHS else Outcome(Verdict.NOT_GRADED, where=words)
+        if self.tier == "codegen":
+            return Outcome(Verdict.NOT_GRADED, where="this tier only compiles")
+        if self.tier == "cpu" and item.kind == SPEED:
+            return Outcome(Verdict.NOT_GRADED, where="needs a GPU", needs_gpu=True)
+        if self.tier == "cpu" and item.exercise.native:
+            words = "needs a GPU: CUDA C++ runs on nothing else"
+            return Outcome(Verdict.NOT_GRADED, where=words, needs_gpu=True)
+        if self.tier == "cpu" and item.case.needs_gpu:
+            why = (
+                "bf16 is wrong in the interpreter"
+                if item.case.dtype == "bf16"
+                else "too large for the interpreter"
+            )
+            return Outcome(Verdict.NOT_GRADED, where=f"needs a GPU: {why}", needs_gpu=True)
+        return None
+
+    def _check(self, item: CaseItem) -> Outcome | None:
+        """What the file alone decides: nothing there, no Python, open TODOs, or what may not run."""
+        submission = self.submission(item)
+        found = check(submission, item.exercise)
+        if found or not self.screened:
+            return found
+        return screen(submission, item.entry.lab, item.exercise)
+
+    def _correctness(self, item: CaseItem) -> Outcome:
+        from grader.judge.correctness import grade_case
+
+        worker = self._worker("correctness", item, self._arena("small"), interpreted=self.tier == "cpu")
+        try:
+            count = self.tier == "gpu" and item.case is _largest(item.exercise)
+            outcome = grade_case(worker, item.entry.lab, item.exercise, item.case, count)
+        except Exception:
+            worker.close()  # whatever a worker did to bring this about, the next case does not inherit it
+            raise
+        if outcome.verdict is not Verdict.PASS and not outcome.printed:
+            outcome = replace(outcome, printed=worker.printed)
+        if outcome.verdict not in (Verdict.PASS, Verdict.WRONG):
+            worker.close()  # after anything out of the ordinary the next case gets a fresh worker
+        return outcome
+
+    def _codegen(self, item: CaseItem) -> Outcome:
+        from grader.judge import codegen_checks
+
+        kernels = self.kernels(item)
+        if isinstance(kernels, Outcome):
+            return kernels
+        if item.name == COMPILES:
+            count = f"{len(kernels)} kernel{'s' * (len(kernels) != 1)}"
+            passed, words = bool(kernels), f"{count} compiled for sm_{self.arch}"
+        else:
+            passed, words = codegen_checks.check(item.name, kernels)
+        return codegen_checks.outcome(item.entry.lab, item.name, passed, words, kernels)
+
+    def kernels(self, item: CaseItem) -> list[CompiledKernel] | Outcome:
+        """Facts of the kernels that the exercise's call launches, or the outcome of a call that failed."""
+        key = (item.entry.folder, item.exercise.name)
+        if key not in self._kernels:
+            self._kernels[key] = self._compiler.submit(self._compile, item)
+        return self._kernels[key].result()
+
+    def _compile(self, item: CaseItem) -> list[CompiledKernel] | Outcome:
+        from grader.codegen import kernel_facts
+        from grader.judge.correctness import lay_out
+        from grader.judge.inputs import Placer, numbers_in
+        from grader.judge.shapes import shapes_of
+        from grader.worker.submission_worker import SubmissionWorker
+
+        submission = self.submission(item)
+        if self._compiling is None or self._compiling[0] is not submission:
+            if self._compiling:
+                self._compiling[1].close()
+            arena = self._arena("host")
+            self._compiling = (
+                submission,
+                SubmissionWorker(
+                    self.session, submission, arena, tuning="offline", arch=self.arch, given=item.entry.given
+                ),
+            )
+        worker = self._compiling[1]
+        failed = worker.start()
+        if failed:
+            return failed
+        for old in worker.folder.glob("kernel-*"):
+            if old.is_dir() and not old.is_symlink():
+                shutil.rmtree(old)
+            else:
+                old.unlink()
+        exercise = item.exercise
+        if not exercise.native:
+            shapes = shapes_of(exercise, item.case)
+            calls = [lay_out(exercise, item.case, Placer(), shapes)]
+            plan = worker.prepare(exercise, calls, CODEGEN_LIMIT_S, named=numbers_in(shapes))
+            failed = plan if isinstance(plan, Outcome) else worker.go(plan, CODEGEN_LIMIT_S)
+            if failed:
+                return failed
+        try:
+            if exercise.native:
+                arch = nvcc.arch_name(*divmod(self.arch, 10))
+                folder = self.session.cache(submission.path)
+                return kernel_facts.read_native(nvcc.library(submission.path, folder, arch), self.arch)
+            return kernel_facts.read_kernels(worker.folder, self.arch)
+        except kernel_facts.WorkerFileError as error:
+            return Outcome(Verdict.CRASHED, Reason.PROTOCOL, where=one_line(str(error)))
+
+    def _speed(self, item: CaseItem) -> Outcome:
+        from grader.judge.speed import SpeedTest
+
+        wait(self._kernels.values())  # a busy thread of this process would disturb the clock
+        arena = self._arena("sets")
+        student = self._worker("speed", item, arena, tuning="full", trusted=self.source == REFERENCE)
+        reference = self._worker(
+            "reference", item, arena, self._read(item.entry.lab_file), tuning="full", trusted=True
+        )
+        speed = item.exercise.speed
+        function = speed.baselines[0].function.__name__ if speed and self.source == REFERENCE else ""
+        test = SpeedTest(item.entry.lab, item.exercise, item.case, student, reference, self.gpu, function)
+        outcome = test.run()
+        if outcome.timing is None:
+            student.close()  # it died or misbehaved; the next shape gets a fresh worker
+        return outcome
+
+    def _arena(self, name: str) -> Arena:
+        from grader.worker.shared_memory import Arena
+
+        if name not in self._arenas:
+            if name == "sets":
+                import torch
+
+                free, _ = torch.cuda.mem_get_info()
+                self._arenas[name] = Arena.create("cuda", 2 * free // SET_SHARE)
+            else:
+                device = "cpu" if name == "host" else self.session.device
+                self._arenas[name] = Arena.create(device, ARENA_BYTES[device])
+        return self._arenas[name]
+
+    def _worker(
+        self,
+        purpose: str,
+        item: CaseItem,
+        arena: Arena,
+        submission: Submission | None = None,
+        *,
+        interpreted: bool = False,
+        tuning: str = "chance",
+        trusted: bool = False,
+    ) -> SubmissionWorker:
+        from grader.worker.submission_worker import SubmissionWorker
+
+        submission, lab = submission or self.submission(item), item.entry.folder
+        key = (purpose, lab, submission.path)
+        if key not in self._workers:
+            # One lab at a time: workers of the lab before give back their memory.
+            for other in [other for other in self._workers if other[1] != lab]:
+                self._workers.pop(other).close()
+            self._workers[key] = SubmissionWorker(
+                self.session,
+                submission,
+                arena,
+                interpreted=interpreted,
+                tuning=tuning,
+                trusted=trusted,
+                given=item.entry.given,
+            )
+        return self._workers[key]
+
+    def close(self) -> None:
+        """End every process and give back what the run holds."""
+        self._compiler.shutdown(wait=False, cancel_futures=True)
+        if self._compiling:
+            self._compiling[1].close()
+        self._compiler.shutdown()
+        for worker in self._workers.values():
+            worker.close()
+        for arena in self._arenas.values():
+            arena.close()
+        if (
+            "sets" in self._arenas
+        ):  # what timing held beside it is kept by torch for whoever comes next: nobody
+            import torch
+
+            torch.cuda.empty_cache()
+        if self._session and not self._borrowed:
+            self._session.close()
+
+
+ARENA_BYTES = {"cpu": 8 << 30, "cuda": 1 << 30}  # memory of a CPU arena is taken only where it is touched
+
+
+def _largest(exercise: Exercise) -> Case:
+    """The case with the most elements, or nearly: its sizes multiplied."""
+    return max(
+        exercise.cases, key=lambda one: math.prod(n for n in one.params.values() if isinstance(n, int))
+    )

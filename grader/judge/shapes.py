@@ -1,0 +1,52 @@
+"""Shapes and sizes of a case without its data."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from grader.course.signatures import Shapes
+from grader.course.spec import Case, Exercise
+from grader.judge.correctness import lay_out
+from grader.judge.inputs import Placer, shapes_in
+
+
+class _Meta:
+    """An Rng whose tensors have a shape and no memory."""
+
+    device = "meta"
+
+    def normal(self, *shape: int) -> torch.Tensor:
+        return torch.empty(shape, device="meta")
+
+    uniform = normal
+
+    def integers(self, _low: int, _high: int, *shape: int) -> torch.Tensor:
+        return torch.empty(shape, device="meta")
+
+    def whole(self, _bound: int) -> int:
+        return 0
+
+
+def shapes_of(exercise: Exercise, case: Case) -> Shapes:
+    """Shape of each input of a case, at no cost; what is no tensor as it is."""
+    return shapes_in(exercise.inputs(_Meta(), case))
+
+
+def slot_bytes(exercise: Exercise, case: Case) -> int:
+    """Bytes of one call's inputs, outputs and guard bands."""
+    placer = Placer()
+    lay_out(exercise, case, placer, shapes_of(exercise, case))
+    return placer.position
+
+
+def fit(exercise: Exercise, case: Case, set_bytes: int, calls: int) -> Case | None:
+    """The case, or a smaller one of its kind, of which `calls` calls fit a buffer set; else None."""
+    while slot_bytes(exercise, case) * calls > set_bytes:
+        if exercise.speed is None or exercise.speed.smaller is None:
+            return None
+        case = replace(case, params=exercise.speed.smaller(case.params))
+        if min(value for value in case.params.values() if isinstance(value, int)) < 1:
+            return None
+    return case

@@ -1,0 +1,365 @@
+"""Time one shape: student and reference take turns on the judge's buffers, under the judge's clock."""
+
+from __future__ import annotations
+
+import gc
+import math
+import os
+import time
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from grader.course.signatures import Inputs
+from grader.course.spec import Arm, Case, Exercise, Lab, Reason, Verdict
+from grader.course.symptoms import Symptom
+from grader.judge import diagnosis, statistics
+from grader.judge.buffer_sets import BufferSets
+from grader.judge.correctness import finish
+from grader.judge.shapes import fit, slot_bytes
+from grader.judge.timed_outputs import Verifier
+from grader.results.outcome import Outcome
+from grader.results.timing import Clocks, Round, Spread, Timing
+from grader.system.gpu import ClockReader, Gpu
+from grader.worker.submission_worker import SubmissionWorker
+
+FEWEST_CALLS, MOST_CALLS = 4, 64
+BLOCK_US = {"memory": 12_000.0, "arithmetic": 15_000.0}
+LEAST_CALL_US = 150.0  # shorter calls would measure launches; 4096³ on today's fastest card takes about 170
+WARM_CALLS, WARM_US = 10, 300_000.0
+SLOW_BLOCK_US = 250_000.0  # a longer block of the student's gets fewer calls: rounds would take minutes
+TUNE_LIMIT_S = 120.0
+BLOCK_LIMIT_S = 60.0
+EMPTY_BLOCKS = 15
+ALONE_BLOCKS = 3
+INTERFERENCE = 1.3  # a GPU at its power limit is a tenth slower when warm; a busy one, far more
+MOST_DISTURBED = 0.2  # share of rounds that may be dropped for throttling
+
+
+class UnfitError(Exception):
+    """The speed test ends here with this outcome."""
+
+    def __init__(self, outcome: Outcome):
+        super().__init__(outcome.where)
+        self.outcome = outcome
+
+
+class SpeedTest:
+    """One shape of one exercise; `run` gives the outcome; both workers can be used for the next shape."""
+
+    def __init__(
+        self,
+        lab: Lab,
+        exercise: Exercise,
+        case: Case,
+        student: SubmissionWorker,
+        reference: SubmissionWorker,
+        gpu: Gpu | None,
+        function: str = "",
+    ):
+        if exercise.speed is None:
+            raise ValueError(f"{exercise.name} has no timed shapes")
+        self.lab, self.exercise, self.case, self.speed = lab, exercise, case, exercise.speed
+        self.student, self.reference, self.gpu = student, reference, gpu
+        self.student_function = function
+        self.trusted = bool(
+            function
+        )  # a baseline in the student's worker computes something else, and is ours
+        self.arena = student.arena
+        self.session = student.session
+        self.clocks = ClockReader()
+        self._sets: BufferSets | None = None
+        self.mismatches = 0
+        self.overhead_us = 0.0
+        self.claims: list[float] = []
+        self.sampled: tuple[torch.Tensor, torch.Tensor] | None = (
+            None  # of the last scored block: lines, bytes
+        )
+
+    @property
+    def buffer_sets(self) -> BufferSets:
+        """The buffers of the shape, which `run` lays out."""
+        assert self._sets is not None
+        return self._sets
+
+    def run(self) -> Outcome:
+        """Warm both sides, take paired rounds until the interval is narrow, verify every timed output."""
+        try:
+            return self._run()
+        except UnfitError as unfit:
+            return unfit.outcome
+
+    def _run(self) -> Outcome:
+        case = fit(self.exercise, self.case, self.arena.size // 2, FEWEST_CALLS)
+        if case is None:
+            words = "this GPU has too little memory for the timed size"
+            return Outcome(Verdict.NOT_GRADED, where=words, needs_gpu=True)
+        self.case = case
+        self._must(self.reference.start())
+        self._ring(FEWEST_CALLS)
+        arm, call_us = self._fastest_arm()
+        if call_us < LEAST_CALL_US:
+            return Outcome(
+                Verdict.NOT_GRADED, where=f"{arm.name} takes {call_us:.0f} us here, too short to time"
+            )
+        wanted = BLOCK_US["arithmetic" if self.speed.flops else "memory"] / call_us
+        most = min(MOST_CALLS, self.arena.size // 2 // slot_bytes(self.exercise, case))
+        self._ring(max(FEWEST_CALLS, min(most, round(wanted))))
+        values = self.buffer_sets.fill()
+        plans = self._plans("reference", arm)
+        alone = [self._block("reference", plans["reference", 0], BLOCK_LIMIT_S) for _ in range(ALONE_BLOCKS)]
+        calls_alone = self.buffer_sets.calls
+        self._must(self.student.start())
+        self.buffer_sets.poison(0)
+        plans |= self._plans("student", arm)
+        call_us = self._warm("student", plans["student", 0], TUNE_LIMIT_S)
+        self._verify(0, values)
+        if call_us * self.buffer_sets.calls > SLOW_BLOCK_US:  # or it was compiled in that block
+            call_us = self._block("student", plans["student", 0], BLOCK_LIMIT_S) / self.buffer_sets.calls
+        if call_us * self.buffer_sets.calls > SLOW_BLOCK_US:
+            self._ring(max(FEWEST_CALLS, int(SLOW_BLOCK_US / call_us)))
+            plans = self._plans("reference", arm) | self._plans("student", arm)
+        overhead_us = self.overhead_us = self._overhead()
+        rounds: list[Round] = []
+        ratios: list[float] = []
+        disturbed = 0
+        began = time.monotonic()
+        while not statistics.finished(ratios, time.monotonic() - began):
+            this, reasons = self._round(len(rounds) + disturbed, plans)
+            if reasons:
+                disturbed += 1
+                if disturbed > statistics.MOST_ROUNDS * MOST_DISTURBED:
+                    why = f"the GPU slowed down by itself ({', '.join(reasons)})"
+                    return Outcome(Verdict.INCONCLUSIVE, where=why)
+                continue
+            rounds.append(this)
+            ratios.append(this.ratio(overhead_us))
+        usual_us = (min(alone) - overhead_us) / calls_alone
+        self._must(self._interference(usual_us, rounds))
+        peers = {peer.name: self._time_arm(peer) for peer in self.speed.peers}
+        return self._outcome(arm, overhead_us, rounds, ratios, disturbed, peers)
+
+    def _interference(self, usual_us: float, rounds: list[Round]) -> Outcome | None:
+        """An outcome where calls of the reference take longer than alone; hand-shakes are taken off."""
+        blocks = [time for one in rounds for time in one.reference_us]
+        now_us = (statistics.median(blocks) - self.overhead_us) / self.buffer_sets.calls
+        slower = now_us / max(usual_us, 1e-9)
+        if slower <= INTERFERENCE:
+            return None
+        where = f"the reference took {slower:.1f} times as long as before the student's process had begun"
+        return Outcome(Verdict.INCONCLUSIVE, where=where)
+
+    def _round(self, number: int, plans: Mapping[tuple[str, int], int]) -> tuple[Round, list[str]]:
+        mine, theirs = number % 2, 1 - number % 2  # sets are traded between rounds
+        times: dict[str, list[float]] = {"reference": [], "student": []}
+        reasons: list[str] = []
+        for half in (("reference", "student"), ("student", "reference")):
+            values = self.buffer_sets.fill()
+            for side in half:
+                if side == half[1]:
+                    # The reference's results must not lie about when the student runs; in the other half
+                    # this only makes both second blocks follow the same work.
+                    self.buffer_sets.poison(theirs)
+                k = mine if side == "student" else theirs
+                times[side].append(self._block(side, plans[side, k], BLOCK_LIMIT_S, k))
+                reasons += self.clocks.sample()
+            self._verify(mine, values)
+        reference_us, student_us = times["reference"], times["student"]
+        this = Round(
+            reference_us=(reference_us[0], reference_us[1]), student_us=(student_us[0], student_us[1])
+        )
+        return this, reasons
+
+    def _block(self, side: str, plan: int, limit_s: float, k: int | None = None) -> float:
+        """Microseconds from "go" to the moment the judge holds a secret sample of every output of set `k`.
+
+        Without `k` the block is a warm-up: its time is only looked at, not scored.
+        """
+        worker = self.student if side == "student" else self.reference
+        memory, lines = self.buffer_sets.lines, self.buffer_sets.secret_lines(k or 0)
+        finish(self.session)
+        other = self.reference if side == "student" else self.student
+        other.hold(still=True)  # what it might compute meanwhile would slow this side down
+        self._must(worker.wake(BLOCK_LIMIT_S))
+        gc.disable()  # a collection inside the clock would cost a side milliseconds, by chance
+        start = time.perf_counter_ns()
+        failed = worker.go(plan, limit_s, spin=True)
+        sample = memory[lines]
+        finish(self.session)
+        elapsed = (time.perf_counter_ns() - start) / 1e3
+        gc.enable()
+        self._must(failed)
+        if side == "student" and k is not None:
+            self.claims.append((worker.claimed_us or 0.0) / self.buffer_sets.calls)
+            self.mismatches += statistics.mismatch(
+                elapsed - self.overhead_us, worker.claimed_us, self.buffer_sets.calls
+            )
+            self.sampled = lines, sample
+        return elapsed
+
+    def _ring(self, calls: int) -> None:
+        first = self._sets.draws if self._sets else 0  # no data is used twice
+        self._sets = BufferSets(self.arena, self.exercise, self.case, calls, self.session.seed, first)
+        self.verifier = Verifier(self.lab, self.buffer_sets)
+
+    def _verify(self, k: int, values: Sequence[Inputs]) -> None:
+        if self.sampled and not torch.equal(self.sampled[1], self.buffer_sets.lines[self.sampled[0]]):
+            found = diagnosis.cause_of(self.lab, Symptom.NOTHING_WRITTEN)
+            where = "outputs changed after the function had returned"
+            late = Outcome(Verdict.WRONG, Reason.UNWRITTEN, where=where, cause=found.cause, hint=found.hint)
+            raise UnfitError(late)
+        self.sampled = None
+        if not self.trusted:
+            self._must(self.verifier.check(k, values))
+
+    def _plans(self, side: str, arm: Arm) -> dict[tuple[str, int], int]:
+        return {(side, k): self._plan(side, k, arm) for k in range(2)}
+
+    def _plan(self, side: str, k: int, arm: Arm) -> int:
+        calls = self.buffer_sets.sets[k]
+        if side == "student":
+            plan = self.student.prepare(
+                self.exercise, calls, BLOCK_LIMIT_S, self.student_function, self.buffer_sets.named
+            )
+        else:
+            plan = self.reference.prepare(
+                self.exercise, self.buffer_sets.calls_for(k, arm), BLOCK_LIMIT_S, arm.function.__name__
+            )
+        return self._usable(plan)
+
+    def _warm(self, side: str, plan: int, limit_s: float) -> float:
+        """Run until 10 calls and 300 ms are done; returns microseconds a call of the last block."""
+        spent, calls, last = 0.0, 0, 0.0
+        while calls < WARM_CALLS or spent < WARM_US:
+            last = self._block(side, plan, limit_s)
+            spent += last
+            calls += self.buffer_sets.calls
+            limit_s = BLOCK_LIMIT_S
+        return last / self.buffer_sets.calls
+
+    def _fastest_arm(self) -> tuple[Arm, float]:
+        self.buffer_sets.fill()
+        times = [
+            (self._warm("reference", self._plan("reference", 0, arm), BLOCK_LIMIT_S), arm)
+            for arm in self.speed.baselines
+        ]
+        best, arm = min(times, key=lambda pair: pair[0])
+        return arm, best
+
+    def _time_arm(self, arm: Arm) -> float:
+        plan = self._plan("reference", 0, arm)
+        self._block("reference", plan, BLOCK_LIMIT_S)
+        return (
+            statistics.median([self._block("reference", plan, BLOCK_LIMIT_S) for _ in range(5)])
+            / self.buffer_sets.calls
+        )
+
+    def _overhead(self) -> float:
+        """Microseconds of a block without calls, of the reference worker alone: a student's could be slow on
+        purpose.
+        """
+        empty = self.reference.prepare(
+            self.exercise, [], BLOCK_LIMIT_S, self.speed.baselines[0].function.__name__
+        )
+        plan = self._usable(empty)
+        return statistics.median([self._block("reference", plan, BLOCK_LIMIT_S) for _ in range(EMPTY_BLOCKS)])
+
+    def _must(self, failed: Outcome | None) -> None:
+        if failed:
+            raise UnfitError(failed)
+
+    def _usable(self, plan: int | Outcome) -> int:
+        if isinstance(plan, Outcome):
+            raise UnfitError(plan)
+        return plan
+
+    def _outcome(
+        self,
+        arm: Arm,
+        overhead_us: float,
+        rounds: Sequence[Round],
+        ratios: Sequence[float],
+        disturbed: int,
+        peers: Mapping[str, float],
+    ) -> Outcome:
+        speed, result = self.speed, statistics.estimate(ratios)
+        calls = self.buffer_sets.calls
+        student_us = statistics.median([(sum(r.student_us) / 2 - overhead_us) / calls for r in rounds])
+        reference_us = statistics.median([(sum(r.reference_us) / 2 - overhead_us) / calls for r in rounds])
+        if min(student_us, reference_us) <= 0.0 or not math.isfinite(result.high):
+            where = f"a block is shorter than the hand-shake of {overhead_us:.0f} us around it"
+            return Outcome(Verdict.INCONCLUSIVE, where=where)
+        bytes_moved = speed.bytes_moved(self.case)
+        flops = speed.flops(self.case) if speed.flops else 0
+        least = (
+            statistics.floor_us(bytes_moved, flops, self.gpu.bandwidth, self.gpu.peak_flops)
+            if self.gpu
+            else 0.0
+        )
+        percent = 100.0 * (result.median if result.conclusive else result.high)
+        verdict = Verdict.PASS if percent >= speed.passing_at else Verdict.SLOW
+        if student_us < least:
+            verdict = Verdict.IMPOSSIBLE
+        elif not result.conclusive:
+            verdict = Verdict.INCONCLUSIVE
+        timing = Timing(
+            shape=dict(self.case.params),
+            dtype=self.case.dtype,
+            baseline=arm.name,
+            calls_per_block=calls,
+            student_us=student_us,
+            reference_us=reference_us,
+            percent_of_baseline=percent,
+            interval_percent=(100.0 * result.low, 100.0 * result.high),
+            zero_at_percent=speed.zero_at,
+            passing_at_percent=speed.passing_at,
+            full_at_percent=speed.full_at,
+            overhead_us=overhead_us,
+            bytes_moved=bytes_moved,
+            flops=flops,
+            floor_us=least,
+            terabytes_per_s=bytes_moved / student_us / 1e6,
+            teraflops_per_s=flops / student_us / 1e6,
+            peers_us={name: us - overhead_us / calls for name, us in peers.items()},
+            rounds=tuple(rounds),
+            rounds_dropped=disturbed,
+            configs=self.student.picked(BLOCK_LIMIT_S),
+            claimed_us=statistics.median(self.claims),
+            timing_mismatch=self.mismatches > len(rounds),
+            clocks=_clocks(self.clocks),
+        )
+        found = diagnosis.cause_of(self.lab, Symptom.SLOW) if verdict is Verdict.SLOW else None
+        traced = os.environ.get("TRITON_PRINT_AUTOTUNING") == "1"  # whoever asks for it wants to read it
+        where = (
+            f"{student_us:.1f} us is less than the {least:.1f} us that this GPU needs"
+            if verdict is Verdict.IMPOSSIBLE
+            else ""
+        )
+        return Outcome(
+            verdict,
+            where=where,
+            cause=found.cause if found else "",
+            hint=found.hint if found else None,
+            printed=self.student.printed if traced else "",
+            timing=timing,
+        )
+
+
+def _clocks(reader: ClockReader) -> Clocks:
+    """What was sampled between the blocks."""
+    samples = reader.samples
+    return Clocks(
+        sm_mhz=_spread(samples.sm_mhz),
+        watts=_spread(samples.watts),
+        celsius=_spread(samples.celsius),
+        reasons=tuple(sorted(samples.reasons)),
+        unread=reader.missing,
+    )
+
+
+def _spread(values: Sequence[float]) -> Spread | None:
+    """None where nothing was sampled."""
+    if not values:
+        return None
+    least, middle, most = statistics.spread(values)
+    return Spread(least=least, median=middle, most=most)

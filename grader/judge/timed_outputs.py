@@ -1,0 +1,134 @@
+"""Hold what a timed block wrote against PyTorch and, from time to time, against fp64."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+
+from grader.course.signatures import Inputs, Tensors
+from grader.course.spec import Lab, Reason, Verdict
+from grader.course.symptoms import Symptom
+from grader.judge import comparison, diagnosis
+from grader.judge.buffer_sets import BufferSets
+from grader.judge.inputs import bands_whole, in_dtype, same_bits, tensors
+from grader.results.error_map import map_of
+from grader.results.outcome import Outcome
+
+FP64_EVERY = 8  # blocks of which one is held against fp64, on average
+
+
+class Tolerance(NamedTuple):
+    """How far a result may lie from PyTorch's, for each output."""
+
+    factors: tuple[float, ...]  # of the exercise's unit, element by element
+    norms: tuple[float, ...]  # of the relative Frobenius norm
+
+
+class Verifier:
+    """Checks the outputs of buffer sets; the first check calibrates how far PyTorch's results may differ."""
+
+    def __init__(self, lab: Lab, buffer_sets: BufferSets):
+        self.lab, self.buffer_sets = lab, buffer_sets
+        self.tolerance: Tolerance | None = None  # for comparisons with PyTorch, once fp64 has calibrated it
+
+    def check(self, k: int, values: Sequence[Inputs]) -> Outcome | None:
+        """Every output of the set against PyTorch on the judge's copies.
+
+        All are held to the tolerance of the norm; a secret one is held element by element as well, and from
+        time to time against fp64, which costs as much as all the rest.
+        """
+        secret = self.buffer_sets.rng.whole(self.buffer_sets.calls)
+        for slot, ((inputs, outputs), drawn) in enumerate(zip(self.buffer_sets.sets[k], values, strict=True)):
+            given = tensors(drawn)
+            for buffer in inputs:
+                if not same_bits(self.buffer_sets.arena.view(buffer.tensor), given[buffer.name]):
+                    where = f"{buffer.name} differs from what was passed in"
+                    return self._said(Verdict.MUTATED_INPUT, Reason.NONE, Symptom.MUTATED, where)
+            for buffer in outputs:
+                if not bands_whole(self.buffer_sets.arena, buffer, self.buffer_sets.sentinel):
+                    where = f"memory around {buffer.name} was written"
+                    symptom = Symptom.OUT_OF_BOUNDS_WRITE
+                    return self._said(Verdict.OUT_OF_BOUNDS, Reason.WRITE, symptom, where)
+            got = [self.buffer_sets.arena.view(buffer.tensor) for buffer in outputs]
+            tolerance, wanted = self.tolerance, None
+            if tolerance and not (slot == secret and self.buffer_sets.rng.whole(FP64_EVERY) == 0):
+                wanted = self._wanted(drawn, got)
+            if tolerance is None or wanted is None:
+                expected = self._expect_in_fp64(drawn)
+            elif slot != secret and self._agree(got, wanted, tolerance):
+                continue
+            else:
+                expected = self._expect_by_torch(drawn, wanted, tolerance)
+            finding, _ = comparison.examine(self.buffer_sets.exercise, self.buffer_sets.case, expected, got)
+            if finding:
+                return self._found(finding, drawn, expected.reference, got)
+        return None
+
+    def _wanted(self, drawn: Inputs, got: Tensors) -> tuple[torch.Tensor, ...] | None:
+        """PyTorch's results, or what the outputs' own random choice asks for; None where that is bad."""
+        exercise = self.buffer_sets.exercise
+        if exercise.follow is None:
+            return tuple(exercise.torch_op(**drawn))
+        wanted, symptom = exercise.follow(self.buffer_sets.case, drawn, got, None)
+        return None if symptom else tuple(wanted)
+
+    def _agree(self, got: Tensors, wanted: Tensors, tolerance: Tolerance) -> bool:
+        """Whether outputs and PyTorch's agree, bit for bit or within the tolerance of the norm."""
+        if self.buffer_sets.case.bitwise:
+            return all(map(same_bits, got, wanted))
+        for value, own, most in zip(got, wanted, tolerance.norms, strict=True):
+            # In the dtype itself: a difference of neighbours is exact, any other is far too large anyway.
+            error, size = (torch.linalg.vector_norm(v, dtype=torch.float32) for v in (value - own, own))
+            if not bool(error <= most * size):  # NaN compares false
+                return False
+        return True
+
+    def _expect_in_fp64(self, drawn: Inputs) -> comparison.Expected:
+        expected = comparison.expect(self.buffer_sets.exercise, self.buffer_sets.case, drawn)
+        wide = in_dtype(drawn, torch.float64)
+        units = self.buffer_sets.exercise.tolerance.unit(self.buffer_sets.case, wide, expected.reference)
+        # Two results within the tolerance of the truth differ by at most twice that from each other.
+        factors = tuple(2.0 * (a / u).max().item() for a, u in zip(expected.allowed, units, strict=True))
+        self.tolerance = Tolerance(factors, tuple(2.0 * norm for norm in expected.allowed_norm))
+        return expected
+
+    def _expect_by_torch(
+        self, drawn: Inputs, wanted: tuple[torch.Tensor, ...], tolerance: Tolerance
+    ) -> comparison.Expected:
+        if self.buffer_sets.case.bitwise:
+            return comparison.Expected(wanted, wanted, wanted, (0.0,) * len(wanted), drawn)
+        close = tuple(value.float() for value in wanted)
+        single = in_dtype(drawn, torch.float32)
+        units = self.buffer_sets.exercise.tolerance.unit(self.buffer_sets.case, single, close)
+        allowed = tuple(unit.mul_(factor) for factor, unit in zip(tolerance.factors, units, strict=True))
+        return comparison.Expected(close, wanted, allowed, tolerance.norms, drawn)
+
+    def _said(self, verdict: Verdict, reason: Reason, symptom: Symptom, where: str) -> Outcome:
+        found = diagnosis.cause_of(self.lab, symptom)
+        return Outcome(verdict, reason, where=where, cause=found.cause, hint=found.hint)
+
+    def _found(self, finding: comparison.Finding, drawn: Inputs, reference: Tensors, got: Tensors) -> Outcome:
+        k = self.buffer_sets.exercise.outputs.index(finding.output)
+        found = diagnosis.diagnose(
+            self.lab,
+            self.buffer_sets.exercise,
+            self.buffer_sets.case,
+            finding,
+            drawn,
+            reference[k],
+            got[k],
+            [],
+        )
+        first = finding.first_wrong(while_timed=True)
+        return Outcome(
+            Verdict.WRONG,
+            finding.reason,
+            where=first.words,
+            first_wrong=first,
+            pattern=found.pattern,
+            cause=found.cause,
+            hint=found.hint,
+            error_map=map_of(finding),
+        )

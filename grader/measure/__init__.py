@@ -1,0 +1,1 @@
+"""Measure kernels: benchmarks, the GPU survey, the kernel log, sanitizers."""

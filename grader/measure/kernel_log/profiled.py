@@ -1,0 +1,57 @@
+"""One call of one kernel for Nsight Compute, between the start and the stop of the profiler, after others."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import torch
+
+from grader.codegen import nvcc
+from grader.measure.bench import run as bench
+from grader.measure.bench.ops import Op
+from grader.measure.bench.rounds import draw
+
+WARM_CALLS = 3  # the first compiles and tunes
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Prepare, call, and profile one more call."""
+    parser = argparse.ArgumentParser(prog="python -m grader.measure.kernel_log.profiled")
+    parser.add_argument("--op", required=True)
+    parser.add_argument("--file", type=Path, required=True)
+    parser.add_argument("--size", type=bench.size_of, required=True)
+    parser.add_argument("--folder", type=Path, required=True, help="where a compiled file lies or goes")
+    asked = parser.parse_args(arguments)
+    op = bench.op_named(asked.op)
+    arch = nvcc.arch_name(*torch.cuda.get_device_capability())
+    call = call_of(op, function_of(op, asked.file, asked.folder, arch), asked.size, "cuda")
+    runtime = torch.cuda.cudart()
+    profile(call, torch.cuda.synchronize, runtime.cudaProfilerStart, runtime.cudaProfilerStop)
+
+
+def function_of(op: Op, file: Path, folder: Path, arch: str) -> Callable:
+    """The kernel's host function, as the bench loads it."""
+    module = nvcc.load(file, folder, arch, runs=True) if op.native else bench.load(file)
+    return getattr(module, op.symbol)
+
+
+def call_of(op: Op, function: Callable, size: Mapping[str, int], device: str) -> Callable[[], object]:
+    """A call on tensors as the bench draws them."""
+    return op.arms("profiled", function, size)[0].make(draw(op, size, device))
+
+
+def profile(call: Callable, wait: Callable, start: Callable, stop: Callable) -> None:
+    """Call until nothing is compiled or tuned any more, then once with the profiler on."""
+    for _ in range(WARM_CALLS):
+        call()
+    wait()
+    start()
+    call()
+    wait()
+    stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""The record of `make survey`: what the GPU says of itself, what was measured, and what theory allows."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from grader.results.records import Measurement, Model
+
+RECORD = "survey.json"
+PROTOCOL = (
+    "random data; a working set is gone over many times in one launch, past the L1 caches; a figure is the "
+    "median of rounds between two CUDA events after a warm-up, the launch included; what was read, copied "
+    "or multiplied is checked; a round in which the GPU was throttled is taken again, as often as rounds "
+    "were asked for; clocks are read after each round"
+)
+DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8")
+
+# Limits far from any GPU: arithmetic on a student's numbers must not overflow.
+Positive = Annotated[float, Field(ge=1e-9, le=1e20)]
+Count = Annotated[int, Field(ge=0, le=2**50)]
+Clock = Annotated[int, Field(ge=0, le=100_000)]  # MHz, and bits of a bus
+Words = Annotated[str, Field(max_length=300)]
+Name = Literal["fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8"]
+Spread = Annotated[list[Annotated[float, Field(ge=0.0, le=1e20)]], Field(max_length=3)]
+
+
+class Attributes(Model, allow_inf_nan=False):
+    """What NVML and the CUDA driver say of the GPU; None where they do not answer."""
+
+    capability: Count  # 90 for compute capability 9.0
+    multiprocessors: Annotated[int, Field(ge=1, le=10_000)]
+    l2_bytes: Count
+    memory_bus_bits: Clock
+    memory_mhz: Clock  # at most, as NVML gives it: two transfers a clock
+    sm_mhz: Clock  # at most
+    warp_size: Count | None = None
+    threads_per_multiprocessor: Count | None = None
+    blocks_per_multiprocessor: Count | None = None
+    registers_per_multiprocessor: Count | None = None
+    shared_bytes_per_multiprocessor: Count | None = None
+    shared_bytes_per_block: Count | None = None  # with opt-in
+    async_engines: Count | None = None
+    ecc: bool | None = None
+    power_limit_watts: Positive | None = None
+    pcie_generation: Count | None = None  # at most, of this GPU in this machine
+    pcie_width: Count | None = None
+
+
+class Clocks(Model, allow_inf_nan=False):
+    """Least, median and most of what was read after the rounds; `unread` says what NVML does not tell."""
+
+    sm_mhz: Spread = []
+    watts: Spread = []
+    celsius: Spread = []
+    reasons: Annotated[list[Words], Field(max_length=20)] = []
+    unread: Words = ""
+
+
+class Timed(Model, allow_inf_nan=False):
+    """Rounds of one call; `throttled` where a disturbing reason was active in one that was kept."""
+
+    rounds_us: Annotated[list[Positive], Field(min_length=3, max_length=500)]  # microseconds of a call
+    spread_us: Annotated[list[Positive], Field(min_length=3, max_length=3)]  # least, median, most
+    rounds_dropped: Count
+    throttled: bool
+    clocks: Clocks
+
+    @property
+    def median_us(self) -> float:
+        """Microseconds of the median round."""
+        return self.spread_us[1]
+
+
+class Bandwidth(Model, allow_inf_nan=False):
+    """Bytes over time for one working set; a copy's is its source and its target, and both are counted."""
+
+    working_set_bytes: Annotated[int, Field(ge=1, le=2**50)]
+    bytes_moved: Annotated[int, Field(ge=1, le=2**60)]  # by a call
+    bytes_per_s: Positive
+    timed: Timed
+
+
+class Matmul(Model, allow_inf_nan=False):
+    """The rate of one square matrix product, or why there is none."""
+
+    dtype: Name
+    status: Literal["ok", "not on this GPU", "failed"]
+    reason: Words = ""
+    side: Annotated[int, Field(ge=1, le=2**20)] | None = None
+    flops_per_s: Positive | None = None  # operations per second for int8
+    timed: Timed | None = None
+
+
+class Launch(Model, allow_inf_nan=False):
+    """What it costs to start a kernel that does nothing."""
+
+    back_to_back: Timed  # one launch after another, of each
+    graph_node: Timed  # one node of a CUDA graph of many
+    round_trip: Timed  # one launch and the wait for its end, by the clock of the host
+
+
+class Measured(Model, allow_inf_nan=False):
+    """Curves over working sets with plateaus as medians of their points, rates, launches, ridges."""
+
+    reads: Annotated[list[Bandwidth], Field(min_length=1, max_length=200)]
+    copies: Annotated[list[Bandwidth], Field(min_length=1, max_length=200)]
+    library_copy: Bandwidth  # torch's copy_, largest working set
+    l2_read: Positive | None = None  # bytes/s; None where no working set lies well inside of the L2 cache
+    l2_copy: Positive | None = None
+    dram_read: Positive
+    dram_copy: Positive
+    matmul: Annotated[list[Matmul], Field(max_length=len(DTYPES))]
+    launch: Launch
+    ridges: dict[Name, Positive]  # FLOP/byte: measured rate over dram_read
+
+
+class Theory(Model, allow_inf_nan=False):
+    """Upper bounds: DRAM from memory clock and bus width, dense matrix rates at the highest SM clock."""
+
+    dram_bytes_per_s: Positive | None = None
+    flop_per_clock: dict[Name, Count] = {}  # of a multiprocessor
+    flops_per_s: dict[Name, Positive] = {}
+    ridges: dict[Name, Positive] = {}
+    source: Words = ""
+
+
+class SurveyRecord(Measurement, allow_inf_nan=False):
+    """One run of `make survey`."""
+
+    made_by: ClassVar[str] = "make survey"
+    most_bytes: ClassVar[int] = 1 << 20
+
+    date: Words
+    command: Words
+    protocol: Annotated[str, Field(max_length=1000)] = PROTOCOL
+    cuda: Words | None
+    quick: bool
+    attributes: Attributes
+    measured: Measured
+    theory: Theory
+
+    @model_validator(mode="after")
+    def _names_its_gpu(self) -> SurveyRecord:
+        gpu = self.machine.gpu
+        if gpu is None:
+            raise ValueError("machine.gpu names no GPU")
+        for field in fields(gpu):
+            value = getattr(gpu, field.name)
+            if not isinstance(value, str) and not 0 <= value < 1e20:
+                raise ValueError(f"machine.gpu.{field.name} holds what no GPU has")
+        return self
+
+
+def read(folder: Path) -> SurveyRecord:
+    """The record of a folder; ValueError, in words for a student, where there is none to be read."""
+    try:
+        return SurveyRecord.read(folder / RECORD)
+    except FileNotFoundError:
+        raise ValueError(f"there is no {RECORD}: run `make survey` on a machine with a GPU") from None

@@ -1,1 +1,0 @@
-"""Files that other platforms read, each made from results.json, and what runs the grader on them."""

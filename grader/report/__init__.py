@@ -1,0 +1,1 @@
+"""Show a graded run: terminal, JSON, JUnit, HTML page."""

@@ -1,0 +1,1 @@
+"""What was found: outcomes, and the model of results.json."""

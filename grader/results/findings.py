@@ -1,0 +1,56 @@
+"""What an outcome points at: lines of a file, open TODOs, the first wrong element, what blocks an item."""
+
+from __future__ import annotations
+
+from grader.course.spec import Verdict
+from grader.results.base import Model
+
+
+class Frame(Model):
+    """One line of the student's file in a traceback or a refusal."""
+
+    line: int  # from 1; 0 where it is not known
+    function: str
+    code: str
+
+
+class OpenTodo(Model):
+    """A task that is still open in the student's file, and the line of its placeholder, from 1."""
+
+    number: int
+    text: str
+    line: int
+
+
+class FirstWrong(Model):
+    """The first wrong element of an output: its index, and both values with six digits."""
+
+    output: str
+    index: tuple[int, ...]
+    yours: str
+    expected: str
+    while_timed: bool = False
+
+    @property
+    def place(self) -> str:
+        """`out[3, 17]`."""
+        when = "while timed, " if self.while_timed else ""
+        return f"{when}{self.output}[{', '.join(map(str, self.index))}]"
+
+    @property
+    def words(self) -> str:
+        """Place and values in one line."""
+        return f"{self.place}   yours {self.yours}   expected {self.expected}"
+
+
+class Blocked(Model):
+    """Why code or speed of a function was not looked at: one of its cases is not right, with this verdict."""
+
+    exercise: str
+    verdict: Verdict
+    reason: str = ""
+
+    @property
+    def words(self) -> str:
+        """For a report."""
+        return f"not looked at until every case of {self.exercise} is right"

@@ -1,0 +1,58 @@
+"""When, where and with what a run was made."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import platform
+
+from grader.results.base import Model
+from grader.system.gpu import Gpu
+
+
+class Machine(Model):
+    """GPU, driver and versions; why there is no GPU, where there is none."""
+
+    gpu: Gpu | None
+    gpu_missing: str = ""
+    platform: str
+    python: str
+    torch: str
+    triton: str
+    numpy: str
+
+    @property
+    def gpu_name(self) -> str:
+        """The GPU, or `no GPU`."""
+        return self.gpu.name if self.gpu else "no GPU"
+
+    @property
+    def words(self) -> str:
+        """GPU, driver and versions, for the line under a table."""
+        gpu = f"{self.gpu.name}, driver {self.gpu.driver}" if self.gpu else "no GPU"
+        return f"{gpu}, torch {self.torch}, triton {self.triton}"
+
+
+def machine(gpu: Gpu | None, missing: str) -> Machine:
+    """This machine, without importing torch or triton."""
+
+    def version(package: str) -> str:
+        try:
+            return importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            return "missing"
+
+    return Machine(
+        gpu=gpu,
+        gpu_missing=missing,
+        platform=f"{platform.system()} {platform.machine()}",
+        python=platform.python_version(),
+        torch=version("torch"),
+        triton=version("triton"),
+        numpy=version("numpy"),
+    )
+
+
+def now() -> str:
+    """The date of a record: UTC, to the second."""
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")

@@ -1,0 +1,116 @@
+"""The model of results.json: one graded run, and its JSON Schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Final, Literal
+
+from grader.course.spec import Reason, Verdict
+from grader.results.base import ItemPoints, Model, Points
+from grader.results.error_map import ErrorMap
+from grader.results.findings import Blocked, FirstWrong, Frame, OpenTodo
+from grader.results.kernel_facts import KernelFacts
+from grader.results.machine import Machine
+from grader.results.timing import Timing
+
+SCHEMA_VERSION: Final = 3
+MOST_BYTES = 64 << 20  # of a results.json: a whole run, with every failing case's output, is far below
+
+
+class ItemResult(Model):
+    """One case, codegen check or timed shape."""
+
+    id: str
+    kind: str
+    name: str
+    verdict: Verdict
+    reason: Reason = Reason.NONE
+    points: ItemPoints
+    max_points: ItemPoints
+    where: str = ""
+    needs_gpu: bool = False  # a GPU, or a larger one, would grade it
+    blocked: Blocked | None = None
+    first_wrong: FirstWrong | None = None
+    pattern: str = ""
+    cause: str = ""
+    hint: int | None = None
+    frames: tuple[Frame, ...] = ()
+    open_todos: tuple[OpenTodo, ...] = ()
+    printed: str = ""
+    tolerance_used: float | None = None
+    timing: Timing | None = None
+    kernels: tuple[KernelFacts, ...] = ()
+    error_map: ErrorMap | None = None
+    seconds: float
+
+    @property
+    def label(self) -> str:
+        """`WRONG/MISMATCH`: the verdict, with its reason where it has one."""
+        return self.verdict.value + (f"/{self.reason}" if self.reason else "")
+
+
+class ExerciseResult(Model):
+    """One graded function, with the file it was read from and the hash of that file."""
+
+    name: str
+    file: str
+    file_sha256: str | None
+    items: tuple[ItemResult, ...]
+
+
+class LabResult(Model):
+    """One lab: what was earned, what was graded, and what this machine could not grade."""
+
+    folder: str
+    number: int
+    title: str
+    points: Points
+    graded_points: Points
+    not_graded_points: Points
+    max_points: Points
+    exercises: tuple[ExerciseResult, ...]
+
+    @property
+    def items(self) -> list[ItemResult]:
+        """All items, in their order."""
+        return [item for exercise in self.exercises for item in exercise.items]
+
+
+class Results(Model):
+    """A graded run; the only truth from which every other report is made."""
+
+    schema_version: Literal[3] = SCHEMA_VERSION
+    grader: str
+    date: str
+    seconds: float
+    command: str
+    tier: str
+    source: str
+    seed: int
+    arch: int
+    assurance: str
+    assurance_level: int | None = None  # 1 for L1; None where nothing was run
+    machine: Machine
+    points: Points
+    graded_points: Points
+    not_graded_points: Points
+    max_points: Points
+    labs: tuple[LabResult, ...]
+
+    @property
+    def items(self) -> list[ItemResult]:
+        """All items, in their order."""
+        return [item for lab in self.labs for item in lab.items]
+
+    def every_item(self) -> Iterator[tuple[LabResult, ExerciseResult, ItemResult]]:
+        """Each item of the run with its exercise and its lab."""
+        for lab in self.labs:
+            for exercise in lab.exercises:
+                for item in exercise.items:
+                    yield lab, exercise, item
+
+
+def schema() -> str:
+    """JSON Schema of results.json, as JSON."""
+    return json.dumps(Results.model_json_schema(), indent=1)

@@ -1,0 +1,72 @@
+"""What the judge found out about one case: a verdict, its reason, and everything a student needs to go on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from grader.course.items import Item
+from grader.course.spec import Reason, Verdict
+from grader.results.error_map import ErrorMap
+from grader.results.findings import Blocked, FirstWrong, Frame, OpenTodo
+from grader.results.kernel_facts import KernelFacts
+from grader.results.models import ItemResult
+from grader.results.timing import Timing
+
+MAX_FRAMES = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """A verdict with its reason after the slash, and the parts of the message that goes with it."""
+
+    verdict: Verdict
+    reason: Reason = Reason.NONE  # UNWRITTEN, STALE, ... as in `WRONG/UNWRITTEN`
+    share: float = 0.0  # of the case's points, 0 to 1
+    where: str = ""  # the first wrong element, or the error's text
+    fault: str = ""  # of a GRADER_FAULT: what failed, without data of the case
+    needs_gpu: bool = False  # of NOT_GRADED: a GPU, or a larger one, would grade it
+    blocked: Blocked | None = None
+    first_wrong: FirstWrong | None = None
+    pattern: str = ""
+    cause: str = ""
+    hint: int | None = None
+    frames: tuple[Frame, ...] = ()  # of the student's file, last one first
+    open_todos: tuple[OpenTodo, ...] = ()
+    printed: str = ""  # what the student's code wrote, for failures
+    used: float | None = None  # share of the tolerance that the worst element used
+    timing: Timing | None = None
+    kernels: tuple[KernelFacts, ...] = ()
+    error_map: ErrorMap | None = None  # where the wrong elements lie, of a wrong result
+
+    @property
+    def label(self) -> str:
+        """`WRONG/UNWRITTEN`, or the verdict alone where it has no reason."""
+        return self.verdict.value + (f"/{self.reason}" if self.reason else "")
+
+
+def result_of(item: Item, outcome: Outcome, share: float = 0.0, seconds: float = 0.0) -> ItemResult:
+    """One outcome as the results file holds it; `share` is what was earned of the item's points."""
+    return ItemResult(
+        id=item.id,
+        kind=item.kind,
+        name=item.name,
+        verdict=outcome.verdict,
+        reason=outcome.reason,
+        points=item.points * share,
+        max_points=item.points,
+        where=outcome.where,
+        needs_gpu=outcome.needs_gpu,
+        blocked=outcome.blocked,
+        first_wrong=outcome.first_wrong,
+        pattern=outcome.pattern,
+        cause=outcome.cause,
+        hint=outcome.hint,
+        frames=outcome.frames,
+        open_todos=outcome.open_todos,
+        printed=outcome.printed,
+        tolerance_used=outcome.used,
+        timing=outcome.timing,
+        kernels=outcome.kernels,
+        error_map=outcome.error_map,
+        seconds=0.0 if item.case is not None and item.case.label else round(seconds, 3),
+    )

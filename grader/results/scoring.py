@@ -1,0 +1,61 @@
+"""Turn verdicts and measurements into points: pure arithmetic, no torch, no printing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from grader.course.spec import Speed, Verdict
+from grader.results.base import DECIMALS
+from grader.results.models import ItemResult
+
+UNGRADED = (Verdict.NOT_GRADED, Verdict.GRADER_FAULT)  # points stay open: nobody's answer was judged
+
+
+class Total(NamedTuple):
+    """Points earned, points that were graded, and points that this run could not grade, to six decimals."""
+
+    earned: float
+    graded: float
+    not_graded: float
+
+    @property
+    def most(self) -> float:
+        """All points that there are."""
+        return round(self.graded + self.not_graded, DECIMALS)
+
+
+def speed_share(percents: Sequence[float], speed: Speed) -> float:
+    """Share of the speed points for percents of the baseline, one a shape; each counts for 100 at most."""
+    if not percents:
+        return 0.0
+    capped = [min(percent, 100.0) for percent in percents]
+    if min(capped) <= 0.0:
+        return 0.0
+    mean = geometric_mean(capped)
+    return min(1.0, max(0.0, (mean - speed.zero_at) / (speed.full_at - speed.zero_at)))
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """Of positive values; ValueError for none."""
+    if not values:
+        raise ValueError("the geometric mean of nothing")
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def is_open(item: ItemResult) -> bool:
+    """Whether an item's points were not graded; what the machine disturbed costs nobody points."""
+    return item.verdict in UNGRADED or (item.verdict is Verdict.INCONCLUSIVE and item.timing is None)
+
+
+def total(items: Iterable[ItemResult]) -> Total:
+    """The points of several items together."""
+    earned, graded, still_open = [], [], []
+    for item in items:
+        if is_open(item):
+            still_open.append(item.max_points)
+        else:
+            earned.append(item.points)
+            graded.append(item.max_points)
+    return Total(*(round(math.fsum(values), DECIMALS) for values in (earned, graded, still_open)))

@@ -1,0 +1,1 @@
+"""Limits on a worker: Landlock, seccomp, users, memory and processes."""

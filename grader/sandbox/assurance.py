@@ -1,0 +1,60 @@
+"""How much a grade can be trusted where the submission is not: levels from what a probe saw refused."""
+
+from __future__ import annotations
+
+import os
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+from grader.sandbox.confine import Findings
+
+NEEDED = (
+    "files of the grader",
+    "files of others",
+    "writing to /tmp",
+    "signals to the judge",
+    "memory of the judge",
+    "the network",
+    "privileges",
+)
+
+
+@dataclass(frozen=True)
+class Assurance:
+    """L1: a process of its own. L2: in that process, all of NEEDED is out of reach."""
+
+    level: int
+    missing: tuple[str, ...]  # for the next level, in words
+
+    @property
+    def words(self) -> str:
+        """For a report: `L2`, or `L1; for L2: no Landlock in this kernel`."""
+        return f"L{self.level}" + (
+            f"; for L{self.level + 1}: {', '.join(self.missing)}" if self.missing else ""
+        )
+
+
+def assess(findings: Findings) -> Assurance:
+    """The level that a probe's findings allow."""
+    reached = [name for name in NEEDED if name not in findings.refused]
+    if not reached:
+        return Assurance(2, ("a container of its own, without network, for each submission",))
+    why = [reason for reason in (findings.no_files, findings.no_calls) if reason]
+    return Assurance(1, (*why, *(f"within reach: {name}" for name in reached)))
+
+
+def throwaway_user() -> int:
+    """A user id that nobody has, drawn by chance, so that two graders take different ones; 0 where there is
+    none.
+    """
+    if os.geteuid() != 0:
+        return 0
+    try:
+        first, _, count = map(int, Path("/proc/self/uid_map").read_text().split()[:3])
+    except (OSError, ValueError):
+        return 0
+    if first != 0 or count <= 65_000:
+        return 0
+    low, high = (2_000_000_000, 2_100_000_000) if count > 2_100_000_000 else (count // 2, count - 1)
+    return random.SystemRandom().randrange(low, high)

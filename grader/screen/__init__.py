@@ -1,0 +1,1 @@
+"""The static check of a submission, before any of it runs."""

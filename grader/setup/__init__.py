@@ -1,0 +1,1 @@
+"""Set up .venv for every other command."""

@@ -1,0 +1,1 @@
+"""What the course shows: interactive figures, notebooks, tables in READMEs."""

@@ -1,0 +1,90 @@
+"""Run launches of the course's own kernels in Triton's interpreter, and learn what each program did."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+from dataclasses import dataclass, field
+
+from grader.course import catalog
+from grader.system.processes import run_tool
+
+LIMIT_S = 240.0
+ITEM_BYTES = {"float32": 4, "float16": 2}  # those that the interpreter computes right
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Memory that a kernel gets a pointer to: its values in order; None is memory that nobody has written."""
+
+    values: tuple[float | None, ...]
+    dtype: str = "float32"
+
+    def __post_init__(self):
+        if self.dtype not in ITEM_BYTES:
+            raise ValueError(f"{self.dtype}: a trace takes {' and '.join(ITEM_BYTES)}")
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch: a kernel of a file below solutions/, programs along the first axis, arguments by name."""
+
+    file: str
+    kernel: str
+    programs: int
+    arguments: dict[str, Buffer | int | float]
+    constants: dict[str, int | bool] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Access:
+    """One load or store: a lane each of offsets (elements from the start of `buffer`), mask and values.
+
+    `other` is whether lanes that are masked off hold a value that the kernel chose.
+    """
+
+    kind: str  # "load" or "store"
+    buffer: str
+    offsets: tuple[int, ...]
+    mask: tuple[bool, ...]
+    values: tuple[float, ...]
+    other: bool
+
+
+@dataclass(frozen=True)
+class Step:
+    """One line that a program ran: what it accessed, and the names that have another value after it.
+
+    A block's value is a list, in the order of its elements; a pointer is {"buffer", "offset"}, in elements.
+    """
+
+    line: int
+    accesses: tuple[Access, ...]
+    changed: dict
+
+
+def trace(launches: list[Launch]) -> list[list[list[Step]]]:
+    """For each launch, for each of its programs, its steps; RuntimeError where the interpreter fails."""
+    child = run_tool(
+        [sys.executable, "-B", "-m", "grader.site.figures.interpret"],
+        LIMIT_S,
+        given=json.dumps([dataclasses.asdict(launch) for launch in launches]).encode(),
+        env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(catalog.ROOT)},
+        cwd=catalog.ROOT,
+    )
+    if child.code:
+        raise RuntimeError(
+            f"Triton's interpreter ended with {child.code}; `make doctor` looks for the cause in this"
+            f" machine:\n{child.complaint[-2000:]}"
+        )
+    return [[[_step(step) for step in program] for program in launch] for launch in json.loads(child.output)]
+
+
+def _step(step: dict) -> Step:
+    accesses = tuple(
+        Access(**{name: tuple(one) if isinstance(one, list) else one for name, one in access.items()})
+        for access in step["accesses"]
+    )
+    return Step(step["line"], accesses, step["changed"])

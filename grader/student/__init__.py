@@ -1,0 +1,1 @@
+"""What a student uses around a graded run: watch, hint, reset, doctor, inspect."""

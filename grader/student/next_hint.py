@@ -1,0 +1,104 @@
+"""Which hint helps next: what the last run found wrong, else the next open TODO; imports no torch."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from grader.course.catalog import Entry
+from grader.course.hints import hint_of_todo, todo_hints
+from grader.course.spec import Verdict
+from grader.course.submission import Submission
+from grader.report.terminal import readme_of, word
+from grader.results import reading
+from grader.results.models import Results
+from grader.system.files import finding
+from grader.system.text import one_line
+
+FINE = (Verdict.PASS, Verdict.NOT_GRADED, Verdict.NOT_STARTED, Verdict.GRADER_FAULT)
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """A hint and why it is the one: a failure or an open TODO; hint None where none is written for it."""
+
+    entry: Entry
+    hint: int | None
+    why: str
+    cause: str = ""  # as the report words it; it may name another hint for another case
+
+    @property
+    def readme(self) -> Path:
+        """The file with the hint."""
+        return self.entry.folder / "README.md"
+
+
+def last_results(folder: Path) -> tuple[Results | None, str]:
+    """The last graded run, None where there is none; and what is wrong with its file, if anything is."""
+    try:
+        return reading.read(folder / "results.json"), ""
+    except FileNotFoundError:
+        return None, ""
+    except ValidationError as error:
+        return None, finding(error)
+    except (OSError, ValueError) as error:
+        return None, str(error)
+
+
+def pointers(entries: Sequence[Entry], results: Results | None, keyword: str, source: Path) -> list[Pointer]:
+    """What to look at, the most urgent first: failures of the last run, then open TODOs. `keyword` keeps
+    those with this word in the name of the case, the function or the file.
+    """
+    ours = results and results.source == str(source)  # not a run of the solutions
+    failed = list(_failures(entries, results, keyword, source)) if ours else []
+    return [*failed, *_open(entries, keyword, source)]
+
+
+def _failures(entries, results, keyword, source) -> Iterator[Pointer]:
+    known = {entry.folder.name: entry for entry in entries}
+    for lab in results.labs:
+        entry = known.get(lab.folder)
+        for exercise in lab.exercises if entry else ():
+            asked = next((one for one in entry.lab.exercises if one.name == exercise.name), None)
+            if asked is None:
+                continue
+            file = entry.submission(source, asked)
+            digest = hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None
+            since = "" if digest == exercise.file_sha256 else "; the file has changed since"
+            for item in exercise.items:
+                known_as = f"{item.id} {exercise.file}"
+                if item.verdict not in FINE and item.hint and keyword in known_as:
+                    why = f"{word(item)} in {one_line(item.id)}, in the last run{since}"
+                    yield Pointer(entry, item.hint, why, one_line(item.cause))
+
+
+def _open(entries, keyword, source) -> Iterator[Pointer]:
+    for entry in entries:
+        readme = entry.folder / "README.md"
+        hints = todo_hints(readme.read_text("utf-8", errors="replace") if readme.is_file() else "")
+        seen = set()
+        for exercise in entry.lab.exercises:
+            file = entry.submission(source, exercise)
+            if file.suffix not in (".py", ".cu") or not file.is_file():
+                continue
+            submission = Submission.read(file)
+            todos = submission.open_todos
+            if keyword and keyword not in exercise.file:
+                if keyword not in exercise.name:
+                    continue
+                # Of a file with several functions, what this one needs.
+                todos = submission.open_todos_of(exercise.name)
+            for todo in todos:
+                if todo.number and (exercise.file, todo.number) not in seen:
+                    seen.add((exercise.file, todo.number))
+                    why = f"{exercise.file}:{todo.line}, TODO {todo.number}: {one_line(todo.text)}"
+                    yield Pointer(entry, hint_of_todo(hints, exercise.file, todo.number), why)
+
+
+def place_of(pointer: Pointer) -> str:
+    """The README that a message cites, as a report does."""
+    return readme_of(pointer.entry.folder.name)

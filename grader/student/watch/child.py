@@ -1,0 +1,71 @@
+"""One run of `grade` as a process of its own, which can be stopped at any time and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from grader.grading.options import RunOptions
+from grader.grading.run_state import RunState
+from grader.system import process_tree, processes
+from grader.system.processes import DEVNULL, Messages
+
+SHOWN_LINES = 3  # of what a run that failed wrote to stderr
+
+
+class Child:
+    """A run of `grade` with these options."""
+
+    def __init__(self, options: RunOptions):
+        # Whatever outlives a stopped run becomes a child of this process, which ends it.
+        process_tree.adopt_orphans()
+        self._folder = tempfile.mkdtemp(prefix="grader-watch-")
+        os.chmod(self._folder, 0o711)  # workers run as users of their own
+        self._pipe, tell = os.pipe()
+        self._messages = Messages(self._pipe)
+        self._began = time.monotonic()
+        self.state = RunState()  # what the run last told of itself
+        self._errors = open(Path(self._folder, "stderr"), "w+b")  # noqa: SIM115 - lives with self
+        self._process = processes.Child(
+            [sys.executable, "-m", "grader", *replace(options, tell=tell).arguments()],
+            env={**os.environ, "TMPDIR": self._folder},
+            stdout=DEVNULL,
+            stderr=self._errors,
+            pass_fds=[tell],
+            own_session=True,  # Ctrl-C reaches the watcher alone, and that decides what ends
+        )
+        os.close(tell)
+
+    def poll(self) -> int | None:
+        """The exit code once the run has ended; until then its progress is brought up to date."""
+        for message in self._messages.new():
+            self.state = RunState.model_validate(message)
+        return self._process.wait(0.0)
+
+    @property
+    def seconds(self) -> float:
+        """How long the run has taken so far."""
+        return time.monotonic() - self._began
+
+    @property
+    def errors(self) -> str:
+        """The last lines that the run wrote to stderr."""
+        self._errors.seek(0)
+        lines = self._errors.read().decode(errors="replace").strip().splitlines()
+        return " | ".join(lines[-SHOWN_LINES:])
+
+    def end(self) -> None:
+        """Stop the run if it goes on, with all that it started, and remove what it wrote for itself.
+
+        A run that is stopped writes no reports: half of a result must not pass for one.
+        """
+        self._process.end()
+        process_tree.end_orphans(())
+        os.close(self._pipe)
+        self._errors.close()
+        shutil.rmtree(self._folder, ignore_errors=True)

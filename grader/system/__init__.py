@@ -1,0 +1,1 @@
+"""Files, text, GPU facts and locks of this machine; imports no other room of the grader."""

@@ -1,0 +1,294 @@
+"""Files for other platforms hold to the formats that these publish, and say what results.json says."""
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import zipfile
+
+import jsonschema
+import pytest
+from click.testing import CliRunner
+
+from grader.classroom.platforms import autograder, classroom50, gradescope, jplag, merge
+from grader.classroom.platforms.autograder import AutograderError, GpuScores
+from grader.cli.main import main
+from grader.course import catalog
+from grader.course.skeleton import COPIES
+from grader.course.spec import Verdict
+from grader.tests.classroom.class_fakes import LABS, FakeClass, lab_of, record, small_class, wrong
+from grader.tests.helpers.commands import grade
+from grader.tests.helpers.course import ROOT
+from grader.tests.helpers.result_fakes import with_exercises
+
+ONE, TWO = LABS
+RECORDS = ("cpu.json", "h200.json", "h200-capstone.json")
+RUNNER = {
+    "CLASSROOM": "gpu",
+    "ASSIGNMENT": "lab2",
+    "OWNER": "ada",
+    "SUBMISSION_TAG": "submit/2026-10-05T12-00-00Z-a1b2c3d",
+    "COMMIT_URL": "https://example.org/c",
+    "RELEASE_URL": "https://example.org/r",
+}
+
+
+def held(converted, name):
+    """What is written, held against the format that was written down, formats of strings included."""
+    text = converted if isinstance(converted, str) else converted.as_json()
+    written = json.loads(text, parse_constant=pytest.fail)
+    schema = json.loads((ROOT / "grader" / "tests" / "formats" / name).read_text("utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate(written, schema)
+    return written
+
+
+def broken():
+    """A wrong answer that printed what a terminal would obey."""
+    return lab_of(
+        record("cpu.json"),
+        ONE,
+        lambda item: wrong(item).model_copy(update={"printed": "\x1b[31m<b>red</b>\x00"}),
+    )
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_gradescope_reads_a_stored_run(name):
+    results = record(name)
+    converted = held(gradescope.convert(results), "gradescope-results.schema.json")
+    tests = converted["tests"]
+    assert sum(test["score"] for test in tests) == pytest.approx(results.points, abs=0.01)
+    assert sum(test["max_score"] for test in tests) == pytest.approx(results.graded_points, abs=0.01)
+    assert converted["score"] == pytest.approx(results.points, abs=0.01)
+    assert len({test["number"] for test in tests}) == len(tests) > 0
+    assert all(test["score"] <= test["max_score"] for test in tests)
+
+
+def test_what_was_not_graded_is_neither_passed_nor_failed_in_gradescope():
+    tests = held(gradescope.convert(record("cpu.json")), "gradescope-results.schema.json")["tests"]
+    speed = [test for test in tests if test["name"].endswith(": speed")]
+    assert speed
+    assert not [test for test in speed if "status" in test or test["max_score"]]
+    assert all("NOT GRADED" in test["output"] and "not graded" in test["tags"] for test in speed)
+
+
+def test_a_failure_in_gradescope_has_the_words_of_the_report_and_nothing_that_a_terminal_obeys():
+    converted = held(gradescope.convert(broken()), "gradescope-results.schema.json")
+    test = converted["tests"][0]
+    assert test["status"] == "failed"
+    assert "the last, partial block was never written" in test["output"]
+    assert test["output_format"] == "text", "what a student printed must not become markup"
+    assert "\x1b" not in test["output"]
+    assert len(test["output"]) < gradescope.MOST_OUTPUT + 100
+
+
+def test_the_leaderboard_in_gradescope_has_the_percentages_of_a_gpu():
+    board = gradescope.convert(record("h200.json")).leaderboard
+    assert board[0].name == "points"
+    matmul = next(one for one in board if one.name.startswith("matmul,"))
+    timed = [
+        i for lab in record("h200.json").labs for e in lab.exercises if e.name == "matmul" for i in e.items
+    ]
+    percents = [item.timing.percent_of_baseline for item in timed if item.kind == "speed"]
+    assert min(percents) - 0.1 <= matmul.value <= max(percents) + 0.1
+    assert len(gradescope.convert(record("cpu.json")).leaderboard) == 1
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_classroom50_reads_a_stored_run(name):
+    results = record(name)
+    converted = held(classroom50.convert(results, RUNNER), "classroom50-result.schema.json")
+    tests = converted["tests"]
+    assert converted["score"] == sum(test["score"] for test in tests) <= results.points
+    assert converted["max-score"] == sum(test["max-score"] for test in tests) >= converted["score"]
+    assert all(test["score"] <= test["max-score"] for test in tests)
+
+
+def test_an_exercise_that_nobody_judged_has_not_passed_in_classroom50():
+    def unjudged(item):
+        return item.model_copy(update={"verdict": Verdict.NOT_GRADED, "points": 0.0})
+
+    converted = classroom50.convert(lab_of(record("cpu.json"), ONE, unjudged), RUNNER)
+    assert [(test.passed, test.max_score) for test in converted.tests] == [(False, 0)]
+
+
+def test_outside_of_classroom50s_runner_the_missing_variables_are_named():
+    with pytest.raises(classroom50.IdentityError, match="CLASSROOM, ASSIGNMENT"):
+        classroom50.convert(record("cpu.json"), {})
+
+
+@pytest.mark.parametrize("platform", ["gradescope", "classroom50", "summary"])
+def test_export_writes_the_file_and_exits_with_0(platform, tmp_path):
+    out = tmp_path / "there" / "out"
+    source = ROOT / "solutions" / "results" / "cpu.json"
+    asked = ["export", "--to", platform, str(source), "--out", str(out)]
+    done = CliRunner().invoke(main, asked, env=RUNNER)
+    assert (done.exit_code, done.output) == (0, f"wrote {out}\n")
+    assert out.read_text("utf-8").strip()
+
+
+def test_export_never_writes_over_the_results_it_reads(tmp_path):
+    shutil.copy(ROOT / "solutions" / "results" / "cpu.json", tmp_path / "results.json")
+    before = (tmp_path / "results.json").read_bytes()
+    asked = ["export", "--to", "gradescope", str(tmp_path), "--out", str(tmp_path / "results.json")]
+    assert CliRunner().invoke(main, asked).exit_code == 2
+    assert (tmp_path / "results.json").read_bytes() == before
+
+
+def test_a_gpus_exercise_takes_the_place_of_the_same_file_alone():
+    cpu, gpu = lab_of(record("cpu.json"), ONE), lab_of(record("h200.json"), ONE)
+
+    def of_file(sha256):
+        same = with_exercises(gpu, lambda one: one.model_copy(update={"file_sha256": sha256}))
+        return merge.merged(cpu, merge.keyed(same))
+
+    both = of_file(cpu.labs[0].exercises[0].file_sha256)
+    assert (both.points, both.not_graded_points) == (pytest.approx(100.0), 0.0)
+    assert of_file("0" * 64).points == pytest.approx(cpu.points)
+
+
+def test_jplag_gets_a_folder_a_student_and_the_skeletons(tmp_path):
+    out = small_class(tmp_path / "out")
+    fake = FakeClass(out)
+    for name, text in (("ada", "mine = 1\n"), ("bob", "mine = 2\n")):
+        intake = out / "students" / name / "intake.json"
+        file = {"path": f"{ONE}/elementwise_add.py", "sha256": "0", "bytes": 9, "found": "x.py"}
+        intake.write_text(json.dumps(json.loads(intake.read_text()) | {"files": [file]}))
+        path = fake.folder.student(name).files / ONE / "elementwise_add.py"
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    counts = jplag.write(out, tmp_path / "similarity")
+    assert counts == {ONE: 2, TWO: 0}
+    place = tmp_path / "similarity" / ONE
+    assert sorted(p.relative_to(place).as_posix() for p in place.rglob("*") if p.is_file()) == [
+        "base/elementwise_add.py",
+        "submissions/ada/elementwise_add.py",
+        "submissions/bob/elementwise_add.py",
+    ]
+    skeleton = ROOT / COPIES / "labs" / ONE / "elementwise_add.py"
+    assert (place / "base" / "elementwise_add.py").read_bytes() == skeleton.read_bytes()
+    asked = ["export", "--to", "jplag", str(out), "--out", str(tmp_path / "similarity")]
+    assert CliRunner().invoke(main, asked).exit_code == 2, "a folder in use is not written to"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The zip for lab 1, with GPU scores and a hidden case."""
+    folder = tmp_path_factory.mktemp("built")
+    fake = FakeClass(folder / "class")
+    fake.add("ada", line={"id": "ada"})
+    gpu = lab_of(record("h200.json"), ONE)
+    fake.grade("ada", ONE, gpu)
+    fake.finish(tier="gpu")
+    hidden = folder / "hidden.toml"
+    hidden.write_text('[[case]]\nexercise = "elementwise_add"\nparams = { n = 517 }\n')
+    asked = ["autograder", str(folder / "out.zip"), "--lab", "1", "--hidden", str(hidden)]
+    done = CliRunner().invoke(main, [*asked, "--gpu", str(folder / "class")])
+    assert done.exit_code == 0, done.output
+    assert "GPU scores of 1 exercises" in done.output
+    return folder / "out.zip"
+
+
+def test_the_zip_has_both_scripts_at_its_root_and_they_can_be_run(built):
+    with zipfile.ZipFile(built) as archive:
+        modes = {entry.filename: entry.external_attr >> 16 for entry in archive.infolist()}
+        assert all(modes[name] & stat.S_IXUSR for name in ("setup.sh", "run_autograder"))
+        assert all(archive.read(name).startswith(b"#!") for name in ("setup.sh", "run_autograder"))
+    assert stat.S_IMODE(modes["course/hidden.toml"]) == stat.S_IMODE(modes["course/gpu.json"]) == 0o600
+
+
+def test_the_zip_has_no_solution_and_no_test(built):
+    with zipfile.ZipFile(built) as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()}
+    assert "course/labs/lab1_elementwise_add/lab.py" in contents
+    assert not [
+        name for name in contents if {"solutions", "tests", "wrong", "variants"} & set(name.split("/"))
+    ]
+    texts = set(contents.values())
+    handed_out = {path.read_bytes() for path in (ROOT / "labs").rglob("*.py")}  # some of it is given
+    solutions = [p for p in (ROOT / "solutions").rglob("*.py") if p.read_bytes() not in handed_out]
+    assert len(solutions) > 50
+    assert not [path for path in solutions if path.read_bytes() in texts]
+
+
+def test_the_same_course_gives_the_same_zip(tmp_path):
+    for name in ("a.zip", "b.zip"):
+        autograder.write(tmp_path / name, catalog.find()[:1])
+    assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
+
+
+def test_gpu_scores_in_the_zip_name_nobody(built):
+    with zipfile.ZipFile(built) as archive:
+        scores = GpuScores.model_validate_json(archive.read("course/gpu.json"))
+    assert [key[:2] for key in scores.keyed] == [(ONE, "elementwise_add")]
+    assert "ada" not in scores.model_dump_json()
+
+
+def test_a_class_that_no_gpu_graded_has_no_scores_for_the_zip(tmp_path):
+    fake = FakeClass(tmp_path / "class")
+    fake.add("ada", line={"id": "ada"})
+    fake.grade("ada", ONE, lab_of(record("cpu.json"), ONE))
+    fake.finish()
+    with pytest.raises(AutograderError, match="on a GPU"):
+        autograder.gpu_scores(tmp_path / "class", {ONE})
+
+
+def run_container(built, root, files):
+    """The scripts of the zip in Gradescope's folders, with this Python in place of the container's."""
+    with zipfile.ZipFile(built) as archive:
+        archive.extractall(root / "source")
+    (root / "submission").mkdir()
+    for name, data in files.items():
+        (root / "submission" / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / "submission" / name).write_bytes(data)
+    environment = os.environ | {"AUTOGRADER_ROOT": str(root), "AUTOGRADER_PYTHON": sys.executable}
+    for name in ("GRADER_SCRATCH", "PYTHONPATH"):
+        environment.pop(name, None)
+    done = subprocess.run(
+        ["bash", str(root / "source" / "run_autograder")],
+        cwd=root, env=environment, capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+    file = root / "results" / "results.json"
+    return done, held(file.read_text("utf-8"), "gradescope-results.schema.json") if file.exists() else None
+
+
+def test_a_skeleton_is_graded_as_gradescope_does_it(built, tmp_path):
+    data = (ROOT / "labs" / ONE / "elementwise_add.py").read_bytes()
+    done, results = run_container(built, tmp_path, {"elementwise_add.py": data})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert results["score"] == 0
+    assert "TODO" in results["tests"][0]["output"]
+    assert "n=517" not in json.dumps(results), "a hidden case is given away"
+
+
+@pytest.mark.slow_class
+def test_with_one_warm_parent_at_a_time_the_verdicts_are_the_same(tmp_path):
+    asked = ["--lab", "1", "--from", "solutions", "-k", "compiles or 65537"]
+    done = grade(*asked, "--results", tmp_path, GRADER_LEAN="1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    results = json.loads((tmp_path / "results.json").read_text("utf-8"))
+    items = results["labs"][0]["exercises"][0]["items"]
+    assert [item["verdict"] for item in items] == ["PASS", "PASS", "NOT_GRADED", "PASS"]
+    assert results["assurance"][:2] in ("L1", "L2"), "what the ended parent found out is lost"
+
+
+def test_a_submission_that_cannot_be_opened_safely_gets_the_reason_and_no_points(built, tmp_path):
+    done, results = run_container(built, tmp_path, {"work.zip": b"PK\5\6 no archive"})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert results["score"] == 0
+    assert results["tests"][0]["status"] == "failed"
+    assert results["tests"][0]["output"]
+
+
+def test_a_fault_of_the_container_gives_no_zero(built, tmp_path):
+    with zipfile.ZipFile(built) as archive:
+        archive.extractall(tmp_path / "again")
+    asked = tmp_path / "again" / "course" / "autograder.json"
+    asked.write_text(json.dumps({"labs": "1", "limit_s": 0.01}))
+    shutil.make_archive(str(tmp_path / "slow"), "zip", tmp_path / "again")
+    data = (ROOT / "labs" / ONE / "elementwise_add.py").read_bytes()
+    done, results = run_container(tmp_path / "slow.zip", tmp_path / "root", {"elementwise_add.py": data})
+    assert (done.returncode, results) == (3, None)
+    assert "exit code 124" in done.stdout

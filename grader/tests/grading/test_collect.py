@@ -1,0 +1,68 @@
+"""What a run found becomes results whose sums are exact, in the file as in memory."""
+
+import json
+import re
+from fractions import Fraction
+from types import SimpleNamespace
+
+import pytest
+
+from grader.course import catalog
+from grader.course.items import CORRECTNESS, SPEED, graded_items
+from grader.course.spec import Verdict
+from grader.course.submission import Submission
+from grader.grading import collect
+from grader.results import scoring
+from grader.results.outcome import Outcome
+from grader.tests.helpers.result_fakes import a_timing
+
+ENTRY = catalog.find()[0]
+(ADD,) = ENTRY.lab.exercises
+RIGHT, WRONG = Outcome(Verdict.PASS, share=1.0), Outcome(Verdict.WRONG)
+
+
+def answered(outcome_of):
+    return [(item, outcome_of(number, item), 0.0) for number, item in enumerate(graded_items(ENTRY))]
+
+
+def collected(answers, path):
+    run = SimpleNamespace(
+        tier="gpu", source="labs", seed=1, arch=90, assurance="L1", assurance_level=1, gpu=None,
+        submission=lambda item: Submission.read(path / item.exercise.file),
+    )  # fmt: skip
+    return collect.collect(answers, run, command="", seconds=0.0, gpu_missing="")
+
+
+@pytest.mark.parametrize("right", range(len(ADD.cases) + 1))
+def test_points_of_cases_are_their_exact_share_without_the_noise_of_floating_point(tmp_path, right):
+    answers = answered(lambda number, _: RIGHT if number < right else WRONG)
+    results = collected([one for one in answers if one[0].kind == CORRECTNESS], tmp_path)
+    share = Fraction(int(ADD.points) * right, len(ADD.cases))
+    assert results.points == results.labs[0].points == round(float(share), 6)
+    written = re.findall(r'points": ?(\d+\.\d+)', results.model_dump_json())
+    assert len(written) == 2 * len(ADD.cases) + 8
+    assert max(len(one.partition(".")[2]) for one in written) <= 9
+    items = json.loads(results.model_dump_json())["labs"][0]["exercises"][0]["items"]
+    assert round(sum(item["points"] for item in items), 6) == results.points
+    assert round(sum(item["max_points"] for item in items), 6) == results.max_points == ADD.points
+
+
+def test_15_of_24_cases_are_43_75_points(tmp_path):
+    answers = answered(lambda number, _: RIGHT if number < 15 else WRONG)[:24]
+    assert '"points":43.75,' in collected(answers, tmp_path).model_dump_json()
+
+
+def test_speed_points_are_the_share_of_all_shapes_and_none_where_one_was_wrong():
+    timed = Outcome(Verdict.SLOW, timing=a_timing(percent_of_baseline=ADD.speed.full_at))
+    share = scoring.speed_share([ADD.speed.full_at], ADD.speed)
+    for outcome, earned in ((timed, share), (WRONG, 0.0), (Outcome(Verdict.NOT_GRADED), 0.0)):
+        answers = answered(lambda _, item, own=outcome: own if item.kind == SPEED else RIGHT)
+        items = [item for item in collect.scored(ADD, answers) if item.kind == SPEED]
+        assert sum(item.points for item in items) == pytest.approx(earned * ADD.speed.points)
+
+
+def test_noise_without_a_timing_leaves_the_points_open(tmp_path):
+    noise = Outcome(Verdict.INCONCLUSIVE)
+    results = collected(answered(lambda _, item: noise if item.kind == SPEED else RIGHT), tmp_path)
+    assert results.not_graded_points == ADD.speed.points
+    assert results.graded_points + results.not_graded_points == results.max_points == ENTRY.lab.points

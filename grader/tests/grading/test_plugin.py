@@ -1,0 +1,76 @@
+"""Shards cover every test once, and an interrupted run goes on where it stopped."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from grader.course import catalog
+
+TESTS = "import os\n\n\n" + "\n\n".join(
+    f"def test_{name}():\n    assert not os.path.exists('broken_{name}')\n" for name in "abcdefg"
+)
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Runs pytest over seven small tests: names that passed, and the exit code."""
+    (tmp_path / "test_small.py").write_text(TESTS)
+    (tmp_path / "labs").mkdir()
+
+    def go(*options):
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-v",
+            "-p",
+            "grader.grading.plugin",
+            "-p",
+            "no:cacheprovider",
+            *options,
+        ]
+        done = subprocess.run(
+            command,
+            cwd=tmp_path,
+            env={"PYTHONPATH": str(catalog.ROOT)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return set(re.findall(r"test_(\w) PASSED", done.stdout)), done.returncode
+
+    return go
+
+
+def test_shards_together_run_every_test_once(run):
+    parts = [run("--shard", f"{k}/3")[0] for k in (1, 2, 3)]
+    assert sorted(name for part in parts for name in part) == list("abcdefg")
+
+
+@pytest.mark.parametrize("shard", ["0/3", "4/3", "one", "1"])
+def test_a_shard_that_does_not_exist_is_wrong_usage(run, shard):
+    assert run("--shard", shard) == (set(), 4)
+
+
+def test_a_resumed_run_repeats_what_failed_and_nothing_else(run, tmp_path):
+    (tmp_path / "broken_c").touch()
+    passed, code = run("--resume", "passed")
+    assert (passed, code) == (set("abdefg"), 1)
+    (tmp_path / "broken_c").unlink()
+    assert run("--resume", "passed") == ({"c"}, 0)
+    assert run("--resume", "passed") == (set(), 5)
+
+
+def test_a_run_of_several_processes_is_resumed_like_any_other(run, tmp_path):
+    (tmp_path / "broken_c").touch()
+    assert run("--resume", "passed", "-n", "2")[1] == 1
+    (tmp_path / "broken_c").unlink()
+    assert run("--resume", "passed") == ({"c"}, 0)
+
+
+def test_changed_code_makes_every_test_run_again(run, tmp_path):
+    assert run("--resume", "passed")[0] == set("abcdefg")
+    (tmp_path / "labs" / "lab.py").write_text("x = 1\n")
+    assert run("--resume", "passed")[0] == set("abcdefg")

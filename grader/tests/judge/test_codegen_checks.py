@@ -1,0 +1,102 @@
+"""The checks on generated code: what passes, what fails, and which kernel is named."""
+
+import pytest
+
+from grader.codegen.kernel_facts import CompiledKernel, config_of
+from grader.course import catalog
+from grader.course.spec import Verdict
+from grader.judge.codegen_checks import CHECKS, SYMPTOMS, check, outcome
+
+
+def kernel(**changes):
+    facts = {
+        "name": "matmul_kernel",
+        "constants": {"BLOCK_M": 128, "BLOCK_N": 256, "BLOCK_K": 64, "GROUP_M": 8},
+        "num_warps": 8,
+        "num_stages": 3,
+        "shared_bytes": 147_456,
+        "shared_limit_bytes": 227 * 1024,
+        "registers": 168,
+        "spill_bytes": 0,
+        "tensor_core": "wgmma.mma_async",
+        "async_copies": 12,
+        "load_widths_bytes": (16,),
+    }
+    facts |= changes
+    config = config_of(facts["constants"], facts["num_warps"], facts["num_stages"])
+    return CompiledKernel(**facts, config=config)
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_sound_kernels_pass_every_check(name):
+    passed, words = check(name, [kernel(), kernel(num_warps=4)])
+    assert passed
+    assert words
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_no_kernel_fails_every_check(name):
+    assert check(name, []) == (False, "the call launched no Triton kernel")
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "words"),
+    [
+        ("tensor cores", {"tensor_core": ""}, "1 of 2 configs use wgmma.mma_async"),
+        ("no spills", {"spill_bytes": 24}, "1 of 2 configs spill"),
+        ("wide loads", {"load_widths_bytes": (8, 4)}, "widest global load 8 bytes a thread"),
+        ("shared memory", {"shared_bytes": 227 * 1024 + 1}, "at most 227 of 227 KB"),
+    ],
+)
+def test_one_bad_config_fails_its_check_and_is_named(name, changes, words):
+    passed, found = check(name, [kernel(), kernel(num_warps=4, **changes)])
+    assert not passed
+    assert found.startswith(words)
+    assert found.endswith("128x256x64, 4 warps, 3 stages")
+    assert [other for other in CHECKS if not check(other, [kernel(**changes)])[0]] == [name]
+
+
+def test_config_that_spills_most_is_the_one_named():
+    kernels = [kernel(spill_bytes=8, num_warps=16), kernel(spill_bytes=640, num_warps=4), kernel()]
+    _, words = check("no spills", kernels)
+    assert "2 of 3" in words
+    assert "640 bytes" in words
+    assert "4 warps" in words
+
+
+def test_kernel_without_global_loads_has_no_narrow_one():
+    assert check("wide loads", [kernel(load_widths_bytes=())])[0]
+
+
+def test_kernel_may_use_all_of_its_shared_memory():
+    assert check("shared memory", [kernel(shared_bytes=227 * 1024)])[0]
+
+
+def graded_checks():
+    return [
+        (entry.lab, name)
+        for entry in catalog.find()
+        for exercise in entry.lab.exercises
+        for name in (exercise.codegen.checks if exercise.codegen else ())
+    ]
+
+
+def test_checks_with_points_exist():
+    assert graded_checks()
+    assert {name for _, name in graded_checks()} <= set(CHECKS)
+
+
+@pytest.mark.parametrize(("lab", "name"), graded_checks(), ids=lambda value: getattr(value, "title", value))
+def test_failed_check_earns_nothing_and_cites_the_cause_of_the_lab(lab, name):
+    found = outcome(lab, name, False, "1 of 2", [kernel()])
+    assert (found.verdict, found.share) == (Verdict.WRONG, 0.0)
+    assert (found.hint, found.cause) == lab.causes[SYMPTOMS[name]]
+
+
+def test_outcome_carries_the_facts_without_listings():
+    lab, name = graded_checks()[0]
+    found = outcome(lab, name, True, "2 of 2", [kernel(ptx="// ptx", sass="// sass")])
+    (facts,) = found.kernels
+    assert (found.verdict, found.share, found.hint) == (Verdict.PASS, 1.0, None)
+    assert facts.config == "128x256x64, 8 warps, 3 stages"
+    assert not {"ptx", "sass"} & set(facts.model_dump())

@@ -1,0 +1,309 @@
+"""Rounds and checks of a speed test, in the interpreter: the code that times on a GPU, on small sizes."""
+
+import dataclasses
+import math
+from types import SimpleNamespace
+
+import pytest
+
+from grader.course import catalog
+from grader.course.items import SPEED, graded_items
+from grader.course.spec import Verdict
+from grader.course.submission import Submission
+from grader.judge import speed, statistics, timed_outputs
+from grader.judge.run import REFERENCE, Run
+from grader.results.outcome import Outcome
+from grader.tests.helpers.course import SEED
+from grader.tests.helpers.result_fakes import a_timing
+from grader.worker.shared_memory import Arena
+from grader.worker.submission_worker import SubmissionWorker
+
+ADD = (1, {"n": 4099})
+SOFTMAX = (2, {"rows": 5, "cols": 1001})
+DROPOUT = (4, {"n": 8009, "p": 0.5}, "dropout_forward")
+KERNEL_ADD = "tl.store(out_ptr + offs, x + y, mask=mask)"
+LAUNCH = "        elementwise_add_kernel[grid](x, y, out, n, BLOCK=BLOCK)"
+
+
+@pytest.fixture
+def short(monkeypatch):
+    """Few rounds of small blocks, which an interpreter and a CPU take in a second."""
+    monkeypatch.setattr(speed, "LEAST_CALL_US", 0.0)
+    monkeypatch.setattr(speed, "WARM_US", 0.0)
+    monkeypatch.setattr(speed, "BLOCK_US", {"memory": 1.0, "arithmetic": 1.0})
+    # So small a problem takes no longer than the hand-shake: what is left after it is noise.
+    monkeypatch.setattr(speed.SpeedTest, "_overhead", lambda self: self.hand_shake_us)
+    monkeypatch.setattr(speed.SpeedTest, "hand_shake_us", 0.0, raising=False)
+    monkeypatch.setattr(statistics, "MOST_ROUNDS", 12)
+    monkeypatch.setattr(speed, "INTERFERENCE", math.inf)  # on two busy cores microseconds are chance
+
+
+@pytest.fixture
+def fight(tmp_path, short, warm):  # noqa: ARG001 - it only changes settings
+    """Runs a speed of a changed solution on the CPU: (lab and sizes, old text, new text) to an outcome."""
+    arena, workers = Arena.create("cpu", 1 << 26), []
+
+    def run(what, old="", new="", function=""):
+        number, params, *name = what
+        entry = next(entry for entry in catalog.find() if entry.number == number)
+        exercise = next(one for one in entry.lab.exercises if one.name in name or not name)
+        text = entry.submission(catalog.ROOT / "solutions", exercise).read_text("utf-8")
+        assert old in text
+        file = tmp_path / exercise.file
+        file.write_text(text.replace(old, new) if old else text)
+        case = dataclasses.replace(exercise.speed.shapes[0], params=params, dtype="fp32")
+        files = (entry.lab_file if function else file, entry.lab_file)
+        tuning = "chance" if "autotune" in text else "full"  # there is no clock to tune by without a GPU
+        student, reference = (
+            SubmissionWorker(
+                warm,
+                Submission.read(f),
+                arena,
+                interpreted=True,
+                tuning=tuning,
+                trusted=f == entry.lab_file,
+                given=entry.given,
+            )
+            for f in files
+        )
+        workers.extend((student, reference))
+        return speed.SpeedTest(entry.lab, exercise, case, student, reference, None, function).run()
+
+    yield run
+    for worker in workers:
+        worker.close()
+    arena.close()
+
+
+@pytest.mark.parametrize("what", [ADD, SOFTMAX], ids=["add", "softmax"])
+def test_a_right_answer_is_timed_with_paired_rounds(fight, what):
+    outcome = fight(what)
+    assert outcome.verdict in (Verdict.PASS, Verdict.SLOW, Verdict.INCONCLUSIVE), outcome.where
+    timing = outcome.timing
+    assert len(timing.rounds) >= statistics.FEWEST_ROUNDS
+    assert all(time > 0 for one in timing.rounds for time in (*one.reference_us, *one.student_us))
+    assert timing.calls_per_block == speed.FEWEST_CALLS
+    assert timing.student_us > timing.reference_us  # an interpreter against PyTorch
+    assert 0 < timing.zero_at_percent < timing.passing_at_percent <= timing.full_at_percent <= 100
+
+
+@pytest.mark.slow
+def test_a_slow_answer_gets_fewer_calls_a_block_and_a_compilation_does_not_count(fight, monkeypatch):
+    calls = 3 * speed.FEWEST_CALLS
+    monkeypatch.setattr(speed, "BLOCK_US", {"memory": 1e9, "arithmetic": 1e9})
+    monkeypatch.setattr(speed, "MOST_CALLS", calls)
+    waits = "        import time\n        time.sleep({})\n"
+    slow = fight(ADD, LAUNCH, waits.format("0.05") + LAUNCH)
+    once = "        if not globals().setdefault('compiled', []):\n            compiled.append(1)\n    "
+    compiled = fight(ADD, LAUNCH, once + waits.format("0.6").replace("\n    ", "\n        ", 1) + LAUNCH)
+    assert speed.FEWEST_CALLS <= slow.timing.calls_per_block <= speed.SLOW_BLOCK_US / 1e6 / 0.05 < calls
+    assert compiled.timing.calls_per_block == calls
+
+
+def test_the_hand_shake_of_a_block_with_few_calls_is_not_taken_for_a_busy_gpu(fight, monkeypatch):
+    monkeypatch.setattr(speed, "BLOCK_US", {"memory": 1e9, "arithmetic": 1e9})
+    monkeypatch.setattr(speed, "MOST_CALLS", 3 * speed.FEWEST_CALLS)
+    monkeypatch.setattr(speed, "INTERFERENCE", 1.3)
+    monkeypatch.setattr(speed.SpeedTest, "hand_shake_us", 500.0)
+    take, call_us = speed.SpeedTest._block, {"reference": 100.0, "student": speed.SLOW_BLOCK_US}
+
+    def by_a_clock_of_ours(self, side, plan, limit_s, k=None):
+        take(self, side, plan, limit_s, k)
+        return self.hand_shake_us + call_us[side] * self.buffer_sets.calls
+
+    monkeypatch.setattr(speed.SpeedTest, "_block", by_a_clock_of_ours)
+    outcome = fight(ADD)
+    assert outcome.verdict is Verdict.SLOW, outcome.where
+    assert outcome.timing.calls_per_block == speed.FEWEST_CALLS
+    assert outcome.timing.reference_us == pytest.approx(100.0)
+
+
+@pytest.mark.slow
+def test_an_answer_that_is_random_is_held_to_its_own_choice(fight, monkeypatch):
+    monkeypatch.setattr(
+        timed_outputs, "FP64_EVERY", 2
+    )  # both ways to know what is right, within a few rounds
+    outcome = fight(DROPOUT)
+    assert outcome.verdict in (Verdict.PASS, Verdict.SLOW, Verdict.INCONCLUSIVE), outcome.where
+
+
+def test_a_random_answer_that_is_not_scaled_is_wrong(fight):
+    outcome = fight(DROPOUT, "x * scale", "x * (scale - 1.0)")
+    assert outcome.verdict is Verdict.WRONG
+
+
+def test_the_reference_in_the_students_seat_is_not_held_to_the_students_task(fight):
+    outcome = fight(SOFTMAX, function="copy")
+    assert outcome.verdict in (Verdict.PASS, Verdict.SLOW, Verdict.INCONCLUSIVE), outcome.where
+
+
+def test_a_block_shorter_than_its_hand_shake_is_not_scored(fight, monkeypatch):
+    monkeypatch.setattr(speed.SpeedTest, "hand_shake_us", 1e9)
+    outcome = fight(ADD)
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+    assert "hand-shake" in outcome.where
+
+
+def test_an_answer_right_for_the_first_calls_only_is_wrong(fight):
+    count = "        calls = globals().setdefault('calls', [])\n        calls.append(1)\n"
+    text = count + "        if len(calls) < 30:\n    "
+    outcome = fight(ADD, LAUNCH, text + LAUNCH)
+    assert (outcome.verdict, outcome.reason) in ((Verdict.WRONG, "UNWRITTEN"), (Verdict.WRONG, "NONFINITE"))
+    assert outcome.where.startswith("while timed")
+
+
+def test_a_result_kept_from_an_earlier_block_is_wrong(fight):
+    kept = (
+        "        kept = globals().setdefault('kept', {})\n        if not kept:\n    "
+        + LAUNCH
+        + "\n            kept[0] = out.clone()\n        out.copy_(kept[0])"
+    )
+    assert fight(ADD, LAUNCH, kept).verdict is Verdict.WRONG
+
+
+def test_an_input_that_is_written_to_is_named(fight):
+    outcome = fight(ADD, LAUNCH, LAUNCH + "\n        x[5] = 0.0")
+    assert outcome.verdict is Verdict.MUTATED_INPUT
+    assert outcome.where.startswith("x ")
+
+
+def test_a_store_past_the_end_is_found_in_a_timed_block(fight):
+    outcome = fight(ADD, "mask = offs < n", "mask = offs < n + 3")
+    assert (outcome.verdict, outcome.reason) == (Verdict.OUT_OF_BOUNDS, "WRITE")
+
+
+def test_one_wrong_element_in_a_timed_block_is_found(fight):
+    outcome = fight(ADD, LAUNCH, LAUNCH + "\n        out[n // 2] += 1.0")
+    assert outcome.verdict is Verdict.WRONG
+    assert outcome.error_map.wrong == 1
+    assert "out[2049]" in outcome.where
+
+
+def test_a_crash_in_a_timed_block_ends_the_duel_with_its_reason(fight):
+    outcome = fight(ADD, LAUNCH, "        raise RuntimeError('no more')")
+    assert outcome.verdict is Verdict.CRASHED
+    assert "no more" in outcome.where
+
+
+def test_a_reference_that_slows_down_once_the_student_runs_decides_nothing(fight, monkeypatch):
+    monkeypatch.setattr(speed, "INTERFERENCE", 1e-9)
+    outcome = fight(ADD)
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+    assert "before the student's process had begun" in outcome.where
+
+
+def test_a_time_below_what_the_memory_allows_is_impossible(fight, monkeypatch):
+    monkeypatch.setattr(statistics, "floor_us", lambda *_: 1e12)  # as if the clock had been set back
+    real = speed.SpeedTest.__init__
+
+    def with_a_gpu(self, *arguments):
+        real(self, *arguments)
+        self.gpu = SimpleNamespace(bandwidth=1.0, peak_flops=1.0)
+
+    monkeypatch.setattr(speed.SpeedTest, "__init__", with_a_gpu)
+    outcome = fight(ADD)
+    assert outcome.verdict is Verdict.IMPOSSIBLE
+    assert "is less than the 1000000000000.0 us" in outcome.where
+
+
+def test_results_that_land_between_the_sample_and_the_check_are_late(fight, monkeypatch):
+    take = speed.SpeedTest._block
+
+    def student_writes_later(self, side, plan, limit_s, k=None):
+        elapsed = take(self, side, plan, limit_s, k)
+        if side == "student" and k is not None:
+            buffer = self.buffer_sets.sets[k][0][1][0]  # as a kernel would that is still running
+            self.arena.view(buffer.tensor).add_(1.0)
+        return elapsed
+
+    monkeypatch.setattr(speed.SpeedTest, "_block", student_writes_later)
+    outcome = fight(ADD)
+    assert (outcome.verdict, outcome.reason) == (Verdict.WRONG, "UNWRITTEN")
+    assert outcome.where == "outputs changed after the function had returned"
+
+
+# -- CUDA C++: the student's arm is a compiled library, the baseline a torch function of lab.py
+
+(CUDA,) = (entry for entry in catalog.capstone() if entry.folder.name == "cuda-kernels")
+SIDES = {
+    "vector_add": {"n": 4099},
+    "reduce_sum": {"n": 4099},
+    "matmul_tiled": {"m": 33, "n": 17, "k": 9},
+}
+# Called as a library is, by the symbol of each exercise and with its sizes: without a GPU none can run.
+LIKE_A_LIBRARY = """import torch
+
+def vector_add(x, y, *, sizes, out):
+    assert list(sizes) == [len(x)]
+    torch.add(x, y, out=out)
+
+def reduce_sum(x, *, sizes, out):
+    assert list(sizes) == [len(x)]
+    torch.sum(x, dim=0, keepdim=True, out=out)
+
+def matmul(a, b, *, sizes, out):
+    assert list(sizes) == [len(a), len(b), a.shape[1]]
+    torch.mm(a, b.t(), out=out)
+"""
+
+
+def asked_of(name):
+    (item,) = (one for one in graded_items(CUDA) if one.exercise.name == name and one.kind == SPEED)
+    return dataclasses.replace(item, case=dataclasses.replace(item.case, params=SIDES[name]))
+
+
+@pytest.fixture
+def runs(short, monkeypatch, warm):  # noqa: ARG001 - it only changes settings
+    """Makes runs of the GPU tier whose workers and memory are on the CPU."""
+    arena = Arena.create("cpu", 1 << 26)
+    monkeypatch.setattr(Run, "_arena", lambda *_: arena)
+    made = []
+
+    def make(source):
+        made.append(Run(source, "gpu", SEED, None, screened=False, session=warm))
+        return made[-1]
+
+    yield make
+    for run in made:
+        run.close()
+    arena.close()
+
+
+@pytest.mark.parametrize("name", SIDES)
+@pytest.mark.parametrize("source", [REFERENCE, catalog.ROOT / "solutions"], ids=["baseline", "library"])
+def test_a_cuda_exercise_is_timed_against_the_torch_function_of_its_lab(
+    runs, tmp_path, monkeypatch, name, source
+):
+    if source != REFERENCE:
+        (tmp_path / "library.py").write_text(LIKE_A_LIBRARY)
+        library = Submission.read(tmp_path / "library.py")
+        monkeypatch.setattr(Run, "submission", lambda *_: library)
+    outcome = runs(source).answer(asked_of(name))
+    assert outcome.verdict in (Verdict.PASS, Verdict.SLOW, Verdict.INCONCLUSIVE), outcome.where
+    assert len(outcome.timing.rounds) >= statistics.FEWEST_ROUNDS
+
+
+def test_both_arms_of_a_cuda_exercise_keep_their_workers_from_shape_to_shape(runs, monkeypatch):
+    taken, closed = [], []
+
+    class Settled:
+        def __init__(self, *arguments):
+            taken.append(tuple(one for one in arguments if isinstance(one, SubmissionWorker)))
+
+        def run(self):
+            return Outcome(Verdict.PASS, timing=a_timing())
+
+    monkeypatch.setattr(speed, "SpeedTest", Settled)
+    monkeypatch.setattr(SubmissionWorker, "close", lambda worker: closed.append(worker.folder))
+    run = runs(catalog.ROOT / "solutions")
+    for _ in range(2):
+        assert run.answer(asked_of("vector_add")).verdict is Verdict.PASS
+    assert closed == []
+    assert taken[0] == taken[1]
+    assert run.answer(asked_of("reduce_sum")).verdict is Verdict.PASS
+    assert taken[2][0] is not taken[0][0]
+    assert taken[2][1] is taken[0][1]  # one lab.py, one worker
+    assert [worker._submission.name for pair in taken for worker in pair] == [
+        *("02_vectorised.cu", "lab.py") * 2,
+        *("05_deterministic.cu", "lab.py"),
+    ]

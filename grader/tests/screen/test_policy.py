@@ -1,0 +1,587 @@
+"""The static screen: what each rule refuses, what it permits, and that no text whatever makes it raise."""
+
+import ast
+import dataclasses
+import importlib
+import random
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from grader.course import catalog
+from grader.course.spec import Lab, Verdict
+from grader.course.submission import Submission
+from grader.report import markdown
+from grader.screen import names
+from grader.screen.policy import DEEP, LONG, screen
+from grader.site.tables import LABEL, rewrite
+
+ENTRIES = {entry.number: entry for entry in catalog.find()}
+LAB = ENTRIES[1].lab
+ADD = LAB.exercises[0]
+TREES = sorted(
+    path
+    for entry in ENTRIES.values()
+    for folder in (entry.folder, catalog.ROOT / "solutions" / entry.folder.name)
+    for path in [*folder.glob("[!_]*.py"), *folder.glob("variants/*.py")]
+    if path.name != "lab.py" and path.name not in {given.name for given in entry.given}
+)
+HEAD = """\
+import torch
+import triton
+import triton.language as tl
+@triton.jit
+def kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs, mask=offs < n)
+    tl.store(out_ptr + offs, x + tl.load(y_ptr + offs, mask=offs < n), mask=offs < n)
+"""
+LAUNCH = "kernel[(triton.cdiv(x.numel(), 64),)](x, y, out, x.numel(), BLOCK=64)"
+LINE = HEAD.count("\n") + 1  # of what comes after
+
+
+def verdict(body: str, lab=LAB, exercise=ADD):
+    submission = Submission(Path(exercise.file), body.encode(errors="replace"))
+    return screen(submission, lab, exercise)
+
+
+def around(*lines: str, after: str = "") -> str:
+    """A file whose graded function holds `lines` ahead of its launch; they begin on line LINE + 1."""
+    inside = "".join(f"    {part}\n" for line in lines for part in line.split("\n"))
+    return f"{HEAD}def elementwise_add(x, y, *, out=None):\n{inside}    {LAUNCH}\n    return out\n{after}"
+
+
+def above(lines: str) -> str:
+    """A file with `lines` at module level from line LINE on, and a right function below them."""
+    return f"{HEAD}{lines}\ndef elementwise_add(x, y, *, out=None):\n    {LAUNCH}\n    return out\n"
+
+
+def refused(source: str, line: int, words: str, lab=LAB):
+    outcome = verdict(source, lab)
+    assert outcome is not None, "permitted"
+    assert outcome.verdict is Verdict.POLICY
+    assert outcome.where.startswith(f"line {line}: "), outcome.where
+    assert words in outcome.where, outcome.where
+    assert ";" in outcome.where or "only" in outcome.where, "says nothing about what is wanted instead"
+    assert outcome.frames[0].line == line
+    assert outcome.frames[0].code == " ".join(source.split("\n")[line - 1].split())
+    return outcome
+
+
+@pytest.mark.parametrize("path", TREES, ids=lambda path: "/".join(path.parts[-3:]))
+def test_skeletons_solutions_and_variants_pass(path):
+    entry = next(entry for entry in ENTRIES.values() if entry.folder.name in path.parts)
+    text = path.read_text("utf-8")
+    asked = [exercise for exercise in entry.lab.exercises if f"def {exercise.name}(" in text]
+    assert asked
+    for exercise in asked:
+        assert verdict(text, entry.lab, exercise) is None
+
+
+IN_THE_FUNCTION = {
+    "torch operator": ("torch.add(x, y, out=out)", "`torch.add`"),
+    "functional": ("torch.nn.functional.softmax(x, 0)", "`torch.nn.functional.softmax`"),
+    "unbound method that a list has too": ("torch.Tensor.add(x, y)", "`.add`"),
+    "unbound method": ("torch.Tensor.mm(x, y)", "`.mm`"),
+    "stream": ("torch.cuda.Stream()", "`torch.cuda.Stream`"),
+    "synchronize": ("torch.cuda.synchronize()", "`torch.cuda.synchronize`"),
+    "graph": ("torch.cuda.CUDAGraph()", "`torch.cuda.CUDAGraph`"),
+    "event": ("torch.cuda.Event()", "`torch.cuda.Event`"),
+    "compile": ("torch.compile(x)", "`torch.compile`"),
+    "ops": ("torch.ops.aten.add(x, y)", "`torch.ops.aten.add`"),
+    "own timing": ("triton.testing.do_bench(x)", "`triton.testing.do_bench`"),
+    "module as a value": ("t = torch", "the module `torch` itself"),
+    "module in a list": ("[torch][0].view(x, y)", "the module `torch` itself"),
+    "module by a choice": ("(torch.empty if 0 else torch).view(x, y)", "`torch` itself"),
+    "module by a walrus": ("(t := torch).view(x, y)", "the module `torch` itself"),
+    "module unpacked": ("(t,) = (torch,)", "the module `torch` itself"),
+    "module in a comprehension": ("[t.view(x, y) for t in (torch,)]", "`torch` itself"),
+    "module by a lambda": ("(lambda t: t.view(x, y))(torch)", "`torch` itself"),
+    "submodule as a value": ("c = torch.cuda", "the module `torch.cuda` itself"),
+    "local import": ("import os", "`import os`"),
+    "getattr": ('getattr(x, "m" + "m")(y)', "`getattr`"),
+    "setattr": ('setattr(x, "data", y)', "`setattr`"),
+    "hasattr": ('hasattr(tl, "load")', "`hasattr`"),
+    "exec": ('exec("import os")', "`exec`"),
+    "eval": ('eval("x + y")', "`eval`"),
+    "compile builtin": ('compile("x", "y", "eval")', "`compile`"),
+    "open": ('open("f")', "`open`"),
+    "globals": ('globals()["torch"]', "`globals`"),
+    "vars": ("vars(torch)", "`vars`"),
+    "import function": ('__import__("os")', "`__import__`"),
+    "class walk": ("().__class__", "names with two underscores"),
+    "class walk in a comprehension": ("[c for c in ().__class__.mro()]", "`.mro`"),
+    "frame": ("x.gi_frame", "`.gi_frame`"),
+    "type with three arguments": ('type("T", (), {})', "`type`"),
+    "type under another name": ('t = type\nt("T", (), {})', "`type`"),
+    "method sum": ("x.sum()", "`.sum`"),
+    "method softmax": ("x.softmax(0)", "`.softmax`"),
+    "method copy_": ("out.copy_(x)", "`.copy_`"),
+    "method add_": ("out.add_(x)", "`.add_`"),
+    "method max": ("x.max()", "`.max`"),
+    "bound method kept": ("f = x.min", "`.min`"),
+    "attribute by a pattern": (
+        "match x:\n    case torch.Tensor(mm=f):\n        f(y)",
+        "`mm=` in a pattern",
+    ),
+    "python function of a kernel": ("kernel.fn(x, y, out, 1, 2)", "`.fn`"),
+    "kernel without a grid": ("kernel(x, y, out, 1, BLOCK=2)", "without a grid"),
+    "unknown launch option": (
+        'kernel[(1,)](x, y, out, 1, BLOCK=2, extern_libs={"a": "b"})',
+        "`extern_libs=`",
+    ),
+    "matrix product": ("z = x @ y", "`x @ y`"),
+    "matrix product of unknowns": ("z = (lambda a, b: a @ b)(x, y)", "`a @ b`"),
+    "sum of tensors": ("z = x + y", "`x + y` computes with a tensor"),
+    "tensor times a number": ("z = 2 * x", "`2 * x` computes with a tensor"),
+    "in place": ("out += x", "`out += x` computes with a tensor"),
+    "negative": ("z = -x", "`-x` computes with a tensor"),
+    "comparison": ("z = x > y", "`x > y` computes with a tensor"),
+    "new tensor": ("z = torch.zeros_like(x)\nz + 1", None),
+    "view": ("z = x.view(-1)[1:] * 2", "computes with a tensor"),
+    "reversed pair": ("a, b = y, x\na - b", None),
+    "in a list": ("z = [x, y]\nz[0] + z[1]", None),
+    "in a loop": ("for t in (x, y):\n    t * t", None),
+    "sum of a list": ("sum([x, y])", "`sum([x, y])` computes with a tensor"),
+    "absolute value": ("abs(x)", "`abs(x)` computes with a tensor"),
+    "lambda": ("f = lambda a, b: a + b\nf(x, y)", "`a + b` computes"),
+    "functions in a list": ("f = [lambda a: a + 1]\nf[0](x)", "`a + 1` computes"),
+    "map": ("list(map(lambda a: a * a, [x, y]))", "`a * a` computes"),
+    "closure": ("def inner():\n    return x + y\ninner()", None),
+    "default value": ("def f(a=x): return a * 2\nf()", "`a * 2` computes"),
+    "generator": ("def g():\n    yield x\nfor t in g():\n    t * 2", None),
+    "mapped builtin": ("list(map(sum, [x]))", "computes with a tensor"),
+    "packed and unpacked": ("def f(*a, **k): return a[0] + k['b']\nf(*(x,), b=y)", "computes"),
+    "returned function": ("def make():\n    return lambda a, b: a + b\nmake()(x, y)", "`a + b` computes"),
+    "handed-on function": ("def call(f, a, b): return f(a, b)\ncall(lambda a, b: a + b, x, y)", "computes"),
+    "slice of out": ("out[:] = x", "storing to `out[:]`"),
+    "attribute of out": ("out.data = x", "storing to `out.data`"),
+    "function attribute": ("elementwise_add.kept = out", "storing to `elementwise_add.kept`"),
+    "patched module": ("torch.empty_like = torch.empty", "changes a module"),
+    "try": ("try:\n    pass\nexcept ValueError:\n    pass", "`try` is not permitted"),
+    "with open": ("with torch.cuda.stream(x):\n    pass", "after `with`"),
+    "del": ("del x", "`del` is not permitted"),
+    "global": ("global N\nN = 1", "`global` is not permitted"),
+    "class": ("class Lazy(torch.Tensor):\n    pass", "class Lazy"),
+    "print is fine, input is not": ("input()", "`input`"),
+}
+
+
+@pytest.mark.parametrize(("code", "words"), IN_THE_FUNCTION.values(), ids=IN_THE_FUNCTION)
+def test_line_of_the_function_is_refused(code, words):
+    source = around(code)
+    if words is None:
+        outcome = verdict(source)
+        assert outcome is not None, "permitted"
+        assert "computes with a tensor" in outcome.where
+        return
+    tree = ast.parse(source)
+    inside = [n for n in ast.walk(tree) if hasattr(n, "lineno") and n.lineno > LINE]
+    assert inside
+    outcome = verdict(source)
+    assert outcome is not None, "permitted"
+    refused(source, outcome.frames[0].line, words)
+    assert LINE < outcome.frames[0].line <= LINE + 1 + code.count("\n")
+
+
+AT_MODULE_LEVEL = {
+    "alias": ("import os as tl2", "`import os`"),
+    "numpy": ("import numpy as np", "`import numpy`"),
+    "functional": ("import torch.nn.functional as F", "`import torch.nn.functional`"),
+    "name of torch": ("from torch import mm as f", "`from torch import mm`"),
+    "star": ("from torch import *", "`from torch import *`"),
+    "relative": ("from . import lab", "`from . import lab`"),
+    "module inside typing": ("from typing import sys", "`from typing import sys`"),
+    "inline assembly": (
+        "from triton.language import inline_asm_elementwise as asm",
+        "`from triton.language import inline_asm_elementwise`",
+    ),
+    "inside of triton.language": (
+        "from triton.language.core import load",
+        "`from triton.language.core import load`",
+    ),
+    "own timing": ("from triton.testing import do_bench", "`from triton.testing import do_bench`"),
+    "second meaning of an import": ("import torch as kernel2\nkernel2 = 5", "`kernel2` is imported"),
+    "name of Python's own": ("if 0:\n    eval = 1", "`eval`"),
+    "module as a default": ("def f(t=torch): return t", "the module `torch` itself"),
+    "mutable default": ("def f(kept={}): return kept", "the default value `{}`"),
+    "tensor as a default": ("def f(kept=torch.empty(1)): return kept", "the default value"),
+    "decorator of one's own": ("def d(f): return f\n@d\ndef g(): return 1", "the decorator `@d`"),
+    "tensor kept": ('KEPT = torch.empty(8, device="cpu")', "`KEPT` keeps a tensor"),
+    "tensors kept": ("KEPT = [torch.empty(8) for _ in range(2)]", "`KEPT` keeps a tensor"),
+    "cache": ("CACHE = {}\ndef f(key, out):\n    CACHE[key] = out", "storing to `CACHE[key]`"),
+    "cache under another name": ("CACHE = {}\ndef f(key):\n    c = CACHE\n    c[key] = 1", "`c[key]`"),
+    "cache by append": ("SEEN = []\ndef f(x):\n    SEEN.append(x)", "`SEEN.append`"),
+    "cache by a bound method": ("SEEN = []\ndef f(x):\n    g = SEEN.append\n    g(x)", "`SEEN.append`"),
+    "cache by setdefault": ("CACHE = {}\ndef f(k):\n    return CACHE.setdefault(k, 1)", "`CACHE.setdefault`"),
+    "cache grown": ("SEEN = []\ndef f(x):\n    s = SEEN\n    s += [x]", "`s += [x]`"),
+    "counter": ("TURN = map(int, [1, 2])", "used up between calls"),
+    "counter by a generator": ("def count():\n    yield 1\nTURN = count()", "used up between calls"),
+    "class of one's own": ("class Box:\n    pass", "class Box"),
+    "dataclass that is not permitted here": (
+        "from dataclasses import dataclass",
+        "`from dataclasses import dataclass`",
+    ),
+    "state in an autograd class": (
+        "class F(torch.autograd.Function):\n    kept = []",
+        "`kept = []` in class F",
+    ),
+    "state on an autograd class": (
+        "class F(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x):\n        F.kept = x",
+        "storing to `F.kept`",
+    ),
+    "forward called by hand": (
+        "class F(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x): return x\n"
+        "def f(x): return F.forward(f, x)",
+        "`F.forward`",
+    ),
+    "tensors added in forward": (
+        "class F(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, a, b): return a + b\n"
+        "def g(x): return F.apply(torch.empty_like(x), x)",
+        "`a + b` computes with a tensor",
+    ),
+    "saved tensors multiplied": (
+        "class F(torch.autograd.Function):\n    @staticmethod\n    def backward(ctx, dy):\n"
+        "        (y,) = ctx.saved_tensors\n        return y * 2",
+        "`y * 2` computes with a tensor",
+    ),
+    "helper that adds": (
+        "def add(a, b): return a + b\ndef f(x): return add(torch.zeros_like(x), 1)",
+        "`a + b` computes with a tensor",
+    ),
+    "kernel that its host calls": (
+        "def plain(a, b): return a + b\nk = triton.jit(plain)\ndef f(): return plain",
+        "`plain` in host code",
+    ),
+    "assembly in a kernel": (
+        "@triton.jit\ndef k(p): tl.inline_asm_elementwise('', '', [], tl.int32, True, 1)",
+        "`tl.inline_asm_elementwise`",
+    ),
+    "assembly through a submodule": (
+        "@triton.jit\ndef k(p): tl.core.inline_asm_elementwise('', '', [], tl.int32, True, 1)",
+        "`.inline_asm_elementwise`",
+    ),
+    "own clock for the autotuner": (
+        "@triton.autotune(configs=[], key=[], do_bench=len)\n@triton.jit\ndef k(p): pass",
+        "`do_bench`",
+    ),
+    "ready-made code": ('C = triton.Config({}, ir_override="a.ptx")', "`ir_override`"),
+    "hook that works": (
+        'def hook(nargs): nargs["out_ptr"].zero_()\nC = triton.Config({}, pre_hook=hook)',
+        "a pre_hook",
+    ),
+    "hook as a lambda": ("C = triton.Config({}, pre_hook=lambda nargs: None)", "a pre_hook"),
+    "block that is imported after all": (
+        'if __name__ == "__main__":\n    pass\nelse:\n    import os',
+        "`import os`",
+    ),
+    "block under another condition": ('if __name__ != "__main__":\n    import os', "`import os`"),
+}
+
+
+@pytest.mark.parametrize(("code", "words"), AT_MODULE_LEVEL.values(), ids=AT_MODULE_LEVEL)
+def test_line_of_the_module_is_refused(code, words):
+    outcome = verdict(above(code))
+    assert outcome is not None, "permitted"
+    wheres = [outcome.where]
+    assert LINE <= outcome.frames[0].line <= LINE + code.count("\n"), outcome.where
+    assert words in wheres[0] or "`__name__`" in wheres[0], outcome.where
+    refused(above(code), outcome.frames[0].line, "")
+
+
+def test_the_line_named_is_the_line():
+    refused(around("n = 1", "torch.mm(x, y)"), LINE + 2, "`torch.mm` is not permitted; of torch a lab needs")
+    refused(
+        "import os\n" + above(""),
+        1,
+        "`import os` is not permitted; a lab needs torch, triton, math and typing",
+    )
+
+
+PERMITTED_INSIDE = {
+    "allocation": "out = torch.empty_like(x) if out is None else out",
+    "allocation by hand": "out = torch.empty((x.shape[0],), device=x.device, dtype=x.dtype)",
+    "checks": 'assert x.shape == y.shape and x.is_contiguous(), f"shapes {x.shape} and {y.shape}"',
+    "error": 'if x.dtype != y.dtype:\n    raise ValueError(f"{x.dtype} is not {y.dtype}")',
+    "sizes": "n, m = x.numel(), x.size(0)\nblocks = -(-n // 64) * 2 + m % 3",
+    "sizes from a shape": "shape = (*x.shape, 1)\nwide = shape[0] * 2",
+    "strides": "s = [t.stride(0) * 2 for t in (x, y)]",
+    "enumerated": "for i, t in enumerate((x, y)):\n    j = i + t.stride(0)",
+    "zipped": "for n, t in zip((1, 2), (x, y)):\n    j = n * t.numel()",
+    "helper with two results": "def prepare(t):\n    return t.contiguous(), t.numel()\n"
+    "t, n = prepare(x)\nm = n + 1",
+    "local list": "found = []\nfound.append(x.numel())\nfound[0] = 3\nfound += [4]",
+    "local dict": 'meta = dict(BLOCK=64)\nmeta["n"] = 2\nmeta.update(k=3)',
+    "lambda grid": 'grid = lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)',
+    "nested grid": 'def grid(meta):\n    return (triton.cdiv(x.numel(), meta["BLOCK"]) * 2,)',
+    "multiprocessors": "sms = torch.cuda.get_device_properties(x.device).multi_processor_count\n"
+    "blocks = 2 * sms",
+    "figures of a dtype": "low = torch.finfo(x.dtype).min * 2",
+    "variable named input": "input = x\nn = input.numel() + 1",
+    "device guard": "with torch.cuda.device(x.device):\n    pass",
+    "match": "match x.dtype:\n    case torch.float16:\n        n = 1\n    case _:\n        n = 2",
+    "while and walrus": "n = 1\nwhile (n := n * 2) < x.numel():\n    pass",
+    "type": "kind = type(x)\nsame = isinstance(x, torch.Tensor)",
+    "zeroed": "out.zero_()",
+    "options by a dict": "opts = {'num_warps': 4}\nkernel[(1,)](x, y, out, 1, BLOCK=2, **opts)",
+    "kernel by a choice": "chosen = kernel if x.numel() > 9 else kernel\nchosen[(1,)](x, y, out, 1, BLOCK=2)",
+    "launch in two steps": 'grid = lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"] * 2),)\n'
+    "launch = kernel[grid]\nlaunch(x, y, out, 1, BLOCK=2)",
+    "percent formatting": 'text = "%s elements" % x.numel()',
+    "local import": "import math\nn = math.ceil(x.numel() / 3)",
+}
+
+
+@pytest.mark.parametrize("code", PERMITTED_INSIDE.values(), ids=PERMITTED_INSIDE)
+def test_honest_line_of_the_function_is_permitted(code):
+    compile(around(code), "file", "exec")
+    assert verdict(around(code)) is None
+
+
+PERMITTED_ABOVE = {
+    "imports": "from __future__ import annotations\nimport math\nfrom typing import Optional, Tuple\n"
+    "from torch import Tensor\nfrom triton import cdiv, language as tl3\n"
+    "from triton.language.extra import libdevice\n"
+    "from triton.tools.tensor_descriptor import TensorDescriptor",
+    "gluon": "from triton.experimental import gluon\nfrom triton.experimental.gluon import language as gl\n"
+    "from triton.experimental.gluon.language.nvidia.hopper import tma, mbarrier, fence_async_shared\n"
+    "from triton.experimental.gluon.nvidia.hopper import TensorDescriptor\n"
+    "@gluon.jit\ndef k(desc, layout: gl.constexpr):\n"
+    "    smem = gl.allocate_shared_memory(desc.dtype, desc.block_shape, desc.layout)\n"
+    "    tma.async_copy_shared_to_global(desc, [0, 0], smem)\n    tma.store_wait(0)",
+    "configs": "CONFIGS = [triton.Config({'BLOCK': b}, num_warps=w) for b in (64, 128) for w in (4, 8) "
+    "if b > w]\n"
+    "CONFIGS.append(triton.Config({'BLOCK': 32}, **{'num_warps': 2}))",
+    "configs by a generator": "def many():\n    for b in (64, 128):\n"
+    "        yield triton.Config({'BLOCK': b})\n"
+    "CONFIGS = list(many())",
+    "constants": "ROWS, COLS = 16, 128\nTILE = ROWS * COLS\nLOG2_E: float = 1.44\n"
+    "NAMES = {torch.float16: 'fp16'}",
+    "helper kernels and methods": "@triton.jit\ndef fold(a, b):\n    return a + b\n@triton.jit\n"
+    "def k(p, BLOCK: tl.constexpr):\n"
+    "    v = tl.load(p + tl.arange(0, BLOCK)).to(tl.float32)\n"
+    "    tl.store(p, tl.reduce(v, 0, fold) + v.max(axis=0))\n"
+    "    d = tl.make_tensor_descriptor(p, [1], [1], [BLOCK])\n    d.store([0], v.to(p.dtype.element_ty))",
+    "heuristics": '@triton.heuristics({"EVEN": lambda args: args["n"] % args["BLOCK"] == 0})\n@triton.jit\n'
+    "def k(p, n, BLOCK: tl.constexpr, EVEN: tl.constexpr):\n    tl.store(p, n)",
+    "pruning": "def prune(configs, nargs, **kwargs):\n    size = nargs['n'] * 2\n    kept = []\n"
+    "    for c in configs:\n"
+    "        if c.kwargs['BLOCK'] <= size:\n            kept.append(c)\n    return kept or configs[:1]\n"
+    "@triton.autotune(configs=[triton.Config({'BLOCK': 64})], key=['n'], "
+    "prune_configs_by={'early_config_prune': prune})\n"
+    "@triton.jit\ndef k(p, n, BLOCK: tl.constexpr):\n    tl.store(p, n)",
+    "block-shape hook": "from triton.tools.tensor_descriptor import TensorDescriptor\ndef hook(nargs):\n"
+    "    if not isinstance(nargs['d'], TensorDescriptor):\n        return\n    m = nargs['M']\n"
+    "    nargs['d'].block_shape = [m, 64]\n"
+    "def configs(pre_hook=None):\n    return [triton.Config({'M': 64}, pre_hook=pre_hook)]\n"
+    "ALL = configs(pre_hook=hook)",
+    "autograd": "class F(torch.autograd.Function):\n    '''Doc.'''\n    @staticmethod\n"
+    "    def forward(ctx, x, eps: float):\n"
+    "        ctx.eps, ctx.rows = eps * 2, x.shape[0]\n        ctx.save_for_backward(x)\n        return x\n"
+    "    @staticmethod\n    def backward(ctx, dy):\n        (x,) = ctx.saved_tensors\n"
+    "        n = ctx.rows * 2\n"
+    "        return F.helper(dy.contiguous(), n), None\n    @staticmethod\n    def helper(t, n):\n"
+    "        return t.view(n // 2)\n"
+    "def f(x, eps=1e-5):\n    return F.apply(x, eps + 1)",
+    "wrapped kernel": "def plain(p):\n    tl.store(p, 1)\n"
+    "k = triton.autotune(configs=[], key=[])(triton.jit(plain))",
+    "library functions": "from triton.language.extra import libdevice\n@triton.jit\ndef k(p):\n"
+    "    tl.store(p, libdevice.tanh(tl.load(p)))",
+    "allocator": "def scratch(size: int, alignment: int, stream: int | None):\n"
+    "    return torch.empty(size, device='cuda', dtype=torch.int8)\ndef f():\n"
+    "    triton.set_allocator(scratch)",
+    "experiments": 'if __name__ == "__main__":\n    import os\n    x = torch.randn(9)\n'
+    "    print((x + x) @ x, os.environ)",
+    "launch metadata and a warm-up": "def facts(grid, kernel, args):\n    ret = {}\n"
+    "    M, N = args['M'], args['N']\n"
+    "    ret['flops'] = 2.0 * M * N\n    return ret\n"
+    "@triton.jit(launch_metadata=facts)\ndef k(p, M, N):\n    tl.store(p, M)\n"
+    "def f(x):\n    done = k.warmup(x, 1, 2, num_warps=8, grid=(1,))\n    done._init_handles()\n"
+    "    programs = 65536 // (done.n_regs * 32) + done.metadata.shared\n    done[(programs, 1, 1)](x, 1, 2)",
+    "compile-time function": "@triton.constexpr_function\ndef half(n):\n    return n // 2",
+}
+
+
+@pytest.mark.parametrize("code", PERMITTED_ABOVE.values(), ids=PERMITTED_ABOVE)
+def test_honest_lines_of_the_module_are_permitted(code):
+    source = f"{code}\n{above('')}" if code.startswith("from __future__") else above(code)
+    compile(source, "file", "exec")
+    assert verdict(source) is None
+
+
+def test_lab_that_permits_more():
+    code = (
+        "from dataclasses import dataclass\n@dataclass(frozen=True)\nclass Tile:\n    m: int = 1\n"
+        "    rows: int = 2\n"
+        "def f(t: Tile): return t.m * t.rows\ndef g(): return f(Tile(m=3))"
+    )
+    assert verdict(above(code), dataclasses.replace(LAB, also_allowed=("dataclasses",))) is None
+    assert verdict(above(code), dataclasses.replace(LAB, also_allowed=())) is not None
+    loose = dataclasses.replace(LAB, also_allowed=("dataclasses",))
+    refused(above(code.replace("(frozen=True)", "()")), LINE + 2, "class Tile", loose)
+
+
+def test_an_operator_that_one_exercise_may_call_is_permitted_in_its_file_alone():
+    code = "def product(a, b): return torch.mm(a, b)"
+    mine, other = LAB.exercises[0], dataclasses.replace(LAB.exercises[0], name="another", file="another.py")
+    refused(above(code), LINE, "torch.mm", dataclasses.replace(LAB, exercises=(mine, other)))
+    may = dataclasses.replace(mine, may_call=("mm",))
+    assert verdict(above(code), dataclasses.replace(LAB, exercises=(may, other))) is None
+    elsewhere = dataclasses.replace(other, may_call=("mm",))
+    refused(above(code), LINE, "torch.mm", dataclasses.replace(LAB, exercises=(mine, elsewhere)))
+
+
+@pytest.mark.parametrize("name", ["", "torch.", "a-b", ".torch"])
+def test_also_allowed_holds_names_of_modules(name):
+    with pytest.raises(ValueError, match="also_allowed"):
+        Lab(title="t", exercises=LAB.exercises, also_allowed=(name,))
+
+
+LAUNCHES = {
+    "none": ("    return out", "launches no kernel of this file"),
+    "of something else": ("    y[(1,)](x)\n    return out", "none of its own"),
+    "of a kernel that stores nothing": ("    idle[(1,)](x)\n    return out", "its kernel stores nothing"),
+}
+IDLE = "@triton.jit\ndef idle(p):\n    tl.load(p)\n"
+
+
+@pytest.mark.parametrize(("body", "words"), LAUNCHES.values(), ids=LAUNCHES)
+def test_function_without_a_kernel_that_stores_is_refused(body, words):
+    refused(f"{HEAD}{IDLE}def elementwise_add(x, y, *, out=None):\n{body}\n", LINE + 3, words)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "def run(k, x, y, out): k[(1,)](x, y, out, 1, BLOCK=64)\n"
+        "def elementwise_add(x, y, *, out=None): run(kernel, x, y, out)",
+        "class F(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x):\n"
+        "        kernel[(1,)](x, x, x, 1, BLOCK=1)\n"
+        "        return x\ndef elementwise_add(x, y, *, out=None): return F.apply(x)",
+        "tuned = triton.autotune(configs=[], key=[])(kernel)\n"
+        "def elementwise_add(x, y, *, out=None): tuned[(1,)](x, y, out, 1)",
+        "@triton.jit\ndef put(p): tl.atomic_add(p, 1)\n@triton.jit\ndef outer(p): put(p)\n"
+        "def elementwise_add(x, y, *, out=None): outer[(1,)](x)",
+        "@triton.jit\ndef open_task(p):\n    tl.static_assert(False, 'TODO 1: store it')\n"
+        "def elementwise_add(x, y, *, out=None): open_task[(1,)](x)",
+        "@triton.jit\ndef typo(p): tl.stoer(p, 1)\ndef elementwise_add(x, y, *, out=None): typo[(1,)](x)",
+        "def something_else(): return 1",
+    ],
+    ids=[
+        "helper",
+        "autograd",
+        "wrapped",
+        "kernel in a kernel",
+        "task still open",
+        "misspelt",
+        "no such function",
+    ],
+)
+def test_launch_is_found_through_the_files_own_functions(body):
+    assert verdict(HEAD + body) is None
+
+
+def test_every_violation_has_its_frame_up_to_eight():
+    outcome = verdict(around(*["torch.mm(x, y)"] * 12))
+    assert [frame.line for frame in outcome.frames] == list(range(LINE + 1, LINE + 9))
+    assert {frame.function for frame in outcome.frames} == {"elementwise_add"}
+
+
+@pytest.mark.parametrize("operator", ["-", "not ", "lambda: ", "a.", "1+"])
+def test_what_is_nested_too_deeply_is_refused_and_never_let_through(operator):
+    outcome = verdict(f"x = {operator * 4000}b\n" + above(""))
+    assert outcome is not None
+    assert outcome.where == DEEP
+
+
+def test_a_file_of_excessive_length_is_refused():
+    assert verdict(above("x = 1\n" * 40_000)).where == LONG
+    began = time.monotonic()
+    verdict(
+        above("def f(x, y):\n    z = (x, y)\n    w = (z,) * 3 + (z, z)\n    return w\nA = f(1, 2)\n" * 300)
+    )
+    assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize("text", ["", "\0", "x = (", "def", "\ud800", "x = 1" * 30])
+def test_what_is_no_python_is_left_to_the_compiler(text):
+    assert verdict(text) is None
+
+
+TEXTS = [path.read_text("utf-8") for path in TREES]
+TOKENS = [
+    "torch",
+    ".mm",
+    "lambda:",
+    "(",
+    ")",
+    "[",
+    "]",
+    ":=",
+    "@",
+    "import os",
+    "*",
+    "**",
+    "=",
+    "\n",
+    "match x:",
+    "del x",
+    "0",
+]
+
+
+@given(seed=st.integers(0, 2**32), text=st.sampled_from(TEXTS))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+def test_no_mutation_of_a_file_makes_it_raise(seed, text):
+    chance = random.Random(seed)
+    lines = text.split("\n")
+    for _ in range(chance.randint(1, 4)):
+        at = chance.randrange(len(lines))
+        match chance.randrange(4):
+            case 0:
+                del lines[at]
+            case 1:
+                lines.insert(at, chance.choice(lines))
+            case 2:
+                cut = chance.randint(0, len(lines[at]))
+                lines[at] = f"{lines[at][:cut]} {chance.choice(TOKENS)} {lines[at][cut:]}"
+            case 3:
+                indent = lines[at][: len(lines[at]) - len(lines[at].lstrip())]
+                lines.insert(at, indent + chance.choice(list(IN_THE_FUNCTION.values()))[0].split("\n")[0])
+    for entry in ENTRIES.values():
+        for exercise in entry.lab.exercises[:1]:
+            verdict("\n".join(lines), entry.lab, exercise)
+
+
+@given(
+    st.text(max_size=60)
+    | st.lists(st.sampled_from([*TOKENS, "x", " ", ",", "def f():"]), max_size=12).map("".join)
+)
+@settings(max_examples=60, deadline=None)
+def test_no_text_makes_it_raise(text):
+    verdict(text)
+
+
+def test_every_name_of_torch_and_triton_exists():
+    for full in sorted(names.NAMES - {"triton.runtime.driver.active.utils.get_device_properties"}):
+        root, *rest = full.split(".")
+        if "driver.active" in full:
+            continue  # there is none without a GPU
+        value = importlib.import_module(root)
+        for part in rest:
+            value = getattr(value, part)
+
+
+def test_nothing_on_the_list_of_torch_computes():
+    computing = {"mm", "matmul", "softmax", "add", "exp", "sum", "mul", "einsum", "compile", "ops", "nn"}
+    assert computing.isdisjoint(names.TORCH)
+    assert computing.isdisjoint(names.HOST)
+
+
+def test_labs_readme_shows_the_lists_as_they_are():
+    text = (catalog.ROOT / "labs" / "README.md").read_text("utf-8")
+    assert "policy" in [one.label for one in markdown.regions(text, LABEL)[0]]
+    assert rewrite(text, catalog.ROOT) == text

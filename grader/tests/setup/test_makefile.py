@@ -1,0 +1,166 @@
+"""The Makefile hands on what it is given as text: neither make nor a shell reads a command in it."""
+
+import itertools
+import re
+import subprocess
+import sys
+
+import pytest
+
+from grader.cli.main import main
+from grader.cli.options import Option
+from grader.tests.helpers.course import ROOT
+from grader.tests.helpers.make_words import GIVEN, MAKEFILE, OPTIONS, OUTSIDE, command_of, handed_on, rule
+
+TARGETS = sorted(set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE)) - {"help", "clean"})
+# Its own: whoever names another program wants it to be run.
+OWN = {
+    "PYTHON", "RUN", "GRADER", "SETUP", "NVCC", "WITH_NVCC", "MAKEFILE_LIST", "OPTIONS", "TEXTS", "PYTEST",
+    "HERE", "SLOW",
+}  # fmt: skip
+READ = r"(?:\$[({]|\$\$\{?|foreach one,\$\()([A-Z_]+)\b"  # a variable, by make or by the shell
+HOSTILE = {
+    "a quote": '";touch found;"',
+    "an apostrophe": "';touch found;'",
+    "no quote": "x;touch found",
+    "a function of make": "$(shell touch found)",
+    "the same in braces": "${shell touch found}",
+    "for make twice": "$$(shell touch found)",
+    "a shell's command": "$$(touch found)",
+    "backticks": "`touch found`",
+    "a second line": "x\ntouch found",
+    "a quote and a second line": "x'\"\ntouch found\n\"'",
+    "a backslash": "\\';touch found;\\\";touch found;\\",
+    "a comma and a bracket": "a,b),$(shell touch found",
+}
+
+
+def each(option, words):
+    return [part for word in words.split() for part in (option, word)]
+
+
+def test_all_variables_are_known_here():
+    described = re.findall(r"\b([A-Z]+)=", "".join(re.findall(r"^# .*\n", MAKEFILE, re.MULTILINE)[:6]))
+    assert len(described) > 25
+    assert set(described) <= set(GIVEN)
+    read = set(re.findall(READ, MAKEFILE)) - OWN
+    assert read <= set(GIVEN)  # what is not among them is neither kept as text nor exported
+    assert set(GIVEN) <= read | set(OPTIONS)
+
+
+def test_every_variable_in_the_help_text_of_a_target_is_read_by_what_it_runs():
+    assert command_of("grade") is main.commands["grade"]
+    (setup,) = re.findall("^SETUP := .*", MAKEFILE, re.MULTILINE)
+    for target in TARGETS:
+        text, *recipe = rule(target).splitlines()
+        read = set(re.findall(READ, "\n".join([setup, *recipe])))
+        if command_of(target):
+            read |= variables_of(command_of(target))
+        assert set(re.findall(r"\b([A-Z]+)=", text)) <= read, target
+
+
+def test_every_variable_of_an_option_is_handed_on_by_the_makefile_and_no_other_is():
+    called = {command_of(target) for target in TARGETS} - {None}
+    assert len(called) > 20
+    assert {name for command in called for name in variables_of(command)} == set(OPTIONS)
+    assert {name for command in main.commands.values() for name in variables_of(command)} == set(OPTIONS)
+
+
+def test_a_variable_is_one_option_of_a_command():
+    for command in main.commands.values():
+        named = [one.make for one in command.params if isinstance(one, Option) and one.make]
+        assert len(named) == len(set(named)), command.name
+
+
+def test_a_target_is_given_no_variable_of_another_one(tmp_path):
+    out, err = handed_on(tmp_path, "list", dict.fromkeys(GIVEN, "1"))
+    assert out == ["grader", "list"], err
+
+
+def variables_of(command):
+    return {one.make for one in command.params if isinstance(one, Option)} - {""}
+
+
+@pytest.mark.parametrize("by_environment", [False, True], ids=["typed", "environment"])
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_nothing_that_a_target_is_given_is_run(kind, by_environment, tmp_path):
+    variables = dict.fromkeys(GIVEN, HOSTILE[kind])
+    program = tmp_path / ".venv" / "bin" / "python"  # one target calls it by its path
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\nprintf '%s|' \"$@\"\n")
+    program.chmod(0o755)
+    for target in TARGETS:
+        out, err = handed_on(tmp_path, target, variables, by_environment)
+        assert not (tmp_path / "found").exists(), target
+        assert out, err  # its recipe got to the end
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_set_up_is_given_its_variables_as_text(kind, tmp_path):
+    text = HOSTILE[kind]
+    script = tmp_path / "program"
+    script.write_text('#!/bin/sh\nprintf \'%s|\' "$GRADER_TORCH" "$@"\n')
+    script.chmod(0o755)
+    command = ["make", "-s", "-f", str(ROOT / "Makefile"), "setup", f"PYTHON={script}"]
+    command += [f"TORCH={text}", f"EXTRA={text}"]
+    done = subprocess.run(command, cwd=tmp_path, env=OUTSIDE, capture_output=True, text=True, check=True)
+    assert done.stdout.split("|")[:-1] == [text, "grader/setup/environment.py", *each("--extra", text)]
+    assert list(tmp_path.iterdir()) == [script]
+
+
+@pytest.mark.parametrize("by_environment", [False, True], ids=["typed", "environment"])
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_what_is_typed_arrives_letter_by_letter(kind, by_environment, tmp_path):
+    text = HOSTILE[kind]
+    variables = dict.fromkeys(("LAB", "FROM", "K", "OUT", "SUBMISSIONS", "ONLY", "TO", "SIZE", "OP"), text)
+    for target, options in {
+        "grade": ["grade", "--lab", text, "--from", text, "-k", text],
+        "export": ["export", "--to", text, "results", "--out", text],
+        "autograder": ["autograder", text, "--lab", text],
+        "profile": ["profile", *each("--op", text), *each("--size", text), "--from", text],
+        "release": ["release", text],
+    }.items():
+        out, err = handed_on(tmp_path, target, variables, by_environment)
+        assert out == ["grader", *options], err
+
+
+def test_defaults_stand_in_for_what_is_not_given(tmp_path):
+    for target, words in {
+        "export TO=jplag": "grader|export|--to|jplag|results/class|",
+        "gradebook": "grader|gradebook|results/class|",
+        "autograder": "grader|autograder|autograder.zip|",
+        "test-gpu": "pytest|-q|-m|gpu|-n|0|--resume|results/gpu-tests-passed|",
+        "reset RESTORE=1 YES=1": "grader|reset|--yes|--restore|",
+        "reset RESTORE=again": "grader|reset|--restore|again|",
+        "class SUBMISSIONS=in ONLY=a": "grader|class|in|--only|a|",
+    }.items():
+        name, *given = target.split()
+        out, _ = handed_on(tmp_path, name, dict(one.split("=") for one in given))
+        assert out == words.split("|")[:-1]
+
+
+def selected_by(folder, target, **variables):
+    """Names of the tests in a folder, one for each set of markers, that a target runs."""
+    words, said = handed_on(folder, target, variables)
+    assert (words[0], said) == ("pytest", "")
+    expression = words[words.index("-m") + 1]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "-m", expression],
+        cwd=folder, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return set(re.findall(r"test_(\w+)$", done.stdout, re.MULTILINE))
+
+
+def test_all_tests_are_those_of_make_test_and_the_rest_and_none_is_in_both(tmp_path):
+    markers = ("slow", "slow_class", "gpu", "browser", "slurm")
+    sets = [[*chosen] for n in range(len(markers) + 1) for chosen in itertools.combinations(markers, n)]
+    tests = ["import pytest"]
+    for chosen in sets:
+        tests += [f"@pytest.mark.{marker}" for marker in chosen]
+        tests += [f"def test_{'_and_'.join(chosen) or 'plain'}(): pass"]
+    (tmp_path / "test_markers.py").write_text("\n".join(tests))
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n" + "".join(f"    {one}\n" for one in markers))
+    usual, rest = selected_by(tmp_path, "test"), selected_by(tmp_path, "test-all", REST="1")
+    assert usual == {"plain"}
+    assert rest == {"slow", "slow_class", "slow_and_slow_class"}
+    assert selected_by(tmp_path, "test-all") == usual | rest

@@ -1,0 +1,63 @@
+"""Which specimens `make test` runs: those of a committed list, which has one of every kind."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from grader.course.specimens import Specimen, find
+from grader.tests.helpers.course import ROOT
+
+LIST = Path(__file__).with_name("everyday_specimens.txt")
+CORPORA = {
+    "student bugs": find(
+        "solutions/lab*/wrong/*.py", *(f"solutions/gpu-programming/*/wrong/*.{end}" for end in ("cu", "py"))
+    ),
+    "honest variants": find("solutions/lab*/variants/*.py", "solutions/gpu-programming/*/variants/*.py"),
+    "cheats": find("grader/tests/cheats/*"),
+    "faults": find("grader/tests/faults/*"),
+}
+
+
+def on(where: str, specimens: Iterable[Specimen]) -> list[Specimen]:
+    """Those of a corpus that the CPU or the GPU shows; it must have some."""
+    kept = [specimen for specimen in specimens if specimen.where in ("", where)]
+    assert kept
+    return kept
+
+
+def path_of(specimen: Specimen) -> str:
+    """Where it stands in the repository: what the list has."""
+    return specimen.path.relative_to(ROOT).as_posix()
+
+
+def listed() -> list[str]:
+    """The paths that the list has, without its comments."""
+    lines = LIST.read_text("utf-8").splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def kinds(specimen: Specimen) -> set[str]:
+    """What a specimen is an example of: its verdicts, exercise, folder, and the row of its trick or fault.
+
+    Rows of student bugs are left out: each has its own.
+    """
+    screened, unscreened = (" or ".join(words) for words in (specimen.screened, specimen.unscreened))
+    found = {f"verdict {screened}", f"kind {specimen.kind}", f"folder {path_of(specimen).rpartition('/')[0]}"}
+    found |= {f"exercise {function}" for function in specimen.functions}
+    if unscreened != screened:
+        found.add(f"unscreened verdict {unscreened}")
+    if specimen.row and not specimen.row.startswith("S"):
+        found.add(f"row {specimen.row}")
+    return found
+
+
+def without_example(
+    corpora: Mapping[str, Sequence[Specimen]], paths: Iterable[str]
+) -> dict[tuple[str, str], str]:
+    """Each kind in a corpus of which no path is an example, and a specimen that is one."""
+    chosen, missing = set(paths), {}
+    for corpus, specimens in corpora.items():
+        shown = set().union(*(kinds(one) for one in specimens if path_of(one) in chosen))
+        for specimen in specimens:
+            for kind in kinds(specimen) - shown:
+                missing.setdefault((corpus, kind), path_of(specimen))
+    return missing

@@ -1,0 +1,72 @@
+"""A worker and its worker: what it tells beside its answers, and that a dead one is replaced."""
+
+import os
+import signal
+import types
+
+import pytest
+
+from grader.course import catalog
+from grader.course.spec import Verdict
+from grader.course.submission import Submission
+from grader.judge.correctness import grade_case
+from grader.tests.helpers.commands import python
+from grader.worker.session import Session
+from grader.worker.shared_memory import Arena
+from grader.worker.submission_worker import SubmissionWorker
+from grader.worker.worker import own_kernels
+
+
+@pytest.fixture
+def worker(warm):
+    """A worker for lab 3's solution in the interpreter, and the lab."""
+    entry = next(entry for entry in catalog.find() if entry.number == 3)
+    arena = Arena.create("cpu", 1 << 28)
+    file = entry.submission(catalog.ROOT / "solutions", entry.lab.exercises[0])
+    worker = SubmissionWorker(warm, Submission.read(file), arena, interpreted=True)
+    yield worker, entry.lab
+    worker.close()
+    arena.close()
+
+
+def first_case(lab):
+    exercise = lab.exercises[0]
+    return exercise, next(case for case in exercise.cases if not case.needs_gpu)
+
+
+def test_a_worker_tells_which_config_an_autotuned_kernel_ran_with(worker):
+    worker, lab = worker
+    exercise, case = first_case(lab)
+    assert grade_case(worker, lab, exercise, case).verdict is Verdict.PASS
+    assert worker.wake(10) is None
+    assert "BLOCK_M" in worker.picked(20.0)["matmul_kernel"]
+
+
+def test_a_killed_worker_is_a_crash_and_the_next_call_gets_a_new_one(worker):
+    worker, lab = worker
+    exercise, case = first_case(lab)
+    assert worker.start() is None
+    os.kill(worker._worker.pid, signal.SIGKILL)
+    outcome = grade_case(worker, lab, exercise, case)
+    assert outcome.verdict is Verdict.CRASHED
+    assert "SIGKILL" in outcome.where
+    assert grade_case(worker, lab, exercise, case).verdict is Verdict.PASS
+
+
+def test_a_python_file_cannot_name_the_kernels_of_others_as_its_own():
+    module = types.ModuleType("submission")
+    module.kernels = ["sgemm_128x64"]  # a global of the student's, which the screen permits
+    assert own_kernels(module) == []
+
+
+def test_a_run_whose_parent_gave_no_worker_has_no_assurance_to_tell():
+    session = Session("cpu", 5)
+    session.parent(interpreted=True)
+    session.close()
+    assert session.assurance is None
+
+
+def test_the_judge_keeps_to_one_thread():
+    """Threads that spin while the other side is at work made the corpora take three times as long."""
+    done = python("-c", "import torch, grader.judge.correctness; print(torch.get_num_threads())")
+    assert done.stdout.split() == ["1"], done.stderr

@@ -1,0 +1,1 @@
+"""The process that runs a submission, and the judge's client to it."""

@@ -1,0 +1,213 @@
+"""Have workers born, speak with them under a deadline, drain what they print, kill and reap them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import socket
+import time
+from pathlib import Path
+
+from grader.course.spec import Reason, Verdict
+from grader.sandbox import limits
+from grader.system import process_tree
+from grader.system.text import printable
+from grader.worker.fork_server_client import ForkServer, births, workers
+from grader.worker.protocol import (
+    HEADER,
+    JsonObject,
+    Kind,
+    ProtocolError,
+    pack,
+    unpack_header,
+    unpack_payload,
+)
+
+MAX_OUTPUT = 64 * 1024  # bytes kept of what a worker prints; the rest is read and dropped
+SHORT_S = 0.05
+LOOK_EVERY_S = 0.25  # between looks at what a worker uses
+
+
+class WorkerGoneError(Exception):
+    """The worker ended, or was ended, before it answered: verdict, why, and the word behind the slash."""
+
+    def __init__(self, why: str, verdict: Verdict = Verdict.CRASHED, reason: Reason = Reason.NONE):
+        super().__init__(why)
+        self.why, self.verdict, self.reason = why, verdict, reason
+
+
+class Worker:
+    """One confined process and the channel to it. Every failure to answer well ends in WorkerGoneError."""
+
+    def __init__(
+        self, parent: ForkServer, memory: int | None, scratch: tuple[Path, ...] = (), operators: bool = False
+    ):
+        self._memory, self._scratch = memory, scratch
+        self._channel, theirs = socket.socketpair()
+        out, out_in = os.pipe()
+        err, err_in = os.pipe()
+        self._pipes = {out: bytearray(), err: bytearray()}
+        try:
+            self.pid = parent.fork(
+                [theirs.fileno(), out_in, err_in, theirs.fileno() if memory is None else memory],
+                operators,
+            )
+        except BaseException:
+            self._channel.close()
+            os.close(out)
+            os.close(err)
+            raise
+        finally:
+            theirs.close()
+            os.close(out_in)
+            os.close(err_in)
+        self._channel.setblocking(False)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._channel, selectors.EVENT_READ)
+        for pipe in self._pipes:
+            os.set_blocking(pipe, False)
+            self._selector.register(pipe, selectors.EVENT_READ)
+        self._received = bytearray()
+        self._block = -1
+        self.alive = True
+
+    def ask(
+        self, kind: Kind, payload: JsonObject, limit_s: float, spin: bool = False
+    ) -> tuple[Kind, JsonObject]:
+        """Send a frame, wait for its answer; WorkerGoneError after `limit_s`, on a bad frame, at its end."""
+        if not self.alive:
+            raise WorkerGoneError("the worker has ended")
+        self._block += 1
+        try:
+            self._channel.setblocking(True)
+            self._channel.settimeout(limit_s)
+            self._channel.sendall(pack(kind, self._block, payload))
+            self._channel.setblocking(False)
+            began = time.monotonic()
+            answer = self._answer(began + limit_s, limit_s, spin)
+            if not spin and time.monotonic() - began > SHORT_S:  # long enough to have filled a disk
+                self._within_limits()
+            return answer
+        except ProtocolError as error:
+            self.end()
+            words = f"it sent what the protocol does not allow ({error})"
+            raise WorkerGoneError(words, reason=Reason.PROTOCOL) from None
+        except OSError:
+            raise WorkerGoneError(self._how_it_ended()) from None
+
+    def _answer(self, deadline: float, limit_s: float, spin: bool) -> tuple[Kind, JsonObject]:
+        look = time.monotonic() + LOOK_EVERY_S  # a timed block is over before the first look
+        while True:
+            frame = self._parse()
+            if frame:
+                for pipe in self._pipes:
+                    self._drain(pipe)
+                return frame
+            left = deadline - time.monotonic()
+            # Asleep, this process would be woken up some 50 us late, and no two times the same.
+            events = self._selector.select(0.0 if spin else max(0.0, min(left, LOOK_EVERY_S)))
+            if left <= 0.0:
+                self.end()
+                raise WorkerGoneError(f"no answer within {limit_s:g} s", Verdict.TIMEOUT)
+            if time.monotonic() > look:
+                look = time.monotonic() + LOOK_EVERY_S
+                self._within_limits()
+            for key, _ in events:
+                if key.fileobj is not self._channel:
+                    self._drain(key.fd)
+                    continue
+                data = self._channel.recv(HEADER.size + 2 * 65536)
+                if not data:
+                    raise WorkerGoneError(self._how_it_ended())
+                self._received += data
+
+    def _within_limits(self) -> None:
+        """End a worker that has grown too large, or whose folders have; WorkerGoneError where it had."""
+        # The arena is as large as what was touched of it.
+        lent_bytes = 512 * os.fstat(self._memory).st_blocks if self._memory is not None else 0
+        found = limits.too_much_written(self._scratch)
+        found = found or limits.beyond_limits(self.pid, workers, lent_bytes)
+        if found:
+            self.end()
+            raise WorkerGoneError(found.words, found.verdict, found.reason)
+
+    def _parse(self) -> tuple[Kind, JsonObject] | None:
+        if len(self._received) < HEADER.size:
+            return None
+        kind, block, length = unpack_header(bytes(self._received[: HEADER.size]))
+        if kind not in (Kind.DONE, Kind.FAILED) or block != self._block:
+            raise ProtocolError("an answer that nobody asked for")
+        if len(self._received) < HEADER.size + length:
+            return None
+        payload = unpack_payload(bytes(self._received[HEADER.size : HEADER.size + length]))
+        if len(self._received) > HEADER.size + length:
+            raise ProtocolError("more than one answer")
+        self._received.clear()
+        return kind, payload
+
+    def _drain(self, pipe: int) -> None:
+        try:
+            data = os.read(pipe, 65536)
+        except BlockingIOError:
+            return
+        if not data and pipe in self._selector.get_map():
+            self._selector.unregister(pipe)
+        kept = self._pipes[pipe]
+        kept += data[: MAX_OUTPUT - len(kept)]
+
+    @property
+    def printed(self) -> str:
+        """What the worker wrote, without control characters; shown, never parsed."""
+        return "".join(printable(bytes(kept).decode(errors="replace")) for kept in self._pipes.values())
+
+    def _how_it_ended(self) -> str:
+        """Reap a worker that closed its channel; in words. One that lives on is given 0.2 s for its exit
+        status.
+        """
+        words = "it closed the channel"
+        for _ in range(20):
+            try:
+                done, status = os.waitpid(self.pid, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if done:
+                words = _in_words(status)
+                break
+            time.sleep(0.01)
+        self.end()
+        return words
+
+    def end(self) -> None:
+        """Kill the worker, all that it started, and reap them; harmless where it has ended."""
+        if not self.alive:
+            return
+        self.alive = False
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        process_tree.wait_for(self.pid)
+        with births:
+            workers.discard(self.pid)
+            process_tree.end_orphans(workers)
+        for pipe in self._pipes:
+            if pipe in self._selector.get_map():
+                self._drain(pipe)
+            os.close(pipe)
+        self._selector.close()
+        self._channel.close()
+
+    def hold(self, still: bool) -> None:
+        """Stop the worker's processes, or let them run on: while the other side is timed, none of them
+        computes.
+        """
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGSTOP if still else signal.SIGCONT)
+
+
+def _in_words(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        named = {one.value: f" ({one.name})" for one in signal.Signals}  # real-time signals have no name
+        return f"it was ended by signal {number}{named.get(number, '')}"
+    return f"it left with exit code {os.WEXITSTATUS(status)} and no answer"

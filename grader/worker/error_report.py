@@ -1,0 +1,124 @@
+"""What a worker says of an error: data that earns nothing, and from which the judge makes a verdict."""
+
+from __future__ import annotations
+
+import errno
+import linecache
+import re
+import traceback
+from dataclasses import dataclass
+
+from grader.codegen.nvcc import BuildError
+from grader.system.text import one_line, printable
+from grader.worker.protocol import Json, JsonObject
+
+MAX_TEXT = 4000  # characters of an error message that travel
+MAX_CODE = 200  # characters of a line of code
+MAX_FRAMES = 8
+MOST_LINES = 10**7  # of a file
+COMPILE_ERRORS = {
+    "CompilationError",
+    "CompileTimeAssertionFailure",
+    "OutOfResources",
+    "PTXASError",
+    "UnsupportedLanguageConstruct",
+    "BuildError",
+}
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A line of the student's file that an error went through."""
+
+    line: int  # from 1; 0 where it is not known
+    function: str
+    code: str
+
+    @classmethod
+    def claimed(cls, claim: Json) -> Frame:
+        """What a reply says of it: nothing but a line number and one line of text each."""
+        fields = claim if isinstance(claim, dict) else {}
+        line = fields.get("line")
+        return cls(
+            line if isinstance(line, int) and 0 < line < MOST_LINES else 0,
+            one_line(str(fields.get("function", ""))),
+            one_line(str(fields.get("code", ""))),
+        )
+
+
+@dataclass(frozen=True)
+class ErrorReport:
+    """An error as data, with the frames of the student's file, the last one first."""
+
+    category: str
+    type: str
+    text: str
+    frames: tuple[Frame, ...]
+
+    @classmethod
+    def claimed(cls, reply: JsonObject) -> ErrorReport:
+        """What a reply says of it: text that can be shown, and frames, of whatever types its fields are."""
+        category, frames = reply.get("category"), reply.get("frames")
+        return cls(
+            category if isinstance(category, str) else "",
+            printable(str(reply.get("type", ""))),
+            printable(str(reply.get("text", ""))),
+            tuple(map(Frame.claimed, frames[:MAX_FRAMES])) if isinstance(frames, list) else (),
+        )
+
+
+def describe(error: BaseException, path: str) -> ErrorReport:
+    """What an error was, for whoever has the file at `path`."""
+    chain: list[BaseException] = []
+    link: BaseException | None = error
+    while link is not None and len(chain) < 8:
+        chain.append(link)
+        link = link.__cause__ or link.__context__
+    names = {type(one).__name__ for one in chain}
+    text = str(error)
+    if isinstance(error, SystemExit):
+        category, text = "exit", f"the file called sys.exit({error.code!r})"
+    elif _not_started(chain):
+        category = "not started"
+    elif isinstance(error, MemoryError) or "can't allocate memory" in text:
+        category, text = "host memory", text or "out of memory"
+    elif _beyond_a_limit(error):
+        category = "limit"
+    elif "OutOfMemoryError" in names or "out of memory" in text:
+        category = "gpu memory"
+    elif "illegal memory access" in text or "misaligned address" in text or "device-side assert" in text:
+        category = "illegal access"
+    elif names & COMPILE_ERRORS or isinstance(error, SyntaxError):
+        category = "compile"
+    else:
+        category = "exception"
+    frames: list[Frame] = []
+    for one in chain[::-1]:
+        for frame in reversed(traceback.extract_tb(one.__traceback__)):
+            if frame.filename == path and len(frames) < MAX_FRAMES:
+                line = frame.lineno or 0
+                frames.append(Frame(line, frame.name, linecache.getline(path, line).strip()[:MAX_CODE]))
+    if isinstance(error, BuildError) and error.line:
+        frames.insert(0, Frame(error.line, "", linecache.getline(path, error.line).strip()[:MAX_CODE]))
+    if isinstance(error, SyntaxError) and error.filename == path:
+        frames.insert(0, Frame(error.lineno or 1, "", (error.text or "").strip()[:MAX_CODE]))
+    return ErrorReport(category, type(error).__name__, text[:MAX_TEXT], tuple(frames))
+
+
+def _beyond_a_limit(error: BaseException) -> bool:
+    """One process, thread, open file or byte on disk more than a worker may have."""
+    codes = (errno.EAGAIN, errno.EFBIG, errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
+    if isinstance(error, OSError) and error.errno in codes:
+        return True
+    return isinstance(error, RuntimeError) and "can't start new thread" in str(error)
+
+
+def _not_started(chain: list[BaseException]) -> bool:
+    """A placeholder was met: in host code an exception of its own, in a kernel a failed static assertion.
+
+    Triton quotes the kernel around an assertion, marks and all: only the last line is its own text.
+    """
+    if any(isinstance(link, NotImplementedError) for link in chain):
+        return True
+    last_lines = [str(link).strip().splitlines()[-1] for link in chain if str(link).strip()]
+    return any(re.fullmatch(r"(.*['\"(: ])?TODO \d+: .*", line) for line in last_lines if "BEGIN" not in line)

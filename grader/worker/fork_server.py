@@ -1,0 +1,66 @@
+"""A warm parent: it has imported torch and triton, holds no CUDA context, and forks a worker in milliseconds.
+
+The judge starts one for each mode (interpreted, compiled), since TRITON_INTERPRET counts only before the
+import. A worker is forked twice, so that it becomes a child of the judge, which alone waits for it and kills
+it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import struct
+
+from grader.worker.protocol import OPERATORS, encode
+
+FDS_PER_WORKER = 4  # control socket, stdout, stderr, lent memory (or the control socket again)
+
+
+def main(control: int, uid: int) -> None:
+    """Import, probe what confinement this machine gives, say so, then fork one worker for each request
+    until the judge closes the socket. `uid` is the user that the probe is to become.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the judge decides what Ctrl-C ends
+    import torch
+    import triton
+    import triton.language  # noqa: F401 - imported for the children
+
+    from grader.sandbox import confine
+    from grader.worker import worker
+
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        from grader.worker import interpreter_patches
+
+        interpreter_patches.remember_builtins()
+        interpreter_patches.remember_types()
+        interpreter_patches.leave_out_the_check_for_overflow()
+    requests = socket.socket(fileno=control)
+    findings = json.dumps(encode(confine.probe(os.getppid(), uid))).encode()
+    requests.sendall(struct.pack("<I", len(findings)) + findings)
+    while True:
+        message, fds, _, _ = socket.recv_fds(requests, 1, FDS_PER_WORKER)
+        if not message:
+            return
+        if message == OPERATORS:
+            # At the first call only: what torch.library.triton_op would import in every worker.
+            import torch._inductor.utils  # noqa: F401
+        pid_out, pid_in = os.pipe()
+        middle = os.fork()
+        if middle == 0:
+            child = os.fork()
+            if child:
+                os.write(pid_in, struct.pack("<i", child))
+                os._exit(0)
+            requests.close()
+            os.close(pid_out)
+            os.close(pid_in)
+            worker.main(*fds)
+            os._exit(0)
+        os.close(pid_in)
+        os.waitpid(middle, 0)
+        requests.sendall(os.read(pid_out, 4))
+        os.close(pid_out)
+        for fd in fds:
+            os.close(fd)

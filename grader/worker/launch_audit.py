@@ -1,0 +1,174 @@
+"""Is it their kernel: what a call does besides the student's own kernels, seen from inside the worker.
+
+It runs beside the student's code, so it explains honest mistakes well and binds nobody who is determined:
+that is done by the static screen and the confinement.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+import torch
+from torch._ops import OpOverload
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from triton.runtime.interpreter import InterpretedFunction
+from triton.runtime.jit import JITFunction
+
+from grader.codegen.nvcc import plain_name
+from grader.worker.messages import AuditReport
+
+MAX_NAMES = 50
+# Allocation, constants, views and plain copies: what host code around a kernel needs. Nothing of it computes.
+HARMLESS = {
+    "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "zeros", "zeros_like",
+    "new_zeros", "ones", "ones_like", "new_ones", "full", "full_like", "new_full", "fill", "fill_",
+    "zero_", "arange", "randint", "scalar_tensor", "clone", "copy_", "_to_copy", "contiguous", "detach",
+    "detach_", "alias", "lift_fresh", "set_", "view", "_unsafe_view", "reshape", "_reshape_alias",
+    "as_strided", "t", "transpose", "permute", "expand", "slice", "select", "unsqueeze", "squeeze",
+    "unbind", "split", "diagonal", "view_as_real", "_local_scalar_dense", "item", "is_pinned", "resize_",
+    "record_stream", "sym_size", "sym_stride", "unfold", "narrow", "chunk", "movedim",
+}  # fmt: skip
+# Kernels of those operators, by a part of the name that CUPTI gives.
+HARMLESS_KERNELS = (
+    "Memset", "Memcpy", "FillFunctor", "fill_kernel", "copy_kernel", "arange", "range_elementwise",
+    "distribution_elementwise",
+)  # fmt: skip
+# Those of operators that an exercise may call: what libraries of matrix products name their kernels.
+KERNELS_OF = {"mm": ("gemm", "gemv", "nvjet", "cutlass", "xmma", "splitK", "dot_kernel", "reduce_1Block")}
+
+
+class _Operators(TorchDispatchMode):
+    """Notes which torch operators run."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # PyTorch's default has every worker import torch._dynamo at its first operator, which is large.
+        return False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: Counter[str] = Counter()
+
+    def __torch_dispatch__(
+        self,
+        func: OpOverload,
+        types: Sequence[type],
+        args: Sequence[object] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
+        name = func.overloadpacket.__name__
+        own = func.namespace not in (
+            "aten",
+            "prims",
+        )  # an operator that the file registered around its kernels
+        if name not in HARMLESS and not own:
+            self.seen[name] += 1
+        return func(*args, **(kwargs or {}))
+
+
+@contextlib.contextmanager
+def operators() -> Iterator[Callable[[], list[str]]]:
+    """Yields what names the torch operators that have computed so far; those of the interpreter do not
+    count.
+    """
+    run, mode = InterpretedFunction.run, _Operators()
+
+    def interpreted(function: InterpretedFunction, *args: object, **options: object) -> object:
+        with _disable_current_modes():
+            return run(function, *args, **options)
+
+    InterpretedFunction.run = interpreted
+    try:
+        with mode:
+            yield lambda: sorted(mode.seen)[:MAX_NAMES]
+    finally:
+        InterpretedFunction.run = run
+
+
+@contextlib.contextmanager
+def kernels_disabled(files: Collection[str]) -> Iterator[AuditReport]:
+    """Every Triton kernel does nothing meanwhile; yields the names of launched functions that are of none of
+    `files` as `foreign`, and at the end of torch operators that computed as `operators`.
+    """
+    found = AuditReport()
+
+    def no_launch(function: JITFunction | InterpretedFunction, *_: object, **options: object) -> None:
+        if options.get("warmup"):
+            return
+        origin = getattr(getattr(function.fn, "__code__", None), "co_filename", "")
+        if origin not in files and len(found.foreign) < MAX_NAMES:
+            found.foreign.append(str(getattr(function.fn, "__name__", "?"))[:100])
+
+    kinds = (JITFunction, InterpretedFunction)
+    kept = [kind.run for kind in kinds]
+    for kind in kinds:
+        kind.run = no_launch
+    mode = _Operators()
+    try:
+        with mode:
+            yield found
+    finally:
+        for kind, run in zip(kinds, kept, strict=True):
+            kind.run = run
+        found.operators = sorted(mode.seen)[:MAX_NAMES]
+
+
+def _is_one_of(kernel: str, own: Collection[str]) -> bool:
+    """Whether a kernel's name, as CUPTI gives it, is one of these names of native.plain_name."""
+    # Namespaces are left out: one without a name is called otherwise by each of the two.
+    named = plain_name(kernel).removeprefix("void ").replace("(anonymous namespace)", "")
+    last = re.split(r"[<(]", named, maxsplit=1)[0].split("::")[-1]
+    return last in {name.split("::")[-1] for name in own}
+
+
+@contextlib.contextmanager
+def kernels_counted(
+    files: Collection[str], may_call: Collection[str] = (), own: Collection[str] = ()
+) -> Iterator[AuditReport]:
+    """Counts what the GPU runs meanwhile, by CUPTI, against the launches of kernels from `files`.
+    Kernels of the operators in `may_call` are left out, and those that `own` names.
+
+    Yields a report; at the end its `strangers` names the kernels that ran more often than they were launched
+    from there, and `uncounted` says why nothing is known where CUPTI is not to be had.
+    """
+    found = AuditReport()
+    launched: Counter[str] = Counter()
+    run = JITFunction.run
+
+    def counted(function: JITFunction, *args: object, **options: object) -> object:
+        kernel = run(function, *args, **options)
+        if kernel is not None and not options.get("warmup") and function.fn.__code__.co_filename in files:
+            launched[kernel.name] += 1  # not the function's: a kernel may be given another name
+        return kernel
+
+    record = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA], acc_events=False)
+    try:
+        record.start()
+    except Exception as error:
+        found.uncounted.append(str(error))
+        yield found
+        return
+    JITFunction.run = counted
+    try:
+        yield found
+        torch.cuda.synchronize()
+    finally:
+        JITFunction.run = run
+        record.stop()
+    profiler = record.profiler
+    recorded = profiler.kineto_results.events() if profiler and profiler.kineto_results else []
+    kernels = Counter(
+        event.name() for event in recorded if event.device_type() == torch.autograd.DeviceType.CUDA
+    )
+    if launched and not kernels:
+        found.uncounted.append("CUPTI recorded no kernel")
+    expected = [*HARMLESS_KERNELS, *(part for name in may_call for part in KERNELS_OF[name])]
+    strangers = [
+        name
+        for name in kernels - launched
+        if not any(part in name for part in expected) and not _is_one_of(name, own)
+    ]
+    found.strangers = strangers[:MAX_NAMES]

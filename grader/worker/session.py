@@ -1,0 +1,96 @@
+"""What one run owns: its seed, a private folder, and the warm parents; imports no torch, so it starts at
+once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import shutil
+import tempfile
+import threading
+from pathlib import Path
+
+from grader.sandbox import assurance
+from grader.sandbox.confine import Confinement
+from grader.worker.fork_server_client import ForkServer
+
+COURSE = Path(__file__).resolve().parents[2]
+
+
+class Session:
+    """What one run owns: its seed, a private folder, the warm parents and the devices."""
+
+    def __init__(self, device: str, seed: int, confined: bool = True):
+        self.device = device  # of the judge and of the tier that decides correctness: "cpu" or "cuda"
+        self.seed = seed
+        self.confined = confined
+        self.uncounted: list[str] = []  # why CUPTI could not count the kernels of a call, once for each
+        # Whoever may have to kill this process says where it writes, and removes that afterwards.
+        self.folder = Path(tempfile.mkdtemp(prefix="grader-", dir=os.environ.get("GRADER_SCRATCH")))
+        self.folder.chmod(0o711)  # workers run as users of their own, and must reach their folders in it
+        self._first_user = assurance.throwaway_user()
+        self._users: dict[Path, int] = {}
+        self._parents: dict[bool, ForkServer] = {}
+        self._folders = itertools.count(1)  # two threads take folders
+        self._lock = threading.Lock()
+
+    def parent(self, interpreted: bool) -> ForkServer:
+        """The warm parent for a mode; started at the first call, usable once its imports are done."""
+        if interpreted in self._parents and self._parents[interpreted].ended:
+            self._parents.pop(interpreted).close()
+        if interpreted not in self._parents:
+            self._parents[interpreted] = ForkServer(interpreted, self.folder, self._first_user)
+        return self._parents[interpreted]
+
+    def end_parent(self, interpreted: bool) -> None:
+        """End the warm parent of a mode, whose memory is needed; what it found out stays."""
+        if interpreted in self._parents:
+            _ = self._parents[interpreted].findings
+            self._parents[interpreted].close()
+
+    @property
+    def assurance(self) -> assurance.Assurance | None:
+        """What the workers of this run were seen to be kept from; None where none was needed."""
+        if not self.confined:
+            return assurance.Assurance(1, ("confinement was switched off",)) if self._parents else None
+        told = [parent.told for parent in self._parents.values()]
+        levels = [assurance.assess(findings) for findings in told if findings is not None]
+        return min(levels, key=lambda found: found.level) if levels else None
+
+    def confinement(self, file: Path, interpreted: bool, trusted: bool) -> Confinement:
+        """What a worker for `file` keeps, as far as this machine can enforce it. A trusted one reads the
+        course, too.
+        """
+        findings = self.parent(interpreted).findings
+        with self._lock:
+            user = self._users.setdefault(file.resolve(), self._first_user + len(self._users))
+        return Confinement(
+            read=(str(COURSE / "grader"), str(COURSE / "labs")) if trusted else (),
+            uid=0 if trusted or findings.no_user or not self.confined else user,
+            judge=os.getpid(),
+            programs=not interpreted,
+            limit_data=self.device == "cpu",
+            files=self.confined and not findings.no_files,
+            calls=self.confined and not findings.no_calls,
+        )
+
+    def private_folder(self, name: str) -> Path:
+        """A new folder for one worker."""
+        folder = self.folder / f"{next(self._folders):03d}-{name}"
+        folder.mkdir(mode=0o700)
+        return folder
+
+    def cache(self, file: Path) -> Path:
+        """The folder for compiled kernels of one file, empty when the run begins."""
+        digest = hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:16]
+        folder = self.folder / f"cache-{digest}"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return folder
+
+    def close(self) -> None:
+        """End the warm parents and remove what the run wrote."""
+        for parent in self._parents.values():
+            parent.close()
+        shutil.rmtree(self.folder, ignore_errors=True)

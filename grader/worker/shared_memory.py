@@ -1,0 +1,145 @@
+"""Memory that the judge owns and lends: shared memory on a CPU, CUDA IPC on a GPU."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import mmap
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+
+from grader.course.signatures import Shape
+
+TORCH_DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+PAGE = 2 * 1024 * 1024  # bytes of a large page, on a GPU and on most CPUs
+ALIGN = 256  # bytes; tensor descriptors want 16, cache lines 128
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """Where a tensor lies in an arena: byte offset of its first element, shape and strides in elements."""
+
+    offset: int
+    shape: Shape
+    strides: tuple[int, ...]
+    dtype: str
+
+    @property
+    def span(self) -> int:
+        """Elements from the first to the last, gaps between rows included; 0 for an empty tensor."""
+        if 0 in self.shape:
+            return 0
+        return 1 + sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A named tensor in an arena together with the guard bands before and after it."""
+
+    name: str
+    tensor: Tensor
+    start: int  # first byte of the band before
+    stop: int  # one past the last byte of the band behind
+
+
+Call: TypeAlias = tuple[Sequence[Buffer], Sequence[Buffer]]  # the inputs and the outputs of one call
+
+F_ADD_SEALS, F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW = 1033, 1, 2, 4  # not named in every Python's fcntl
+
+
+class _IpcHandle(ctypes.Structure):
+    _fields_ = [("reserved", ctypes.c_char * 64)]
+
+
+class _DeviceBytes:
+    """Raw device memory, in the form torch.as_tensor takes without a copy."""
+
+    def __init__(self, pointer: int, size: int):
+        self.__cuda_array_interface__ = {
+            "shape": (size,),
+            "typestr": "|u1",
+            "data": (pointer, False),
+            "version": 3,
+        }
+
+
+def _cuda(function: str, *args: object) -> None:
+    """Call the CUDA driver; RuntimeError with its name for the error."""
+    library = ctypes.CDLL("libcuda.so.1")
+    code = getattr(library, function)(*args)
+    if code:
+        text = ctypes.c_char_p()
+        library.cuGetErrorName(code, ctypes.byref(text))
+        raise RuntimeError(f"{function}: {(text.value or b'unknown error').decode()}")
+
+
+class Arena:
+    """One block of lent memory. An IPC handle exposes a whole allocation: nothing else ever lies in one."""
+
+    def __init__(self, device: str, size: int, handle: int | bytes, raw: mmap.mmap | torch.Tensor):
+        self.device = device
+        self.size = size
+        self.handle = handle  # file descriptor on a CPU, 64 bytes on a GPU
+        self._raw = raw
+
+    @classmethod
+    def create(cls, device: str, size: int) -> Arena:
+        """A new arena of at least `size` bytes; one on a CPU takes memory only where it is touched."""
+        # CUDA maps an allocation that is no whole number of large pages in small ones, and kernels on it
+        # reach
+        # half the bandwidth (measured on an H200).
+        size = -(-size // PAGE) * PAGE
+        if device == "cpu":
+            descriptor = os.memfd_create("lent", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+            os.ftruncate(descriptor, size)
+            # A worker that cut it short would have the judge killed at its next look.
+            fcntl.fcntl(descriptor, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW)
+            return cls(device, size, descriptor, mmap.mmap(descriptor, size))
+        torch.cuda.init()
+        torch.zeros(1, device="cuda")  # makes torch's context current before the driver is called directly
+        pointer = ctypes.c_uint64()
+        _cuda("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(size))
+        handle = _IpcHandle()
+        _cuda("cuIpcGetMemHandle", ctypes.byref(handle), pointer)
+        raw = torch.as_tensor(_DeviceBytes(pointer.value, size), device="cuda")
+        return cls(device, size, ctypes.string_at(ctypes.byref(handle), 64), raw)
+
+    @classmethod
+    def open(cls, device: str, size: int, handle: int | bytes) -> Arena:
+        """The worker's view of the same memory."""
+        if isinstance(handle, int):
+            return cls(device, size, handle, mmap.mmap(handle, size))
+        torch.zeros(1, device="cuda")
+        structure = _IpcHandle()
+        ctypes.memmove(ctypes.byref(structure), handle, 64)
+        pointer = ctypes.c_uint64()
+        # The structure goes by value; 1 is CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, the only flag there is.
+        _cuda("cuIpcOpenMemHandle_v2", ctypes.byref(pointer), structure, ctypes.c_uint(1))
+        return cls(device, size, handle, torch.as_tensor(_DeviceBytes(pointer.value, size), device="cuda"))
+
+    def bytes(self, start: int, stop: int) -> torch.Tensor:
+        """Bytes `start` to `stop` as uint8."""
+        if isinstance(self._raw, mmap.mmap):
+            # A storage of its own for each view: the interpreter copies whole storages back and forth.
+            return torch.frombuffer(self._raw, dtype=torch.uint8, offset=start, count=stop - start)
+        return self._raw[start:stop]
+
+    def view(self, tensor: Tensor) -> torch.Tensor:
+        """The tensor itself, on the lent memory."""
+        dtype = TORCH_DTYPES[tensor.dtype]
+        if tensor.span == 0:
+            return torch.empty(tensor.shape, dtype=dtype, device=self.device)
+        flat = self.bytes(tensor.offset, tensor.offset + tensor.span * dtype.itemsize).view(dtype)
+        return flat.as_strided(tensor.shape, tensor.strides)
+
+    def close(self) -> None:
+        """Give the memory back; views of it must not be used any more."""
+        if isinstance(self.handle, int):
+            os.close(self.handle)
+        elif isinstance(self._raw, torch.Tensor):
+            _cuda("cuMemFree_v2", ctypes.c_uint64(self._raw.data_ptr()))
+        del self._raw

@@ -1,0 +1,211 @@
+"""A place for one file: the worker that has imported it, asked frame by frame, replaced after it dies."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from grader.course.spec import Exercise, Reason, Verdict
+from grader.course.submission import Submission
+from grader.results.outcome import Outcome
+from grader.worker.client import Worker, WorkerGoneError
+from grader.worker.error_report import ErrorReport
+from grader.worker.failure import failure
+from grader.worker.fork_server_client import KEPT_ENVIRONMENT
+from grader.worker.messages import Audit, AuditReport, Go, Number, Picked, Place, Plan, Ran, Setup
+from grader.worker.protocol import JsonObject, Kind, ProtocolError, encode
+from grader.worker.session import Session
+from grader.worker.shared_memory import Arena, Buffer, Call
+
+LOAD_LIMIT_S = 60.0
+
+
+class SubmissionWorker:
+    """A place for one file: a worker that has imported it and mapped an arena, replaced after it dies."""
+
+    def __init__(
+        self,
+        session: Session,
+        submission: Submission,
+        arena: Arena,
+        *,
+        interpreted: bool = False,
+        tuning: str = "chance",
+        arch: int = 0,
+        trusted: bool = False,
+        given: tuple[Path, ...] = (),
+    ):
+        self.session, self.arena, self._trusted = session, arena, trusted
+        self.folder = session.private_folder(submission.path.stem)
+        self._submission, self._interpreted = submission, interpreted
+        self._tuning, self._arch = tuning, arch
+        self._given = given  # modules of the lab that the file may import
+        self._worker: Worker | None = None
+        self._plans = 0
+        self._reply: JsonObject = {}
+        self._ran = Ran()
+        self.claimed_us: float | None = (
+            None  # by the worker's own clock, of the last frame; None if it failed
+        )
+        self._still = False
+        self._never_loads: Outcome | None = None
+
+    def start(self) -> Outcome | None:
+        """Have a living worker with the file imported; an outcome where that fails."""
+        if self._never_loads or (self._worker and self._worker.alive):
+            return self._never_loads
+        # Into a folder that no worker can write to: one before could have left a link in its place.
+        path = self._submission.path
+        copy = self.session.private_folder(f"{path.stem}-source") / path.name
+        copy.write_bytes(self._submission.data or b"")
+        for file in self._given:
+            shutil.copyfile(file, copy.parent / file.name)
+        copy.parent.chmod(0o755)
+        on_cpu, handle = self.arena.device == "cpu", self.arena.handle
+        environment = {name: os.environ[name] for name in KEPT_ENVIRONMENT if name in os.environ}
+        for name in ("HOME", "TMPDIR", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH"):
+            environment[name] = str(self.folder)
+        # Fresh in each run, and shared by the workers of one file: what was compiled once need not be again.
+        environment["TRITON_CACHE_DIR"] = str(self.session.cache(path))
+        if self._interpreted:
+            environment["TRITON_INTERPRET"] = "1"
+        write = (str(self.folder), environment["TRITON_CACHE_DIR"])
+        confinement = self.session.confinement(path, self._interpreted, self._trusted)
+        confinement = replace(confinement, write=write, read=(*confinement.read, str(copy.parent)))
+        setup = Setup(
+            folder=str(self.folder),
+            file=str(copy),
+            given=tuple(str(copy.parent / path.name) for path in self._given),
+            environment=environment,
+            device=self.arena.device,
+            arena_bytes=self.arena.size,
+            handle=handle.hex() if isinstance(handle, bytes) else "",
+            tuning=self._tuning,
+            # Of the run's own seed, nothing may reach the worker: inputs and poison come from it.
+            seed=int.from_bytes(hashlib.sha256(f"{self.session.seed}/tuning".encode()).digest()[:4], "big"),
+            arch=self._arch,
+            confinement=confinement,
+        )
+        if confinement.uid:
+            for folder in write:
+                os.chown(folder, confinement.uid, confinement.uid)
+        parent = self.session.parent(self._interpreted)
+        self._still = False
+        # Where there is a GPU the import might touch it, and a parent that has cannot fork workers for it.
+        operators = on_cpu and b"triton_op" in copy.read_bytes()
+        memory = handle if isinstance(handle, int) else None
+        self._worker = Worker(parent, memory, tuple(map(Path, write)), operators)
+        failed = self._ask(Kind.SETUP, encode(setup), LOAD_LIMIT_S)
+        if failed:  # before any line of the student's: never their fault
+            self._worker.end()
+            fault = "the worker could not be set up"
+            return Outcome(Verdict.GRADER_FAULT, where=f"{fault}: {failed.where}", fault=fault)
+        self._never_loads = self._ask(Kind.LOAD, {}, LOAD_LIMIT_S, loading=True)
+        return self._never_loads
+
+    def prepare(
+        self,
+        exercise: Exercise,
+        calls: Sequence[Call],
+        limit_s: float,
+        function: str = "",
+        named: Mapping[str, float] | None = None,
+    ) -> int | Outcome:
+        """Announce a list of calls, and numbers that all of them get by name; returns the plan's number."""
+        self._plans += 1
+        numbers: dict[str, Number] = dict(named or {})
+        if exercise.native and not function and calls:
+            shapes = {buffer.name: buffer.tensor.shape for buffers in calls[0] for buffer in buffers}
+            numbers["sizes"] = [int(size) for size in exercise.native.sizes(shapes)]
+        symbol = exercise.native.symbol if exercise.native else exercise.name
+        plan = Plan(
+            plan=self._plans,
+            function=function or symbol,
+            differentiable=exercise.differentiable,
+            named=numbers,
+            calls=tuple(
+                (tuple(map(_place, inputs)), {buffer.name: _place(buffer) for buffer in outputs})
+                for inputs, outputs in calls
+            ),
+        )
+        failed = self._ask(Kind.PREPARE, encode(plan), limit_s)
+        return failed or self._plans
+
+    def wake(self, limit_s: float) -> Outcome | None:
+        """Have the worker look out for the next frame, so that scheduling it costs no side time."""
+        return self._ask(Kind.WAKE, {}, limit_s, spin=True)
+
+    def go(self, plan: int, limit_s: float, spin: bool = False) -> Outcome | None:
+        """Run a prepared plan to its end; an outcome where it failed. `spin` where time is taken."""
+        return self._ask(Kind.GO, encode(Go(plan)), limit_s, spin=spin)
+
+    def picked(self, limit_s: float) -> dict[str, str]:
+        """What each autotuned kernel ran with last, as the worker tells it; shown, never scored."""
+        failed = self._ask(Kind.PICKED, {}, limit_s)
+        return {} if failed else dict(Picked.claimed(self._reply).configs)
+
+    def watch(
+        self, plan: int, limit_s: float, kernels_counted: bool = False, may_call: Iterable[str] = ()
+    ) -> AuditReport | Outcome:
+        """What a prepared plan does besides its kernels, as the worker tells it; kernels of operators that it
+        `may_call` are not counted.
+        """
+        asked = Audit(plan, kernels_counted, tuple(may_call))
+        failed = self._ask(Kind.AUDIT, encode(asked), limit_s)
+        return failed or AuditReport.claimed(self._reply)
+
+    def _ask(
+        self, kind: Kind, payload: JsonObject, limit_s: float, loading: bool = False, spin: bool = False
+    ) -> Outcome | None:
+        assert self._worker is not None
+        self.claimed_us = None
+        if self._still:
+            self.hold(still=False)
+        try:
+            answer, reply = self._worker.ask(kind, payload, limit_s, spin)
+        except WorkerGoneError as gone:
+            return Outcome(gone.verdict, gone.reason, where=gone.why, printed=self._worker.printed)
+        if answer is Kind.FAILED:
+            report = ErrorReport.claimed(reply)
+            outcome = failure(report, loading)
+            if loading or (outcome.verdict is Verdict.CRASHED and report.category == "illegal access"):
+                self._worker.end()  # its CUDA context, or its module, is of no further use
+            return outcome
+        self._reply = reply
+        try:
+            self._ran = Ran.claimed(reply)
+        except ProtocolError as error:
+            self._worker.end()
+            return Outcome(Verdict.CRASHED, Reason.PROTOCOL, where=str(error))
+        self.claimed_us = self._ran.claimed_us
+        return None
+
+    def hold(self, still: bool) -> None:
+        """Stop the worker's processes while the other side is timed; the next frame lets them run on."""
+        if self._worker and self._worker.alive:
+            self._worker.hold(still)
+            self._still = still
+
+    @property
+    def computed(self) -> tuple[str, ...]:
+        """Torch operators that computed something in the last call, as the worker tells it."""
+        return self._ran.operators
+
+    @property
+    def printed(self) -> str:
+        """What the student's code has printed so far."""
+        return self._worker.printed if self._worker else ""
+
+    def close(self) -> None:
+        """End the worker."""
+        if self._worker:
+            self._worker.end()
+
+
+def _place(buffer: Buffer) -> Place:
+    tensor = buffer.tensor
+    return tensor.offset, tensor.shape, tensor.strides, tensor.dtype

@@ -1,0 +1,320 @@
+"""The only module that imports a student's file: it runs the function on lent memory when told to, and says
+so.
+
+It never sees an expected value, a tolerance or a result; what it reports is a claim that earns nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib.util
+import os
+import random
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+import torch
+import triton
+from triton.runtime.autotuner import Autotuner
+
+from grader.codegen import nvcc
+from grader.sandbox import confine
+from grader.worker import launch_audit
+from grader.worker.error_report import describe
+from grader.worker.messages import Audit, AuditReport, Go, Number, Picked, Place, Plan, Ran, Setup
+from grader.worker.protocol import (
+    HEADER,
+    JsonObject,
+    Kind,
+    decode,
+    encode,
+    pack,
+    unpack_header,
+    unpack_payload,
+)
+from grader.worker.shared_memory import Arena, Tensor
+
+SPIN_S = 0.003  # how long to look for the next frame before going to sleep
+
+
+class ReadyCall(NamedTuple):
+    """One call of a plan, with the lent tensors opened."""
+
+    function: Callable[..., object]
+    inputs: Sequence[torch.Tensor]
+    named: Mapping[str, object]  # outputs, and numbers
+
+
+def main(control: int, stdout: int, stderr: int, memory: int) -> None:
+    """Serve one judge over `control`; returns when the judge closes it."""
+    os.setsid()
+    os.dup2(stdout, 1)
+    os.dup2(stderr, 2)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    channel = socket.socket(fileno=control)
+    first = _receive(channel)
+    if first is None:
+        return
+    _, block, payload = first
+    setup = decode(Setup, payload)
+    try:
+        arena = _settle(setup, memory)
+    except BaseException as error:  # no line of a student's has run: whatever this is, it is the grader's
+        channel.sendall(pack(Kind.FAILED, block, encode(describe(error, setup.file))))
+        return
+    channel.sendall(pack(Kind.DONE, block, {}))
+    module: ModuleType | nvcc.Library | None = None
+    on_gpu, timed = arena.device != "cpu", setup.tuning == "full"
+    plans: dict[int, list[ReadyCall]] = {}
+    while True:
+        # A frame that follows at once finds a timed process awake: how long the kernel takes to wake it up
+        # differs from one worker to the next, and would count as time.
+        frame = _receive(channel, SPIN_S if timed else 0.0)
+        if frame is None:
+            return
+        kind, block, payload = frame
+        reply: JsonObject = {}
+        try:
+            if kind is Kind.LOAD:
+                for path in setup.given:
+                    if path.endswith(".py"):
+                        _load(path, os.path.splitext(os.path.basename(path))[0])
+                module = _build(setup) if setup.file.endswith(".cu") else _load(setup.file, "submission")
+            elif kind is Kind.PREPARE:
+                plan = decode(Plan, payload)
+                plans[plan.plan] = _ready(module, arena, plan)
+            elif kind is Kind.WAKE:
+                pass  # nothing of the student's runs here: the inputs lie ready, and the clock stands
+            elif kind is Kind.PICKED:
+                reply = Picked(picked(module)).payload()
+            elif kind is Kind.AUDIT:
+                asked = decode(Audit, payload)
+                files = [setup.file, *setup.given]
+                reply = encode(_watch(plans[asked.plan], on_gpu, files, asked, own_kernels(module)))
+            else:
+                calls = plans[decode(Go, payload).plan]
+                ran = Ran(_run(calls, on_gpu)) if timed else _seen(calls, on_gpu)
+                reply = ran.payload()
+        except BaseException as error:
+            reply, answer = encode(describe(error, setup.file)), Kind.FAILED
+        else:
+            answer = Kind.DONE
+        if answer is Kind.FAILED or kind is not Kind.GO or not on_gpu:  # flushing must not count as time
+            for stream in (sys.stdout, sys.stderr):
+                with contextlib.suppress(Exception):  # a student may have closed or replaced it
+                    stream.flush()
+        channel.sendall(pack(answer, block, reply))
+
+
+def _receive(channel: socket.socket, spin_s: float = 0.0) -> tuple[Kind, int, JsonObject] | None:
+    """The next frame, or None once the judge has closed its end; looks out for it before going to sleep."""
+
+    def exactly(count: int, spin_s: float = 0.0) -> bytes | None:
+        data = b""
+        deadline = time.monotonic() + spin_s
+        while not data and time.monotonic() < deadline:
+            with contextlib.suppress(BlockingIOError):
+                data = channel.recv(count, socket.MSG_DONTWAIT)
+                if not data:
+                    return None
+        while len(data) < count:
+            more = channel.recv(count - len(data))
+            if not more:
+                return None
+            data += more
+        return data
+
+    header = exactly(HEADER.size, spin_s)
+    if header is None:
+        return None
+    kind, block, length = unpack_header(header)
+    body = exactly(length) if length else b"{}"
+    return None if body is None else (kind, block, unpack_payload(body))
+
+
+def _settle(setup: Setup, memory: int) -> Arena:
+    """A private folder, an environment of its own, the lent memory, and then all limits: before student
+    code is imported.
+    """
+    os.chdir(setup.folder)
+    os.environ.clear()
+    os.environ.update(setup.environment)
+    tempfile.tempdir = None  # the parent's imports may have asked for it: this worker has a folder of its own
+    torch.set_num_threads(1)
+    handle = memory if setup.device == "cpu" else bytes.fromhex(setup.handle)
+    arena = Arena.open(setup.device, setup.arena_bytes, handle)
+    if setup.tuning != "full":
+        tune_by_chance(setup.seed, runs_first=setup.device != "cpu")
+    if setup.tuning == "offline":
+        from grader.codegen import offline
+
+        offline.install(setup.arch, setup.folder)
+    confine.apply(setup.confinement)
+    return arena
+
+
+def tune_by_chance(seed: int, runs_first: bool) -> None:
+    """Let autotuned kernels take a config by chance instead of timing all: cheaper, and it checks more
+    configs.
+
+    Without a GPU nothing can be timed: the interpreter and the offline compiler need this in any case.
+    """
+    chance = random.Random(seed)
+
+    class ByChance:
+        def get_benchmarker(self) -> Callable[..., list[float]]:
+            return lambda *_, **__: [chance.random()] * 3
+
+    if not runs_first:
+        triton.runtime.driver.set_active(ByChance())
+        return
+
+    def first_that_runs() -> Callable[..., list[float]]:
+        found: list[object] = []
+
+        def benchmark(call: Callable[[], object], **_: object) -> list[float]:
+            # A config that does not fit this GPU raises here, and the autotuner moves on, as it does when it
+            # times.
+            if found and found[0] is current[0]:
+                return [float("inf")] * 3
+            call()
+            found[:] = [current[0]]
+            return [0.0] * 3
+
+        return benchmark
+
+    current: list[object] = [None]
+    prune = Autotuner.prune_configs
+
+    def shuffled(self: Autotuner, kwargs: dict[str, object]) -> list[triton.Config]:
+        current[0] = object()
+        configs = list(prune(self, kwargs))
+        chance.shuffle(configs)
+        return configs
+
+    Autotuner.prune_configs = shuffled
+    driver = triton.runtime.driver.active
+    benchmark = first_that_runs()
+    driver.get_benchmarker = lambda: benchmark
+
+
+def _load(path: str, name: str) -> ModuleType:
+    specification = importlib.util.spec_from_file_location(name, path)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[name] = module
+    specification.loader.exec_module(module)
+    return module
+
+
+def _build(setup: Setup) -> nvcc.Library:
+    """A CUDA C++ file as a module: compiled for this GPU, or for one that need not be here."""
+    on_gpu = setup.device != "cpu"
+    major_minor = torch.cuda.get_device_capability() if on_gpu else divmod(setup.arch, 10)
+    folder = Path(setup.environment["TRITON_CACHE_DIR"])
+    return nvcc.load(Path(setup.file), folder, nvcc.arch_name(*major_minor), runs=on_gpu)
+
+
+def picked(module: object) -> dict[str, str]:
+    """The config that each autotuned kernel of the file ran with last; shown, never scored."""
+    tuned = {name: getattr(value, "best_config", None) for name, value in vars(module).items()}
+    return {name: str(config)[:200] for name, config in tuned.items() if config is not None}
+
+
+def own_kernels(module: ModuleType | nvcc.Library | None) -> list[str]:
+    """Names of the kernels of a CUDA C++ file, as its compiler gave them; a file of Python names none."""
+    return module.kernels if isinstance(module, nvcc.Library) else []
+
+
+def _ready(module: ModuleType | nvcc.Library | None, arena: Arena, plan: Plan) -> list[ReadyCall]:
+    """The calls of a plan: the lent tensors are opened now, so that a timed block only calls."""
+
+    def lent(place: Place) -> torch.Tensor:
+        return arena.view(Tensor(*place))
+
+    function = getattr(module, plan.function, None)
+    if not callable(function):
+        raise AttributeError(f"this file has no function {plan.function}")
+    calls = []
+    for read, written in plan.calls:
+        inputs = [lent(place) for place in read]
+        outputs = {name: lent(place) for name, place in written.items()}
+        if plan.differentiable:
+            calls.append(ReadyCall(_gradient(function, plan.named, *outputs.values()), inputs, {}))
+        else:
+            calls.append(ReadyCall(function, inputs, {**outputs, **plan.named}))
+    return calls
+
+
+def _gradient(
+    function: Callable[..., object], named: Mapping[str, Number], y: torch.Tensor, *gradients: torch.Tensor
+) -> Callable[..., None]:
+    """y = f(x, ...), then y.backward(dy), results copied into lent memory: a trusted piece, never timed."""
+
+    def forward_and_backward(*tensors: torch.Tensor) -> None:
+        *values, dy = tensors
+        leaves = [value.detach().requires_grad_() for value in values]
+        # Views, so that even x itself as the result has a gradient function.
+        result = function(*(leaf.view_as(leaf) for leaf in leaves), **named)
+        if not isinstance(result, torch.Tensor):
+            raise TypeError(f"{function.__name__} returned {type(result).__name__}, not a tensor")
+        if result.grad_fn is None:
+            raise RuntimeError(f"{function.__name__} returned a tensor without a gradient function")
+        # Through .data: on a GPU all lent tensors are views of one, and a write to it would count as a
+        # change of the x that the function has saved.
+        y.data.copy_(result.detach())
+        result.backward(dy)
+        for number, (leaf, gradient) in enumerate(zip(leaves, gradients, strict=False), start=1):
+            if leaf.grad is None:
+                raise RuntimeError(f"backward left no gradient for argument {number} of {function.__name__}")
+            gradient.data.copy_(leaf.grad)
+
+    return forward_and_backward
+
+
+def _run(calls: Sequence[ReadyCall], on_gpu: bool) -> float:
+    """Run the calls to their end; microseconds by this process's clock."""
+    gc.disable()  # a collection takes milliseconds, and falls on either side by chance
+    start = time.perf_counter_ns()
+    for function, inputs, outputs in calls:
+        function(*inputs, **outputs)
+    if on_gpu:
+        if not calls:
+            torch.zeros(1, device="cuda")  # a block without calls still makes the GPU change its context
+        torch.cuda.synchronize()
+    elapsed_us = (time.perf_counter_ns() - start) / 1e3
+    gc.enable()
+    return elapsed_us
+
+
+def _seen(calls: Sequence[ReadyCall], on_gpu: bool) -> Ran:
+    """As _run, and says which torch operators computed."""
+    with launch_audit.operators() as seen:
+        elapsed_us = _run(calls, on_gpu)
+    return Ran(elapsed_us, tuple(seen()))
+
+
+def _watch(
+    calls: Sequence[ReadyCall], on_gpu: bool, files: Sequence[str], asked: Audit, own: Sequence[str]
+) -> AuditReport:
+    """The calls once more, untimed: with kernels that do nothing, or under CUPTI; `own` are names of kernels
+    of the file itself.
+    """
+    with (
+        launch_audit.kernels_counted(files, asked.may_call, own)
+        if asked.kernels_counted
+        else launch_audit.kernels_disabled(files) as found
+    ):
+        for function, inputs, outputs in calls:
+            function(*inputs, **outputs)
+    if on_gpu:
+        torch.cuda.synchronize()
+    return found
