@@ -1,6 +1,5 @@
 """Starting programs: what they write, how they end, and that nothing they started goes on."""
 
-import _thread
 import contextlib
 import os
 import resource
@@ -83,7 +82,8 @@ def test_an_interrupted_tool_ends_with_all_that_it_started(tmp_path):
 
     def interrupt():
         wait_until(lambda: pids.exists() and len(pids.read_text().split()) == 2)
-        _thread.interrupt_main()
+        # as Ctrl-C does: a signal that ends the wait of the main thread
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
     thread.start()
