@@ -1,4 +1,4 @@
-"""The commands of whoever runs a course: grade a class, and grade one receipt again."""
+"""Commands for course staff: grade a class, verify a receipt, make a synthetic class, show costs."""
 
 from __future__ import annotations
 
@@ -16,18 +16,30 @@ from grader.system.exit_codes import BELOW, FAULT, INTERRUPTED
 
 @click.command("class")
 @click.argument("submissions", type=FOLDER)
-@option("--roster", type=FILE, make="ROSTER", help="CSV with a line a student, as Canvas or Moodle export it")
+@option(
+    "--roster",
+    type=FILE,
+    make="ROSTER",
+    help="CSV with one line for each student, as Canvas or Moodle exports it",
+)
 @run_option("labs", help="numbers of the labs, or capstone, as in 1,2,capstone; all labs by default")
 @run_option("tier", type=click.Choice(["auto", "cpu", "gpu"]))
 @option("--out", default="results/class", show_default=True, type=click.Path(path_type=Path), make="OUT")
 @option("--site", type=FILE, make="SITE", help="TOML file of a Slurm cluster; this machine by default")
 @option(
-    "--jobs", type=click.IntRange(1), make="JOBS", help="gradings at once; one a GPU, or one for two cores"
+    "--jobs",
+    type=click.IntRange(1),
+    make="JOBS",
+    help="gradings at once; by default one for each GPU, or one for two cores",
 )
 @option(
-    "--only", multiple=True, metavar="ID", make="ONLY", help="this student alone; may be given several times"
+    "--only",
+    multiple=True,
+    metavar="ID",
+    make="ONLY",
+    help="grade only this student; may be given several times",
 )
-@option("--again", is_flag=True, make="AGAIN", help="grade although nothing has changed, with fresh inputs")
+@option("--again", is_flag=True, make="AGAIN", help="grade even if nothing has changed, with fresh inputs")
 @run_option("keyword", default=None)
 @run_option("hidden", type=FILE, make="HIDDEN")
 @click.option("--secret", type=FILE, help="file with the secret of all seeds; drawn by default")
@@ -37,15 +49,15 @@ from grader.system.exit_codes import BELOW, FAULT, INTERRUPTED
 )  # fmt: skip
 @click.option(
     "--blind", type=click.FloatRange(0, 100), default=5, show_default=True,
-    help="percent that is graded a second time",
+    help="percentage of submissions to grade a second time",
 )  # fmt: skip
 @click.option("--self-test/--no-self-test", default=True, help="first grade files whose verdict is known")
 def grade_class(submissions, blind, **options):
-    """Grade the folders, zips and git repositories in SUBMISSIONS; after a stop the same command goes on."""
+    """Grade the folders, zips and git repositories in SUBMISSIONS; after a stop, repeat it to continue."""
     try:
-        import parsl  # noqa: F401 - it is in an extra, and missing elsewhere
+        import parsl  # noqa: F401 - only the extra `class` installs it
     except ImportError:
-        click.echo("a class needs Parsl: make setup EXTRA=class", err=True)
+        click.echo("grading a class needs Parsl; install it with: make setup EXTRA=class", err=True)
         sys.exit(FAULT)
     from grader.classroom.grading import run
     from grader.classroom.grading.machines import SiteError
@@ -59,7 +71,7 @@ def grade_class(submissions, blind, **options):
     except (run.AskedError, RosterError, SiteError, BusyError) as error:
         raise click.UsageError(str(error)) from None
     except KeyboardInterrupt:
-        click.echo("stopped; the same command goes on from here", err=True)
+        click.echo("stopped; run the same command again to continue", err=True)
         sys.exit(INTERRUPTED)
     if (asked.out / "run.json").is_file():
         make_gradebook(console, asked.out)
@@ -69,9 +81,9 @@ def grade_class(submissions, blind, **options):
 @click.command()
 @click.argument("receipt", type=FILE)
 @click.option("--tolerance", type=click.FloatRange(min=0), default=3, show_default=True, metavar="PERCENT")
-@run_option("hidden", type=FILE, make="HIDDEN", help="the file with hidden cases that it was graded with")
+@run_option("hidden", type=FILE, make="HIDDEN", help="TOML file of hidden cases that the first grading used")
 def verify(receipt, tolerance, hidden):
-    """Grade again what RECEIPT is of, and say whether the second grading agrees or differs."""
+    """Grade the submission of RECEIPT again, and say whether the second grading agrees or differs."""
     from grader.classroom.grading import verify as verifying
 
     try:
@@ -91,30 +103,32 @@ def verify(receipt, tolerance, hidden):
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--count", type=click.IntRange(1), default=200, show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--slow", is_flag=True, help="also files that end at a time limit, a minute for each case")
-@click.option("--check", "out", type=FOLDER, help="a graded run folder, to be held against what is expected")
+@click.option("--slow", is_flag=True, help="also write files that reach a time limit, a minute for each case")
+@click.option(
+    "--check", "out", type=FOLDER, help="folder of a class run, to compare with the expected verdicts"
+)
 def synthetic_class(folder, count, seed, slow, out):
-    """Make a class whose verdicts are known in FOLDER, or check a graded one (course staff)."""
+    """Write a class with known verdicts to FOLDER, or check a graded one (course staff)."""
     from grader.classroom.grading import synthetic
 
     if out is None:
         if folder.exists():
-            raise click.UsageError(f"{folder} is there already")
+            raise click.UsageError(f"{folder} already exists; name another folder")
         synthetic.make(folder, count, seed, slow)
         click.echo(f"wrote {folder}: submissions, roster.csv, expected.json")
         return
     wrong = synthetic.check(folder, out)
     for line in wrong:
         click.echo(line)
-    click.echo(f"{len(wrong)} not as expected" if wrong else "every verdict as expected")
+    click.echo(f"{len(wrong)} verdicts are not as expected" if wrong else "every verdict is as expected")
     sys.exit(BELOW if wrong else 0)
 
 
 @click.command("class-cost")
 @click.argument("runs", nargs=-1, required=True, type=FOLDER)
-@click.option("--record", type=click.Path(path_type=Path), help="write the record of it to this file as well")
+@click.option("--record", type=click.Path(path_type=Path), help="also write the record to this file")
 def class_cost(runs, record):
-    """What the finished RUNS of `class` cost, and whether those of the same files agree (course staff)."""
+    """Show what the finished RUNS of `class` cost, and whether runs of equal files agree (course staff)."""
     from grader.classroom import records
     from grader.classroom.grading import cost
 

@@ -1,4 +1,4 @@
-"""Commands for whoever changes the course: architecture page, picture in the README, record of coverage."""
+"""Commands for course developers: architecture page, picture in the README, record of coverage."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def architecture():
 
 @click.command()
 def picture():
-    """Grade the half-finished labs of the README's picture again, and draw the record (course staff)."""
+    """Grade the half-finished labs in the README's picture again, and draw the picture (course staff)."""
     from grader.site import graded_run
 
     try:
@@ -42,9 +42,9 @@ def picture():
 
 @click.command("record-coverage")
 @click.argument("counted", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--tests", required=True, help="which tests were selected, in pytest's words")
+@click.option("--tests", required=True, help="the selected tests, as pytest's options name them")
 def record_coverage(counted, tests):
-    """Keep the record of a file that `coverage json` has written, room by room (course staff)."""
+    """Store the coverage of each room from COUNTED, a file that `coverage json` wrote (course staff)."""
     from grader.site import coverage
 
     try:

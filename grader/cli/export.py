@@ -1,4 +1,4 @@
-"""The commands that hand results on to other platforms: export a run or a class, build an autograder."""
+"""Commands for other platforms: export a run or a class, build an autograder for Gradescope."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ PLATFORMS = {
 @click.argument("source", metavar="RESULTS", type=click.Path(path_type=Path, exists=True))
 @click.option("--to", "platform", type=click.Choice([*PLATFORMS]), required=True)
 @option(
-    "--gpu", type=FILE, make="GPU", help="results.json of the same files from a GPU, to take its points from"
+    "--gpu", type=FILE, make="GPU", help="results.json of the same files graded on a GPU; its points are used"
 )
 @option(
     "--out",
     type=click.Path(path_type=Path),
     make="OUT",
-    help="where it goes; a file of its name here by default",
+    help="file to write; by default the platform's usual name in this folder",
 )
 def export(source, platform, gpu, out):
-    """Write RESULTS, a results.json or its folder, as another platform reads it.
+    """Write RESULTS, a results.json or its folder, in the format of another platform.
 
-    For jplag RESULTS is the folder of a class run, and a folder is written.
+    For jplag, RESULTS is the folder of a class run, and --out is a folder.
     """
     out = out or Path(PLATFORMS[platform])
     try:
@@ -44,7 +44,7 @@ def export(source, platform, gpu, out):
             return
         text = _text(source, platform, gpu)
         if out.resolve() in {source.resolve(), (source / "results.json").resolve()}:
-            raise click.UsageError(f"--out {out}: these are the results themselves; name another file")
+            raise click.UsageError(f"--out {out}: this would overwrite the results; name another file")
         from grader.system.files import replace
 
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -85,7 +85,7 @@ def _similarity(source: Path, out: Path) -> None:
     except FileExistsError as error:
         raise click.UsageError(str(error)) from None
     except (FileNotFoundError, NotADirectoryError):
-        raise click.UsageError(f"{source}: no class run lies there; make class makes one") from None
+        raise click.UsageError(f"{source}: not the folder of a class run; `make class` writes one") from None
     for unit, count in counts.items():
         click.echo(
             f"{out}/{unit}: {count} students; jplag -l python3 -bc {out}/{unit}/base {out}/{unit}/submissions"
@@ -94,23 +94,21 @@ def _similarity(source: Path, out: Path) -> None:
 
 @click.command()
 @click.argument("out", type=click.Path(path_type=Path, dir_okay=False))
-@run_option("labs", help="numbers of the labs; an assignment is one of them as a rule")
+@run_option("labs", help="numbers of the labs; usually one, for one assignment")
 @run_option("hidden", type=FILE, make="HIDDEN")
 @option(
     "--gpu",
     type=FOLDER,
     make="GPU",
-    help="folder of a class run on a GPU: its scores are taken for the same files",
+    help="folder of a class run on a GPU; its scores are used for the same files",
 )
 def autograder(out, labs, hidden, gpu):
-    """Build OUT, the zip that Gradescope makes an autograder of; it grades what needs no GPU."""
+    """Build OUT, the zip of an autograder for Gradescope; it grades what needs no GPU."""
     from grader.classroom.platforms import autograder as building
     from grader.course.hidden_cases import HiddenError, read_known
 
     if labs and "capstone" in labs:
-        raise click.UsageError(
-            f"--lab {labs}: the capstone needs a GPU, so no container of Gradescope's grades it"
-        )
+        raise click.UsageError(f"--lab {labs}: the capstone needs a GPU, which Gradescope's containers lack")
     try:
         if hidden:
             read_known(hidden)

@@ -15,7 +15,7 @@ from grader.system.exit_codes import FAULT
     "--screenshots",
     is_flag=True,
     make="SCREENSHOTS",
-    help="also take their pictures, light and dark, with Chromium",
+    help="also take screenshots, light and dark, with Chromium",
 )
 def figures(screenshots):
     """Write notebooks/figures/: a page and a static picture of each figure, from its data (course staff)."""

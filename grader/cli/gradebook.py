@@ -1,4 +1,4 @@
-"""The command that makes grades and pages of a graded class."""
+"""The command that writes the grades and pages of a graded class."""
 
 from __future__ import annotations
 
@@ -15,35 +15,40 @@ from grader.system.exit_codes import FAULT
 
 @click.command()
 @click.argument("out", type=FOLDER)
-@option("--roster", type=FILE, make="ROSTER", help="another roster than the class was graded with")
+@option(
+    "--roster",
+    type=FILE,
+    make="ROSTER",
+    help="roster to use in place of the one that the class was graded with",
+)
 @option(
     "--policy",
     type=FILE,
     make="POLICY",
-    help="TOML file with due dates, grace, tokens and what a day late costs",
+    help="TOML file with due dates, grace period, late tokens and the penalty for each day late",
 )
 @option(
     "--rubric",
     type=FILE,
     make="RUBRIC",
-    help="CSV with points that a person gave; merged with those given before",
+    help="CSV with manually given points; merged with the earlier ones",
 )
 @option(
     "--leaderboard",
     is_flag=True,
     make="BOARD",
-    help="a page with the nicknames of the roster, to be published",
+    help="also write a leaderboard to publish, with the nicknames of the roster",
 )
 def gradebook(out, **options):
-    """Make grades.csv, files for Canvas and Moodle, and pages, from a class run's folder OUT.
+    """Write grades.csv, files for Canvas and Moodle, and pages, from the folder OUT of a class run.
 
-    Policy, rubric and roster are kept in OUT/gradebook/given, so that a later call needs none of them.
+    Policy, rubric and roster are copied to OUT/gradebook/given, so a later call can leave them out.
     """
     make_gradebook(Console(soft_wrap=True), out, **options)
 
 
 def make_gradebook(console: Console, out: Path, **options) -> None:
-    """What `gradebook` does; `class` calls it when it has come to its end. Ends the command on an error."""
+    """Write the gradebook of the class run in `out`; `class` calls it at its end. Exits on an error."""
     from rich.progress import Progress
 
     from grader.classroom.gradebook import command
@@ -66,6 +71,6 @@ def make_gradebook(console: Console, out: Path, **options) -> None:
         click.echo(f"{error.filename or out}: cannot be written ({error.strerror})", err=True)
         sys.exit(FAULT)
     for line in made.warnings:
-        console.print(f"look at this: {line}", highlight=False, markup=False)
+        console.print(f"warning: {line}", highlight=False, markup=False)
     words = f"written: {made.folder}/ with class.html, grades.csv, canvas.csv, moodle.csv, students/"
     console.print(words, highlight=False, markup=False)

@@ -1,4 +1,4 @@
-"""The command line, `python -m grader`; what answers from files alone imports neither torch nor pytest."""
+"""The command line, `python -m grader`; commands that only read files import neither torch nor pytest."""
 
 from __future__ import annotations
 
@@ -32,7 +32,12 @@ from grader.system.exit_codes import BELOW, FAULT, INTERRUPTED, USAGE
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__)
 @click.option(
-    "--variable", "variables", multiple=True, hidden=True, metavar="NAME=TEXT", help="one of the Makefile's"
+    "--variable",
+    "variables",
+    multiple=True,
+    hidden=True,
+    metavar="NAME=TEXT",
+    help="a variable of the Makefile",
 )
 def main(variables):
     """Grade Triton kernels on a CPU or a GPU."""
@@ -127,18 +132,18 @@ def grade(**asked):
 
 
 class _Keeper:
-    """Holds on to pytest's configuration, where the plugin keeps the answers."""
+    """Keeps pytest's configuration, in which the plugin stores the answers."""
 
     config = None
 
     def pytest_configure(self, config):
-        """Remember it."""
+        """Keep the configuration."""
         self.config = config
 
 
 @main.command("list")
 def list_labs():
-    """The labs with their exercises and points."""
+    """List the labs with their exercises and points."""
     for entry in catalog.find():
         click.echo(
             f"lab {entry.number}  {entry.lab.title}, {entry.lab.points:g} points  ({entry.folder.name})"
@@ -149,9 +154,9 @@ def list_labs():
 
 @main.command()
 @run_option("labs")
-@run_option("source", help="tree to look at")
+@run_option("source", help="tree to search")
 def todo(labs, source):
-    """Every TODO that is still open, with its line."""
+    """List every open TODO with its line."""
     count = 0
     for entry in entries_of(labs):
         for file in dict.fromkeys(
@@ -168,9 +173,9 @@ def todo(labs, source):
 
 
 @main.command()
-@click.option("--check", is_flag=True, help="write nothing; exit with 1 where a skeleton is out of date")
+@click.option("--check", is_flag=True, help="write nothing; exit with 1 if a skeleton is out of date")
 def skeletons(check):
-    """Write labs/ from the marked solutions; refuses to run over uncommitted work."""
+    """Write labs/ from the marked solutions; refuses to overwrite uncommitted work."""
     from grader.course.skeleton import UncommittedWork, outdated, write_skeletons
 
     try:
@@ -178,7 +183,7 @@ def skeletons(check):
             found = outdated(catalog.ROOT)
             for path in found:
                 click.echo(
-                    f"{path.relative_to(catalog.ROOT)} is not what its solution gives: `make skeletons`"
+                    f"{path.relative_to(catalog.ROOT)} differs from its solution: run `make skeletons`"
                 )
             sys.exit(BELOW if found else 0)
         written = write_skeletons(catalog.ROOT)
@@ -192,12 +197,14 @@ def skeletons(check):
 @run_option("labs", required=True, help="numbers of the labs")
 @run_option("source")
 @run_option("keyword")
-@click.option("--times", default=10, show_default=True, help="how often, those of a record begun counted in")
+@click.option(
+    "--times", default=10, show_default=True, help="how many gradings, including those already in the record"
+)
 @run_option("results")
 def regrade(labs, source, keyword, times, results):
-    """Grade the same files again and again, and say how far the percentages lie apart.
+    """Grade the same files several times, and show how much the percentages vary.
 
-    A record of the same files in the folder for the results is gone on with.
+    If the results folder has a record of the same files, the command continues it.
     """
     from grader.grading import regrade as regrades
     from grader.site.tables import RENDERERS
@@ -213,7 +220,7 @@ def regrade(labs, source, keyword, times, results):
 
 @main.command()
 def tables():
-    """Write figures in READMEs, and plots, again from the records, and the names that a lab permits."""
+    """Write the tables in READMEs and the plots again from the records and the permitted names."""
     from grader.measure.bench.plots import write
     from grader.site import graded_run
     from grader.site.tables import PAGES, bench_records, rewrite
@@ -223,7 +230,7 @@ def tables():
         before = path.read_text("utf-8")
         after = rewrite(before, catalog.ROOT)
         path.write_text(after, "utf-8")
-        click.echo(f"{name}: {'rewritten' if after != before else 'already says what the records say'}")
+        click.echo(f"{name}: {'rewritten' if after != before else 'already up to date'}")
     folder = catalog.ROOT / "solutions" / "results"
     drawn = write(bench_records(folder), folder / "plots", kinds=(".svg",))
     click.echo(f"{len(drawn)} plots in {(folder / 'plots').relative_to(catalog.ROOT)}")
@@ -232,7 +239,7 @@ def tables():
 
 @main.command()
 def schema():
-    """The JSON Schema of results.json."""
+    """Print the JSON Schema of results.json."""
     from grader.results.models import schema as model_schema
 
     click.echo(model_schema())
@@ -240,18 +247,18 @@ def schema():
 
 @main.command()
 @run_option("labs")
-@run_option("source", help="tree with the file")
-@run_option("arch", help="GPU to compile for; it need not be there", make="ARCH")
+@run_option("source", help="tree that has the file")
+@run_option("arch", help="GPU to compile for; this machine need not have it", make="ARCH")
 @click.option(
     "--out",
     "folder",
     default="results/inspect",
     show_default=True,
     type=click.Path(path_type=Path),
-    help="where PTX and SASS go",
+    help="folder for PTX and SASS",
 )
 def inspect(labs, source, arch, folder):
-    """Compile the launches of a lab for a GPU and show what became of them."""
+    """Compile the launches of a lab for a GPU and show the generated code."""
     from grader.student.inspect import inspect_lab
 
     for entry in entries_of(labs):
@@ -260,7 +267,7 @@ def inspect(labs, source, arch, folder):
 
 @main.command()
 def doctor():
-    """Run a known kernel on each tier, and say what this machine can grade and why not more."""
+    """Run a known kernel on each tier, and say what this machine can grade, and why not the rest."""
     from grader.student.doctor import examine
 
     sys.exit(0 if examine(Console(soft_wrap=True)) else FAULT)

@@ -23,18 +23,18 @@ from grader.system.gpu_lock import GpuLock
 
 
 def tree(words: str):
-    """The option that names a tree laid out like labs/."""
+    """The option for a tree laid out like labs/."""
     return run_option("source", type=click.Path(path_type=Path), help=words)
 
 
 def _typed() -> str:
-    """The command as it was typed, with no folder of this machine."""
+    """Return the command as typed, without the folders of this machine."""
     return command_of([re.sub(r"(?<![^=])/.*/", "", word) for word in typed()])
 
 
 @contextlib.contextmanager
 def _wrong_usage():
-    """An unknown operation, and what does not go together, end the command as wrong usage."""
+    """Turn an unknown operation or contradicting options into a usage error."""
     from grader.measure.bench.run import OPS
 
     try:
@@ -47,7 +47,7 @@ def _wrong_usage():
 
 
 def _gpu_for(who: str):
-    """The GPU to measure on; without one the command ends here."""
+    """Return the GPU to measure on; exit if there is none."""
     found, missing = find()
     if not found:
         click.echo(f"{who} needs an NVIDIA GPU with its driver: {missing}", err=True)
@@ -57,7 +57,7 @@ def _gpu_for(who: str):
 
 @contextlib.contextmanager
 def _measuring(found, *columns):
-    """Progress on the terminal while the GPU is held for this command; Ctrl-C ends it."""
+    """Show progress while this command holds the lock of the GPU; Ctrl-C ends the command."""
     from grader.grading.progress import Follower
 
     follower = Follower(Console(soft_wrap=True), *columns)
@@ -71,25 +71,29 @@ def _measuring(found, *columns):
 
 
 @click.command()
-@option("--op", "names", multiple=True, make="OP", help="an operation; those of all labs by default")
+@option("--op", "names", multiple=True, make="OP", help="an operation; by default those of all labs")
 @run_option("labs", help="the operations of labs, as in 1,3, or of the capstone")
-@option("--quick", is_flag=True, make="QUICK", help="two sizes an operation, one process, fewer rounds")
+@option("--quick", is_flag=True, make="QUICK", help="two sizes for each operation, one process, fewer rounds")
 @tree("tree with the kernels: labs, solutions, or any folder like them")
 @click.option(
     "--variants",
     multiple=True,
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="another file with the same functions, as one more arm",
+    help="another file with the same functions, measured as one more arm",
 )
 @click.option(
     "--file",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="measure this file as ours; needs one --op",
 )
-@click.option("--size", help="this size alone, as in m=4096,n=4096,k=4096")
-@click.option("--processes", type=click.IntRange(1), help="how many of each operation; 3, or 1 with --quick")
+@click.option("--size", help="measure only this size, as in m=4096,n=4096,k=4096")
+@click.option(
+    "--processes",
+    type=click.IntRange(1),
+    help="processes for each operation; by default 3, or 1 with --quick",
+)
 @run_option("results")
-@click.option("--child", type=int, hidden=True, help="measure here, as process of this number")
+@click.option("--child", type=int, hidden=True, help="measure in this process, which has this number")
 def bench(names, labs, quick, source, variants, file, size, processes, results, child):
     """Time kernels beside PyTorch, torch.compile and Liger-Kernel; write bench.json and figures."""
     found = _gpu_for("bench")
@@ -146,7 +150,7 @@ def bench(names, labs, quick, source, variants, file, size, processes, results, 
 )
 @run_option("results")
 def profile(names, source, file, sizes, results):
-    """Count what the kernels of a call do, with Nsight Compute; write profile.json and show its table."""
+    """Profile the kernels of a call with Nsight Compute; write profile.json and show its table."""
     found = _gpu_for("profile")
     from grader.measure.kernel_log import profiles
 
@@ -163,7 +167,7 @@ def profile(names, source, file, sizes, results):
 
 
 @click.command()
-@option("--op", "names", multiple=True, make="OP", required=True, help="an operation of the bench: a product")
+@option("--op", "names", multiple=True, make="OP", required=True, help="a matrix product of the bench")
 @tree("tree with the kernels: labs, solutions, or any folder like them")
 @option(
     "--file",
@@ -174,11 +178,11 @@ def profile(names, source, file, sizes, results):
 @option(
     "--size", "sizes", multiple=True, make="SIZE", help="as in m=4096,n=4096,k=4096; 1024 to 8192 by default"
 )
-@option("--wide", is_flag=True, make="WIDE", help="also configs that the file does not list")
+@option("--wide", is_flag=True, make="WIDE", help="also measure configs that the file does not list")
 @run_option("results")
-@click.option("--child", is_flag=True, hidden=True, help="measure here")
+@click.option("--child", is_flag=True, hidden=True, help="measure in this process")
 def tuning(names, source, file, sizes, wide, results, child):
-    """Time every config of an autotuned kernel beside the one its autotuner takes; write tuning.json."""
+    """Time every config of an autotuned kernel beside the config its autotuner chose; write tuning.json."""
     found = _gpu_for("tuning")
     from grader.measure.bench import run as runs
     from grader.measure.bench import tuning as tunings
@@ -188,7 +192,7 @@ def tuning(names, source, file, sizes, wide, results, child):
         checked = [
             runs.Request(source, names, False, (), 1, _typed(), file=file, size=one) for one in only or [None]
         ]
-        ops, *_ = [one.ops() for one in checked]  # the same for each, but each may have a wrong size
+        ops, *_ = [one.ops() for one in checked]  # the same for each size, but any size may be wrong
         wanted = tunings.asked(checked[0], only, wide)
     if child:
         from grader.measure.bench import tuning_child
@@ -209,28 +213,31 @@ def tuning(names, source, file, sizes, wide, results, child):
 @tree("tree to write to")
 @option("--quick", is_flag=True, make="QUICK", help="fewer sizes and rounds")
 @option(
-    "--redraw", is_flag=True, make="REDRAW", help="tables and plots again from the records, without a GPU"
+    "--redraw",
+    is_flag=True,
+    make="REDRAW",
+    help="write tables and plots again from the records, without a GPU",
 )
 def survey(source, quick, redraw):
-    """Ask and measure the GPU: bandwidth, matmul rates, latencies, a roofline with the capstone's kernels."""
+    """Query and measure the GPU: bandwidth, matmul rates, latencies, roofline of the capstone's kernels."""
     from grader.measure.survey.command import survey as run
 
     sys.exit(run(source, quick, redraw, _typed(), Console(soft_wrap=True)))
 
 
 @click.command()
-@click.option("--step", "prediction", required=True, help="what you expect of this step, and why")
+@click.option("--step", "prediction", required=True, help="what you expect from this step, and why")
 @tree("tree of the capstone")
 @option(
     "--file",
     type=click.Path(path_type=Path),
     make="FILE",
-    help="the kernel; by default the one that was changed last",
+    help="file of the kernel; by default the file changed last",
 )
-@option("--size", make="SIZE", help="another size than usual, as in m=4096,n=4096,k=4096")
+@option("--size", make="SIZE", help="measure this size, as in m=4096,n=4096,k=4096")
 def log(prediction, source, file, size):
     """Measure a step of a kernel and add it to KERNEL_LOG.md: prediction, change, figures, verdict."""
-    found = _gpu_for("log measures, so it")
+    found = _gpu_for("log")
     from grader.measure.bench.run import size_of
     from grader.measure.kernel_log import step
     from grader.measure.kernel_log.store import LogError
@@ -251,7 +258,7 @@ def log(prediction, source, file, size):
 @click.command("check-log")
 @tree("tree to check")
 def check_log(source):
-    """Say what in KERNEL_LOG.md is not as it was recorded: numbers, steps, files."""
+    """Show what in KERNEL_LOG.md differs from the records: numbers, steps, files."""
     from grader.measure.kernel_log.check import check, summary
 
     capstone = catalog.capstone_in(source)
@@ -261,7 +268,7 @@ def check_log(source):
     if found:
         sys.exit(BELOW)
     steps = ", ".join(f"{op} {one.steps}" for op, one in summary(capstone).items())
-    click.echo(f"every number is a recorded one; steps: {steps}")
+    click.echo(f"every number is as recorded; steps: {steps}")
 
 
 @click.command()

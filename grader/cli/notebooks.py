@@ -1,4 +1,4 @@
-"""The command that builds the notebooks, checks them, and records what they show of a GPU."""
+"""The command that builds and checks the notebooks, and records what they show from a GPU."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from grader.system.exit_codes import BELOW, FAULT, INTERRUPTED
 
 
 @click.command()
-@run_option("keyword", help="only notebooks, or recorders, whose name contains this")
+@run_option("keyword", help="only notebooks or recorders whose name contains this")
 @click.option(
-    "--check", "checking", is_flag=True, help="run all anew, write nothing, compare with the sources"
+    "--check", "checking", is_flag=True, help="run all notebooks, write nothing, compare with the sources"
 )
 @click.option(
     "--record", "record", type=click.Path(path_type=Path, dir_okay=False),
-    help="on a GPU: write what tools say there into this file, for the notebooks to show",
+    help="on a GPU: record the output of tools in this file, for the notebooks to show",
 )  # fmt: skip
 def notebooks(keyword, checking, record):
     """Build the notebooks from their sources: run every cell, and keep the outputs."""
@@ -44,12 +44,12 @@ def _build(keyword: str, checking: bool, follower) -> None:
         from grader.site.notebooks import build, check
     except ModuleNotFoundError as missing:
         click.echo(
-            f"{missing.name} is not installed: pip install -e '.[notebooks]', or make notebooks", err=True
+            f"{missing.name} is not installed; run make notebooks, or pip install -e '.[notebooks]'", err=True
         )
         sys.exit(FAULT)
     chosen = build.sources(keyword)
     if not chosen:
-        raise click.UsageError(f"-k {keyword}: no notebook has that in its name")
+        raise click.UsageError(f"-k {keyword}: no notebook's name contains that")
     troubles = (check.check_all if checking else check.build_all)(chosen, follower)
     follower.end()
     for words in troubles:

@@ -1,4 +1,4 @@
-"""Options of the command line: those of a graded run, and how the Makefile gives an option."""
+"""Options of the command line: those of a graded run, and options set by variables of the Makefile."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _TYPED = "grader.typed"
 
 
 class Option(click.Option):
-    """An option that a variable of the Makefile gives as well, `make`."""
+    """An option that a variable of the Makefile, `make`, can also set."""
 
     def __init__(self, *declarations: Any, make: str = "", **more: Any):
         super().__init__(*declarations, **more)
         self.make = make
 
     def words(self, text: str) -> list[str]:
-        """The option as words of a command line, given the text of its variable.
+        """Return the option as words of a command line, given the text of its variable.
 
-        A flag is set by any text, and 1 is an option's own value where it has one. What may be given several
-        times is, once for each word.
+        Any text sets a flag. For an option with a value of its own, 1 means that value. An option that may be
+        repeated is given once for each word of the text.
         """
         flag = self.opts[0]
         if self.is_flag or (isinstance(self.flag_value, str) and text == "1"):
@@ -34,12 +34,12 @@ class Option(click.Option):
 
 
 def option(*declarations: str, make: str = "", **more: Any) -> Callable:
-    """`click.option`, and the variable of the Makefile that gives it."""
+    """Return `click.option` with the variable of the Makefile that sets it."""
     return click.option(*declarations, cls=Option, make=make, **more)
 
 
 def run_option(name: str, **changes: Any) -> Callable:
-    """The option of a field of RunOptions; `changes` are those of click that a command makes to it."""
+    """Return the option of a field of RunOptions; `changes` replace click's arguments for one command."""
     declared = DECLARED[name]
     has_default = declared.default not in (None, "")
     attributes = {
@@ -53,20 +53,20 @@ def run_option(name: str, **changes: Any) -> Callable:
     if isinstance(declared.default, bool):
         attributes |= {"default": declared.default, "show_default": False, "type": None}
     attributes |= changes
-    if attributes["default"] is None:  # click takes a None that is said for a value, and then requires none
+    if attributes["default"] is None:  # an explicit None counts as a value, so click would never require one
         del attributes["default"]
     return option(declared.flags, name, **attributes)
 
 
 def run_options(command: Callable) -> Callable:
-    """Every option of a graded run."""
+    """Add every option of a graded run to a command."""
     for name in reversed(DECLARED):
         command = run_option(name)(command)
     return command
 
 
 class _Read(click.ParamType):
-    """A type whose values are read by the function of a declaration."""
+    """A type whose values are parsed by the function of a declaration."""
 
     name = "text"
 
@@ -74,7 +74,7 @@ class _Read(click.ParamType):
         self._read = read
 
     def convert(self, value, param, ctx):  # noqa: ARG002 - the signature is click's
-        """The value; wrong usage, in the words of the function, for a text that it refuses."""
+        """Return the value; UsageError with the message of the function if it refuses the text."""
         try:
             return self._read(value) if isinstance(value, str) else value
         except ValueError as error:
@@ -86,15 +86,15 @@ def _type(declared: Declaration):
 
 
 class Commands(click.Group):
-    """Commands that take options from variables of the Makefile as well, as `--variable NAME=TEXT`.
+    """Commands that also take options from variables of the Makefile, as `--variable NAME=TEXT`.
 
     `python -m grader --variable LAB=2 grade` is `python -m grader grade --lab 2`. The text of a variable is
-    the value of its option, whatever it holds. It comes as an argument and not by the environment, from which
-    a command would take what was meant for another one, and every process of a run would inherit it.
+    the value of its option, whatever characters it has. It is an argument and not an environment variable:
+    every process of a run would inherit that, and a command could take a value meant for another one.
     """
 
     def resolve_command(self, ctx, args):
-        """The command, and its arguments with those that the variables stand for."""
+        """Return the command, and its arguments with those from the variables."""
         name, command, rest = super().resolve_command(ctx, args)
         if command is not None:
             rest = [*rest, *given(command, ctx.params["variables"])]
@@ -103,12 +103,12 @@ class Commands(click.Group):
 
 
 def given(command: click.Command, variables: Iterable[str]) -> list[str]:
-    """Variables, `LAB=2`, as options of a command, in their order; those of other commands are left out."""
+    """Return variables, `LAB=2`, as options of a command, in order; those of other commands are left out."""
     options = {one.make: one for one in command.params if isinstance(one, Option) and one.make}
     pairs = [one.partition("=") for one in variables]
     return [word for name, _, text in pairs if name in options for word in options[name].words(text)]
 
 
 def typed() -> list[str]:
-    """The words after `python -m grader` that ask for what the command in progress does."""
+    """Return the words after `python -m grader` of the current command, with those from variables."""
     return click.get_current_context().meta[_TYPED]

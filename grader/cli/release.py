@@ -1,4 +1,4 @@
-"""The command that makes the tree that students get."""
+"""The command that writes the course for students, without answers."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from grader.system.exit_codes import USAGE
 @click.command()
 @click.argument("out", type=click.Path(path_type=Path, file_okay=False))
 def release(out):
-    """Write the tree that students get to OUT: an empty folder, or an earlier release (course staff).
+    """Write the course for students to OUT: an empty folder, or an earlier release (course staff).
 
-    It is made from the last commit, and refused where any file holds an answer. Files that students write are
-    written once: in an earlier release they stay as they were handed out, so that no pull changes them.
+    The release is made from the last commit, and refused if any file contains an answer. Files that students
+    edit are written only once: an update of an earlier release leaves them alone, so no pull changes them.
     """
     from grader.classroom.release import build
     from grader.classroom.release.answers import collect
@@ -34,14 +34,14 @@ def release(out):
     for why, paths in left.items():
         click.echo(f"left out, {len(paths):3} files: {why}")
     for words in held:
-        click.echo(f"held back: {words}, as it shows an answer")
+        click.echo(f"replaced, because it shows an answer: {words}")
     for path in made.kept:
         click.echo(
-            f"not touched: {path} was handed out with another skeleton. `make reset` brings the new one; "
-            "say in labs/CHANGELOG.md what to change by hand"
+            f"not changed: {path} was released with an older skeleton. `make reset` brings the new one; "
+            "describe in labs/CHANGELOG.md what students change by hand"
         )
     removed = f", {len(made.removed)} removed" if made.removed else ""
     click.echo(
         f"{out}: {len(chosen)} files of commit {commit[:12]}, {made.written} written{removed}; "
-        f"no answer in any of them ({len(answers.runs):,} pieces of answers looked for)"
+        f"no file contains an answer (searched for {len(answers.runs):,} pieces of answers)"
     )

@@ -1,5 +1,6 @@
-"""The command that shows a graded run as a page; it grades nothing and imports neither torch nor jinja2
-before it must.
+"""The command that writes a page about a graded run.
+
+It grades nothing, never imports torch, and imports jinja2 only when it writes.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ RESULTS = DECLARED["results"].default
 @run_option(
     "results",
     make="RESULTS",
-    help="the folder that grade wrote to, or a results.json under any name",
+    help="folder that grade wrote to, or a results.json under any name",
 )
 @click.option(
     "--out",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="where the page goes; report.html in the folder of the results by default",
+    help="file to write; by default report.html in the folder of the results",
 )
 @option("--open", "shown", is_flag=True, make="OPEN", help="open the page in a browser")
 def report(results, out, shown):
-    """Write one HTML page on a graded run, from its results.json: error maps, timing rounds, next step."""
+    """Write an HTML page about a graded run from its results.json: error maps, timing rounds, next step."""
     from grader.report.page.command import PAGE, ReportError, read, write
 
-    # A record under another name may lie in a folder that is not for what a run writes.
+    # A record under another name may be in a folder that is not meant for reports.
     out = out or (RESULTS if results.suffix == ".json" else results) / PAGE
     try:
         graded = read(results)
@@ -47,9 +48,9 @@ def report(results, out, shown):
         sys.exit(FAULT)
     click.echo(f"wrote {out}")
     if shown and not webbrowser.open(out.resolve().as_uri()):
-        click.echo("no browser was found here: open the file yourself", err=True)
+        click.echo("no browser was found; open the file yourself", err=True)
 
 
 def how_to_see(folder: Path) -> str:
-    """The command that makes the page of a run whose results lie in `folder`."""
+    """Return the command that writes the page of a run with results in `folder`."""
     return "make report" if folder == RESULTS else f"python -m grader report --results {folder}"

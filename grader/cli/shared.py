@@ -1,4 +1,4 @@
-"""What the commands share: the labs meant, the folder for reports."""
+"""Helpers of the commands: the chosen labs, the folder for reports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
 
 
 def writable(folder: Path) -> Path:
-    """The folder, made where it is missing; ends the command where nothing can be written to it."""
+    """Return the folder, created if missing; exit if it is not writable."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / ".probe"
@@ -23,16 +23,15 @@ def writable(folder: Path) -> Path:
         probe.unlink()
     except OSError as error:
         click.echo(
-            f"{folder}: cannot be written to ({error.strerror}); --results names another folder", err=True
+            f"{folder}: cannot be written to ({error.strerror}); choose another folder with --results",
+            err=True,
         )
         sys.exit(FAULT)
     return folder
 
 
 def entries_of(labs: str | None):
-    """Labs by their numbers, "1,3"; all of them for None. Wrong numbers end the command with a list of right
-    ones.
-    """
+    """Return labs by their numbers, "1,3", or all labs for None; UsageError for an unknown number."""
     try:
         entries = catalog.find()
     except (ValueError, FileNotFoundError) as error:

@@ -1,4 +1,4 @@
-"""The commands around a graded run: watch, hint, reset. Those that only read files import no torch."""
+"""Commands around a graded run: watch, hint, reset. Commands that only read files do not import torch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RESULTS = run_option("results", help="where the reports are")
 @run_option("keyword")
 @RESULTS
 def watch(**asked):
-    """Grade again what a save has changed, and keep the last result on screen, until Ctrl-C."""
+    """Grade again what each save changed, and keep the last result on screen, until Ctrl-C."""
     from grader.student.watch.command import watch
 
     options = RunOptions(**asked | {"source": str(asked["source"])})
@@ -36,7 +36,7 @@ def watch(**asked):
 @click.command()
 @run_option("labs")
 @run_option("keyword", help="a hint's number, or a word in a function, file or case")
-@option("--again", is_flag=True, make="AGAIN", help="show what was revealed already, and nothing more")
+@option("--again", is_flag=True, make="AGAIN", help="show only what was already revealed")
 @option("--all", "everything", is_flag=True, make="ALL", help="reveal all levels of this hint at once")
 @RESULTS
 def hint(labs, keyword, again, everything, results):
@@ -62,7 +62,7 @@ def hint(labs, keyword, again, everything, results):
     is_flag=False,
     flag_value="",
     make="RESTORE",
-    help="bring work back: the newest copy, or the one that is named",
+    help="bring work back: the newest copy, or the named one",
 )
 @option("--yes", is_flag=True, make="YES", help="do not ask")
 @RESULTS
@@ -74,14 +74,14 @@ def reset(labs, keyword, restore, yes, results):
     try:
         if restore is not None:
             chosen, copy = keep.restore(file, restore or None, results)
-            stood = f"; what stood there: {copy}" if copy else ""
+            stood = f"; the file that it replaced: {copy}" if copy else ""
             click.echo(f"{_shown(file.path)} is {chosen} again{stood}")
             return
         before = keep.current(file)
         if before == file.skeleton.read_bytes():
             click.echo(f"{_shown(file.path)} is the untouched skeleton")
             return
-        # Without a terminal there is nobody to ask, and nothing is lost.
+        # Without a terminal nobody can be asked; the copy makes sure that nothing is lost.
         asks = before is not None and not yes and sys.stdin.isatty()
         if asks and not click.confirm(f"Put the skeleton back in {_shown(file.path)}? A copy is kept"):
             click.echo("nothing was changed")
@@ -97,7 +97,7 @@ def reset(labs, keyword, restore, yes, results):
 
 
 def _student_file(labs: str, word: str | None):
-    """The one file that is meant; wrong usage, with the files there are, where it is none or several."""
+    """Return the one chosen file; UsageError with all files if none or several match."""
     from grader.student.reset import student_files
 
     files = student_files(entries_of(labs))
@@ -106,10 +106,10 @@ def _student_file(labs: str, word: str | None):
         return meant[0]
     names = ", ".join(dict.fromkeys(file.name for file in files)) or "none"
     if word is None:
-        raise click.UsageError(f"lab {labs} has several files, name one with K: {names}")
+        raise click.UsageError(f"lab {labs} has several files; name one with K: {names}")
     if meant:
-        raise click.UsageError(f"-k {word} may be any of {', '.join(file.name for file in meant)}")
-    raise click.UsageError(f"-k {word}: no file that a student fills in; those are {names}")
+        raise click.UsageError(f"-k {word} matches several files: {', '.join(file.name for file in meant)}")
+    raise click.UsageError(f"-k {word} matches no file of the lab; the files are {names}")
 
 
 def _shown(path: Path) -> Path:

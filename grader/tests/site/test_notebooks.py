@@ -178,7 +178,7 @@ def test_all_notebooks_together_have_a_limit(folder, monkeypatch):
 
 def test_the_command_says_what_it_does_not_know(course_command):
     code, out = course_command("notebooks", "-k", "no such notebook")
-    assert (code, "no notebook has that in its name" in out) == (2, True)
+    assert (code, "no notebook's name contains that" in out) == (2, True)
     code, out = course_command("notebooks", "--record", "x.json", "-k", "no such recorder")
     assert code == 2
     assert "the recorders are autotuning trace" in out

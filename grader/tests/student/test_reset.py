@@ -181,9 +181,9 @@ def test_a_link_in_the_place_of_the_file_is_refused(course, tmp_path):
     ("arguments", "words"),
     [
         (["--lab", "4"], "softmax.py, layer_norm.py"),
-        (["--lab", "4", "-k", "rows"], "no file that a student fills in"),
-        (["--lab", "1", "-k", "lab.py"], "no file that a student fills in"),
-        (["--lab", "capstone", "-k", "KERNEL_LOG.md"], "no file that a student fills in"),
+        (["--lab", "4", "-k", "rows"], "matches no file of the lab"),
+        (["--lab", "1", "-k", "lab.py"], "matches no file of the lab"),
+        (["--lab", "capstone", "-k", "KERNEL_LOG.md"], "matches no file of the lab"),
         (["--lab", "7"], "the labs are 1, 2, 3, 4"),
     ],
 )
