@@ -1,4 +1,4 @@
-"""How many statements of each room the tests run: a record of what `coverage json` writes, and its table."""
+"""Test coverage of each room: a record of the output of `coverage json`, and its table."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from grader.course import catalog
 from grader.results.machine import now
 
 RECORD = Path("solutions", "results", "coverage.json")
-# They get an environment of their own, in which nothing starts to count.
+# Those processes get a fresh environment, in which coverage does not start.
 UNSEEN = "what runs in a worker or in the fork server: they are processes without coverage"
 
 
 class RoomCoverage(BaseModel):
-    """One room: statements as coverage counts them, and those that a test has run."""
+    """One room: its statements as coverage counts them, and those that a test ran."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -33,7 +33,7 @@ class CoverageRecord(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     date: str
-    tests: str  # which were selected, in pytest's words
+    tests: str  # the selected tests, as pytest's options name them
     unseen: str
     python: str
     coverage: str
@@ -42,7 +42,7 @@ class CoverageRecord(BaseModel):
 
 
 def record(counted: Path, tests: str) -> CoverageRecord:
-    """The record of what `coverage json` has written; ValueError where it has no file of the grader."""
+    """Return the record of a file by `coverage json`; ValueError if it has no file of the grader."""
     files = json.loads(counted.read_text("utf-8"))["files"]
     rooms: dict[str, RoomCoverage] = {}
     for name, one in sorted(files.items()):
@@ -66,13 +66,13 @@ def record(counted: Path, tests: str) -> CoverageRecord:
 
 
 def save(found: CoverageRecord, root: Path = catalog.ROOT) -> Path:
-    """Write the record to its place, and return that."""
+    """Write the record to RECORD below `root`, and return its path."""
     (root / RECORD).write_text(found.model_dump_json(indent=1) + "\n", "utf-8")
     return root / RECORD
 
 
 def table(path: Path) -> str:
-    """One row a room, and what the figures leave out."""
+    """Return one row for each room, and the processes that are not measured."""
     found = CoverageRecord.model_validate_json(path.read_text("utf-8"))
     statements, run = (sum(getattr(one, name) for one in found.rooms) for name in ("statements", "run"))
     total = RoomCoverage(room="all", statements=statements, run=run)

@@ -1,7 +1,7 @@
 """The picture of a graded run in the README: a terminal with the report of a half-finished lab.
 
-The run is a record like all others. Lab 1 is solved. Of lab 2 the forward pass is written, with one mistake:
-the sum keeps the scale of the old maximum. The other TODOs of lab 2 are open.
+Lab 1 is solved. The forward pass of lab 2 is written, with one mistake: the sum keeps the scale of the old
+maximum. The other TODOs of lab 2 are open.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ THEME = TerminalTheme(
     [(88, 96, 105), (255, 123, 114), (86, 211, 100), (227, 179, 65), (121, 192, 255), (210, 168, 255),
      (86, 212, 221), (215, 220, 226)],
 )  # fmt: skip
-# As rich draws a terminal, but with fonts that are on the reader's machine: a picture fetches none.
+# Rich's drawing of a terminal, but with fonts of the reader's machine, so the picture downloads none.
 SVG = """\
 <svg viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg" role="img">
 <title>make grade, in a terminal</title>
@@ -68,14 +68,15 @@ font-size: {char_height}px; line-height: {line_height}px; }}
 
 
 def half_done(root: Path = catalog.ROOT) -> dict[str, str]:
-    """What the student of the picture has written, by path below labs/; ValueError where the mistake has no
-    place in the solution.
+    """Return the student's files in the picture, by path below labs/.
+
+    ValueError if the solution no longer has the line in which the mistake is made.
     """
     (add,) = root.glob("solutions/lab1_*/*.py")
     (softmax,) = root.glob("solutions/lab2_*/*.py")
     solution = softmax.read_text("utf-8")
     if RESCALED not in solution:
-        raise ValueError(f"{softmax.name} no longer holds {RESCALED!r}")
+        raise ValueError(f"{softmax.name} no longer has the line {RESCALED!r}")
     solved = {match[2]: match[0] for match in _REGION.finditer(solution.replace(RESCALED, NOT_RESCALED))}
     skeleton = (root / "labs" / softmax.relative_to(root / "solutions")).read_text("utf-8")
     written = _REGION.sub(lambda match: solved[match[2]] if int(match[2]) in DONE else match[0], skeleton)
@@ -86,7 +87,7 @@ def half_done(root: Path = catalog.ROOT) -> dict[str, str]:
 
 
 def grade_again(root: Path = catalog.ROOT) -> Results:
-    """Grade the half-finished labs in a copy of the course, and keep the record; else RuntimeError."""
+    """Grade the half-finished labs in a copy of the course, and store the record; RuntimeError on failure."""
     with tempfile.TemporaryDirectory(prefix="grader-half-done-") as folder:
         course = Path(folder, "course")
         for name in ("grader", "labs", "gpu-programming"):
@@ -103,7 +104,7 @@ def grade_again(root: Path = catalog.ROOT) -> Results:
 
 
 def draw(results: Results) -> str:
-    """The terminal after this run, as SVG; lines that are too long for it go on in the next."""
+    """Return the terminal after this run as SVG; long lines are wrapped."""
     shown = io.StringIO()
     show(results, Console(file=shown, width=1000, color_system="standard", force_terminal=True))
     terminal = Console(
@@ -116,7 +117,7 @@ def draw(results: Results) -> str:
 
 
 def typed(results: Results) -> str:
-    """The command of a run as one types it: `make grade LAB=1`."""
+    """Return the command of a run as a user types it: `make grade LAB=1`."""
     command = results.command.replace("python -m grader grade", "make grade")
     for one in DECLARED.values():
         command = command.replace(f" {one.flag} ", f" {one.make}=") if one.make else command
@@ -124,6 +125,6 @@ def typed(results: Results) -> str:
 
 
 def write(root: Path = catalog.ROOT) -> Path:
-    """Draw the record into the picture, and return its path."""
+    """Draw the picture from the record, and return its path."""
     (root / PICTURE).write_text(draw(reading.read(root / RECORD)), "utf-8")
     return root / PICTURE

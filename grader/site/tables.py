@@ -1,7 +1,7 @@
 """Write figures into READMEs from the records of graded runs, so that no measured number is typed by hand.
 
 A region of a Markdown file between `<!-- BEGIN speed solutions/results/h200.json -->` and `<!-- END -->` is
-rewritten from the record it names; the first word says how. What stands there is always what the record says.
+rewritten from the record that it names; the first word names the renderer.
 `<!-- BEGIN policy -->` needs no record: it shows the names that the static screen permits.
 """
 
@@ -39,13 +39,13 @@ PAGES = (
     ".github/SECURITY.md",
     "grader/classroom/grading/README.md",
 )
-LABEL = r"\w+(?: \S+)?"  # of a region: how its record is shown, and the record
+LABEL = r"\w+(?: \S+)?"  # of a region: the renderer, and the path of the record
 
 
 def rewrite(text: str, root: Path) -> str:
-    """The text with every marked region rendered from its record; paths are relative to `root`.
+    """Return the text with every marked region rendered from its record; paths are relative to `root`.
 
-    ValueError where the marks do not fit together.
+    ValueError if BEGIN and END marks do not form pairs.
     """
     found, problems = markdown.regions(text, LABEL)
     if problems:
@@ -59,12 +59,12 @@ def rewrite(text: str, root: Path) -> str:
 
 
 def load(path: Path) -> list[Results]:
-    """The run of a record, or the runs of a record of several."""
+    """Return the run of a record, or all runs of a record of several."""
     return reading.parse_runs(path.read_bytes())
 
 
 def bench_records(folder: Path) -> list[BenchRecord]:
-    """All records of `make bench` in a folder, by name."""
+    """Return all records of `make bench` in a folder, sorted by name."""
     return [BenchRecord.read(path) for path in sorted(folder.glob("*-bench-*.json"))]
 
 
@@ -83,7 +83,7 @@ def _shape(item) -> str:
 
 
 def _speed(path: Path) -> str:
-    """One row a timed shape: times, percent with its interval, rate, and PyTorch's own operator beside it."""
+    """One row for each timed shape: times, percent with its interval, rate, and PyTorch's own operator."""
     (run,) = load(path)
     rows = []
     for exercise, item, timing in _timed(run):
@@ -98,7 +98,7 @@ def _speed(path: Path) -> str:
 
 
 def _points(path: Path) -> str:
-    """Points of each lab, and what the machine could not grade."""
+    """Points of each lab, and the points that the machine could not grade."""
     (run,) = load(path)
     scores = points.split(points.score_of(run.items), [lab.items for lab in run.labs])
     rows = []
@@ -110,7 +110,7 @@ def _points(path: Path) -> str:
 
 
 def _regrades(path: Path) -> str:
-    """How far the percentages of several gradings of one file lie apart."""
+    """Spread of the percentages over several gradings of one file."""
     runs = load(path)
     percents: dict[str, list[float]] = {}
     for run in runs:
@@ -129,7 +129,7 @@ def _regrades(path: Path) -> str:
 
 
 def _labs(page: Path) -> str:
-    """The labs with links from a page, what a student writes, what it teaches, and its points."""
+    """One row for each lab: a link from the page, the student's files, what it teaches, and its points."""
     lines = ["| lab | you write | you learn | points |", "|---|---|---|---:|"]
     for entry in catalog.find(page.parent if page.parent.name == "labs" else page.parent / "labs"):
         link = os.path.relpath(entry.folder / "README.md", page.parent)
@@ -152,7 +152,7 @@ def _reached(path: Path) -> str:
 
 
 def _report(path: Path) -> str:
-    """The report of a run as the terminal shows it."""
+    """The report of a run, as in the terminal."""
     (run,) = load(path)
     text = io.StringIO()
     show(run, Console(file=text, width=200, no_color=True))
@@ -161,7 +161,7 @@ def _report(path: Path) -> str:
 
 
 def _policy(root: Path) -> str:
-    """The names that a lab file may use, with what single labs add."""
+    """The names that a lab file may use, with those that single labs add."""
     return as_markdown(
         {
             entry.folder.name: (
@@ -175,7 +175,7 @@ def _policy(root: Path) -> str:
 
 
 def _corpora(path: Path) -> str:
-    """How many specimens of each corpus got the verdict of their first line."""
+    """Number of specimens of each corpus that got the verdict in their first line."""
     record = json.loads(path.read_text("utf-8"))
     rows = [
         (name, one["held"], one["of"], f"{one['slowest_s']:.1f}") for name, one in record["corpora"].items()
@@ -185,7 +185,7 @@ def _corpora(path: Path) -> str:
 
 
 def _recovery(path: Path) -> str:
-    """What a worker in trouble in the middle of its rounds cost, and the file that was graded after it."""
+    """Cost of a worker that fails in the middle of its rounds, and of the file that is graded after it."""
     record = json.loads(path.read_text("utf-8"))
     heads = (
         "trouble", "verdict", "after, s", "next file, s", "before, s", "its percent", "GPU memory kept",
@@ -204,7 +204,7 @@ def _recovery(path: Path) -> str:
 
 
 def _cost(path: Path) -> str:
-    """What confinement costs: the same files graded without it and then with it, on one warm machine."""
+    """Cost of confinement: the same files graded without it and then with it, on one warm machine."""
     runs = load(path)
     rows = [(run.assurance, f"{run.seconds:.1f}", points.text(run.points)) for run in runs]
     more = 100 * (runs[-1].seconds / runs[0].seconds - 1)
@@ -213,7 +213,7 @@ def _cost(path: Path) -> str:
 
 
 def _bench(path: Path) -> str:
-    """One table an operation: a row a size, a column an arm, its rate and, in brackets, the ratio."""
+    """One table for each operation: a row for each size, a column for each arm with rate and (ratio)."""
     record = BenchRecord.read(path)
     parts = []
     for op in record.ops:
@@ -242,7 +242,7 @@ def _bench_row(one: SizeRecord, names: list[str]) -> Iterator[str]:
 
 
 def _bench_cell(arm: ArmRecord | None, is_baseline: bool) -> str:
-    """Rate and ratio of one arm, or why it has none."""
+    """Rate and ratio of one arm, or the reason why it has none."""
     if arm is None:
         return "-"
     if arm.rate is None:

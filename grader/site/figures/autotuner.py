@@ -1,4 +1,4 @@
-"""Every config of lab 3's matmul as it was measured, what the autotuner took, and the PTX that each gave."""
+"""The measured configs of lab 3's matmul, the autotuner's choice, and the PTX of each config."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CUDA = SOLUTIONS / "gpu-programming" / "cuda-kernels" / "matmul" / "11_tma_store
 LIST_OF = {
     "matmul_kernel": "CONFIGS",
     "described_kernel": "DESCRIBED",
-}  # the list that a kernel is tuned over
+}  # the list of configs of each kernel
 HOW = {"matmul_kernel": "pointers and masks", "described_kernel": "tensor descriptors, persistent"}
 CUDA_PARTS = (
     ("constexpr int BLOCK_M", "constexpr int STAGES"),
@@ -32,12 +32,12 @@ WARPS_OF_A_GROUP = 4
 
 
 def compute(path: Path = RECORD) -> dict:
-    """The configs by kernel with their rates by size; ValueError where record, source and PTX do not fit."""
+    """Return the configs by kernel with their rates by size; ValueError if record, source or PTX differ."""
     record = TuningRecord.read(path)
     stored = json.loads(ptx_lines.STORED.read_text("utf-8"))
     digest = hashlib.sha256(ptx_lines.FILE.read_bytes()).hexdigest()
     if stored["file_sha256"] != digest:
-        raise ValueError("ptx-matmul.json is of another source: python -m grader.site.figures.ptx_lines")
+        raise ValueError("ptx-matmul.json is of another source: run python -m grader.site.figures.ptx_lines")
     kernels = [_kernel(one, path, stored) for one in record.kernels if one.sizes]
     if not kernels:
         raise ValueError(f"{path.name}: no kernel was measured")
@@ -53,7 +53,7 @@ def compute(path: Path = RECORD) -> dict:
 
 def _kernel(one: KernelTuning, path: Path, stored: dict) -> dict:
     source = [*definition(ptx_lines.FILE, LIST_OF[one.kernel]), *definition(ptx_lines.FILE, one.kernel)]
-    there = path.is_relative_to(catalog.ROOT)  # a test has its record elsewhere
+    there = path.is_relative_to(catalog.ROOT)  # the record of a test is elsewhere
     return {
         "name": one.kernel,
         "how": HOW[one.kernel],
@@ -132,13 +132,13 @@ def _cuda() -> dict:
 
 
 def grid(kernel: dict) -> tuple[list[tuple], list[tuple]]:
-    """The rows and the columns of the map: tiles, and warps with stages."""
+    """Return the rows and the columns of the map: tiles, and pairs of warps and stages."""
     rows = sorted({tuple(one["tile"]) for one in kernel["configs"]})
     return rows, sorted({(one["warps"], one["stages"]) for one in kernel["configs"]})
 
 
 def draw(data: dict) -> str:
-    """The map of the first kernel at 4096, or at its largest size below."""
+    """Draw the map of the first kernel at 4096, or at the largest size below."""
     kernel = data["kernels"][0]
     size = max(kernel["sizes"], key=lambda one: (one["side"] <= 4096, one["side"]))
     rows, columns = grid(kernel)

@@ -11,12 +11,12 @@ from grader.site.figures.records import Timed
 
 LIBRARY, COMPILER = "Library call", "torch.compile"
 WAYS = (LIBRARY, COMPILER, "Triton", "Gluon", "CUDA")
-BY_COMPILER = "torch.compile"  # as the bench calls that arm
-CLOSE = 25  # as good as the fastest: no more than one part in 25 slower
+BY_COMPILER = "torch.compile"  # the name of the arm in bench records
+CLOSE = 25  # "about as fast" is at most one part in 25 slower than the fastest
 
 
 def compute() -> dict:
-    """For each pattern and size what there is, and which of it is the least code that is fast enough."""
+    """Return the options for each pattern and size, and the one with the least code that is fast enough."""
     return {
         "ways": list(WAYS),
         "close": CLOSE,
@@ -41,7 +41,7 @@ def _pattern(pattern: Pattern) -> dict:
         ]
 
     def worth(at: int) -> tuple[int, int, int]:
-        """Where most is measured, and of that a middle size."""
+        """Rank sizes by the number of measurements, then by closeness to the middle size."""
         options = made[at]["options"]
         return len({one["way"] for one in options}), len(options), -abs(at - len(made) // 2)
 
@@ -50,13 +50,13 @@ def _pattern(pattern: Pattern) -> dict:
 
 
 def _size(pattern: Pattern, words: str, found: list[Timed]) -> dict:
-    """What was measured at one size, the least code first."""
+    """Return the options measured at one size, the least code first."""
     options = [_by_name(LIBRARY, pattern.call, max(found, key=lambda one: one.date))]
     by_file: dict = {}
     for one in found:
         if one.ratio and (one.file or one.arm == BY_COMPILER):
             by_file.setdefault(one.file, []).append(one)
-    # The newest run of a file, and of its layouts the faster.
+    # The newest run of each file, and its faster layout.
     newest = {file: max(ones, key=lambda one: (one.date, one.ratio)) for file, ones in by_file.items()}
     if None in newest:
         options.append(_by_name(COMPILER, compiled(pattern), newest.pop(None)))
@@ -73,7 +73,7 @@ def _size(pattern: Pattern, words: str, found: list[Timed]) -> dict:
 
 
 def _by_name(way: str, code: str, one: Timed) -> dict:
-    """A way without a kernel of one's own; the library's fastest call is what the others are measured by."""
+    """Return an option without an own kernel; the fastest library call is the baseline of all others."""
     return {
         "way": way,
         "name": way,
@@ -96,7 +96,7 @@ def _kernel(one: Timed) -> dict:
 
 
 def best(size: dict, way: str) -> dict | None:
-    """The fastest option of one way; None where none was measured."""
+    """Return the fastest option of one way, or None if none was measured."""
     return max(
         (one for one in size["options"] if one["way"] == way),
         key=lambda one: one["speed"]["value"],
@@ -105,7 +105,7 @@ def best(size: dict, way: str) -> dict | None:
 
 
 def draw(data: dict) -> str:
-    """A row a pattern at its first size: speed and lines of the fastest of each way."""
+    """Draw one row for each pattern at its first size: speed and lines of the fastest option of each way."""
     high = 34
     picture = Drawing(
         960, 76 + high * len(data["patterns"]) + 30, FIGURE.title,

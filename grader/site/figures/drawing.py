@@ -1,4 +1,4 @@
-"""Static pictures of the figures: SVG files that stand alone, with the colours of the figures in them."""
+"""Static pictures of the figures: self-contained SVG files with the colours of the figures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ text { font-family: system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; fo
 
 
 class Drawing(drawing.Drawing):
-    """A picture of `width` by `height`, drawn on paper of its own; `words` say what it shows.
+    """A picture of `width` by `height` with a background; `words` describe it.
 
     `kinds` are classes of the style: f-load fills and s-load strokes with a colour of the palette;
     small, large, strong, code, mid and end are for text, none and dash for shapes.
@@ -31,5 +31,5 @@ class Drawing(drawing.Drawing):
         self.rect(0, 0, width, height, "f-paper")
 
     def svg(self) -> str:
-        """The picture as a file, a shape a line: the same for the same shapes."""
+        """Return the text of the file, one line for each shape; equal shapes give equal text."""
         return self.__html__().replace("><", ">\n<") + "\n"

@@ -1,4 +1,4 @@
-"""Lines of the real sources that a figure shows, found by what stands in them, with their numbers."""
+"""Source lines that a figure shows, found by their text, with line numbers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-# What a line does, by the first pattern that fits; the words are colours of the palette.
+# The topic of a line is the first pattern that matches; the names are colours of the palette.
 TOPICS = (
     ("compute", re.compile(r"\btl\.dot\(|\bwgmma<")),
     ("load", re.compile(r"\btl\.load\(|_desc\.load\(|tma_load\(|barrier_expect\(")),
@@ -20,20 +20,20 @@ def is_mark(line: str) -> bool:
 
 
 def topic(line: str) -> str:
-    """`load`, `compute`, `store`, or nothing."""
+    """Return `load`, `compute`, `store`, or an empty string."""
     return next((name for name, pattern in TOPICS if pattern.search(line)), "")
 
 
 def excerpt(path: Path, begin: str, end: str) -> list[dict]:
-    """The lines from the first that begins with `begin` to the next that begins with `end`, moved left.
+    """Return the lines from the first that begins with `begin` to the next that begins with `end`, dedented.
 
-    ValueError where there are none: the source was changed, and the excerpt has to be chosen again.
+    ValueError if there are none: the source was changed, and the excerpt must be chosen again.
     """
     lines = path.read_text("utf-8").splitlines()
     starts = [at for at, line in enumerate(lines) if line.strip().startswith(begin)]
     ends = [at for at, line in enumerate(lines) if line.strip().startswith(end)]
     if not starts or not any(at >= starts[0] for at in ends):
-        raise ValueError(f"{path.name}: no lines from {begin!r} to {end!r}")
+        raise ValueError(f"{path.name} has no lines from {begin!r} to {end!r}; choose the excerpt again")
     last = next(at for at in ends if at >= starts[0])
     found = _numbered(lines, starts[0], last)
     left = min(
@@ -43,9 +43,9 @@ def excerpt(path: Path, begin: str, end: str) -> list[dict]:
 
 
 def definition(path: Path, name: str) -> list[dict]:
-    """The lines of a function with its decorators and no docstring, or of the assignment to a name.
+    """Return the lines of a function with decorators but no docstring, or of the assignment to a name.
 
-    KeyError where the file has none.
+    KeyError if the file does not define the name.
     """
     source = path.read_text("utf-8")
     for node in ast.parse(source).body:

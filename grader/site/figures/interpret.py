@@ -1,6 +1,6 @@
-"""The process in which launches are interpreted, for grader.site.figures.trace: JSON in, JSON out.
+"""The process in which grader.site.figures.trace interprets launches: JSON in, JSON out.
 
-It needs TRITON_INTERPRET=1 in its environment, which counts when triton is imported.
+It needs TRITON_INTERPRET=1 in its environment before triton is imported.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ ROOM = 4096  # elements on each side of a buffer
 
 
 def interpret(launch: dict) -> list[list[dict]]:
-    """The steps of each program of a launch."""
+    """Run a launch and return the steps of each of its programs."""
     kernel = getattr(load(catalog.ROOT / "solutions" / launch["file"]), launch["kernel"])
     while hasattr(kernel, "configs"):
-        kernel = kernel.fn  # below the autotuner, which would launch it many times
+        kernel = kernel.fn  # without the autotuner, which would launch the kernel many times
     given = launch["arguments"]
     buffers = {name: _buffer(value) for name, value in given.items() if isinstance(value, dict)}
     watcher = Watcher(kernel.fn, buffers)
@@ -35,7 +35,7 @@ def interpret(launch: dict) -> list[list[dict]]:
 
 
 def _buffer(given: dict) -> torch.Tensor:
-    """A buffer with free room on both sides: an address tells whose it is, even one past an end."""
+    """Return a buffer with free space on both sides, so an address past its end still identifies it."""
     values = [float("nan") if one is None else one for one in given["values"]]
     room = torch.zeros(len(values) + 2 * ROOM, dtype=getattr(torch, given["dtype"]))
     room[ROOM : ROOM + len(values)] = torch.tensor(values)

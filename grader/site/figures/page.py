@@ -1,4 +1,4 @@
-"""Write a figure as one HTML page that needs no other file, and its static picture as SVG."""
+"""Write a figure as one self-contained HTML page, and its static picture as SVG."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from grader.site.figures.figure import FOLDER, SHARED, SOURCES, Figure, load, na
 from grader.site.figures.palette import variables
 from grader.system import files
 
-# Inside a script element these end it, or change how its end is found.
+# In a script element these texts end the element, or change where the parser finds its end.
 _ENDS_A_SCRIPT = re.compile(r"</script|<script|<!--", re.IGNORECASE)
 _IMPORT = re.compile(r"^import\s.*?;\n", re.MULTILINE | re.DOTALL)
 _EXPORT = re.compile(r"^export ", re.MULTILINE)
@@ -21,37 +21,37 @@ _IN_JSON = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028",
 
 
 def embedded(data: dict) -> Markup:
-    """The data as JSON that no parser of HTML mistakes for markup; ValueError for NaN, which JSON lacks."""
+    """Return the data as JSON that no HTML parser mistakes for markup; ValueError for NaN."""
     text = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
     return Markup(re.sub("[<>&\u2028\u2029]", lambda found: _IN_JSON[found[0]], text))
 
 
 def script(name: str) -> Markup:
-    """figure.js and NAME.js as one module: an inline script cannot import another.
+    """Return figure.js and NAME.js as one module, because an inline script cannot import another.
 
-    ValueError where a script would end its own element early.
+    ValueError if a script contains text that would end its element.
     """
     shared, own = ((SOURCES / f"{stem}.js").read_text("utf-8") for stem in (SHARED, name))
     text = _EXPORT.sub("", f"{shared}\n{_IMPORT.sub('', own)}")
     found = _ENDS_A_SCRIPT.search(text)
     if found:
         raise ValueError(
-            f"{name}.js or {SHARED}.js: {found[0]} cannot stand inside a page; write it in two parts"
+            f"{name}.js or {SHARED}.js: {found[0]} cannot be part of a page; split the string in two"
         )
     return Markup(text)
 
 
 def style(name: str) -> Markup:
-    """The colours, figure.css, and NAME.css where there is one."""
+    """Return the colours, figure.css, and NAME.css if it exists; ValueError if one contains `</`."""
     sheets = [SOURCES / f"{stem}.css" for stem in (SHARED, name)]
     text = variables() + "".join(sheet.read_text("utf-8") for sheet in sheets if sheet.is_file())
     if "</" in text:
-        raise ValueError(f"{name}.css or {SHARED}.css: </ cannot stand inside a page")
+        raise ValueError(f"{name}.css or {SHARED}.css: </ cannot be part of a page")
     return Markup(text)
 
 
 def render(name: str, figure: Figure, data: dict, picture: str) -> str:
-    """The page of a figure; `picture` is its static SVG, shown where scripts do not run."""
+    """Return the page of a figure; `picture` is its static SVG, shown if scripts do not run."""
     loader = FileSystemLoader(SOURCES)
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True
@@ -62,13 +62,13 @@ def render(name: str, figure: Figure, data: dict, picture: str) -> str:
 
 
 def written(name: str, figure: Figure, data: dict) -> dict[str, str]:
-    """The files of one figure, by their names, with their text."""
+    """Return the text of each file of one figure, by file name."""
     picture = figure.draw(data)
     return {f"{name}.html": render(name, figure, data, picture), f"{name}.svg": picture}
 
 
 def write(folder: Path = FOLDER) -> list[Path]:
-    """Write all pages and pictures; the paths of those that changed."""
+    """Write all pages and pictures; return the paths of those that changed."""
     changed = []
     folder.mkdir(parents=True, exist_ok=True)
     for name in names():

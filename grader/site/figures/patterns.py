@@ -1,4 +1,4 @@
-"""The patterns of the course's kernels: what computes each, and what one writes for it without a kernel."""
+"""The patterns of the course's kernels: their operations in the bench, and their library calls."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Pattern:
-    """One pattern: operations of the bench, and the code of its library call, which a compiler gets, too."""
+    """One pattern: operations of the bench, and the library call, which torch.compile gets too."""
 
     title: str
-    limit: str  # what a good kernel for it saves
-    ops: tuple[str, ...]  # of the records, in Triton and in CUDA
-    call: str  # with torch and nnf imported, one expression
+    limit: str  # what a good kernel saves
+    ops: tuple[str, ...]  # names in the records, for Triton and for CUDA
+    call: str  # one expression; torch and nnf are imported
 
 
 PATTERNS = (
@@ -98,5 +98,5 @@ PATTERNS = (
 
 
 def compiled(pattern: Pattern) -> str:
-    """What one writes to have the call compiled."""
+    """Return the code that compiles the call."""
     return f"@torch.compile\ndef fused(*tensors):\n    return {pattern.call}"

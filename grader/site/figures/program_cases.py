@@ -1,4 +1,4 @@
-"""The launches that the figure of one program's life shows: kernels at sizes with a tail and without."""
+"""The launches in the figure of one program's life: kernels at sizes with and without a tail."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Case:
 
     @property
     def block(self) -> int:
-        """Elements that a program handles at a time."""
+        """Elements that a program processes at once."""
         return self.launch.constants["BLOCK"]
 
 

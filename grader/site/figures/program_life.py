@@ -12,7 +12,7 @@ from grader.site.figures.trace import ITEM_BYTES, Buffer, trace
 
 
 def compute() -> dict:
-    """Every case as the interpreter ran it."""
+    """Return every case as the interpreter ran it."""
     traces = trace([case.launch for case in CASES])
     return {
         "phases": PHASES,
@@ -76,7 +76,7 @@ def _access(case: Case, access) -> dict:
 
 
 def draw(data: dict) -> str:
-    """The last program of the first case: what it loads and stores, and the lanes that are masked off."""
+    """Draw the last program of the first case: its loads and stores, and the lanes that are masked off."""
     case = data["cases"][0]
     pid, program = len(case["programs"]) - 1, case["programs"][-1]
     size = f"{case['title']}, {case['size']}: program {pid} of {len(case['programs'])}"

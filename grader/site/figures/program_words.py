@@ -6,7 +6,7 @@ UNDEFINED = "?"
 
 
 def shown(number: float | str | None) -> str:
-    """A number in at most four digits; empty for memory that nobody has written."""
+    """Return a number as short text, fractions with three digits; empty for memory that was never written."""
     if number is None:
         return ""
     if isinstance(number, bool | str):
@@ -15,7 +15,7 @@ def shown(number: float | str | None) -> str:
 
 
 def value(one) -> str | list[str]:
-    """A name's value: text for one number or a pointer, a list of texts for a block."""
+    """Return the value of a name: text for one number or a pointer, a list of texts for a block."""
     if isinstance(one, dict):
         if isinstance(one["offset"], list):
             return [f"{one['buffer']} + {offset}" for offset in one["offset"]]
@@ -24,14 +24,14 @@ def value(one) -> str | list[str]:
 
 
 def undefined(block: str | list[str], mask: tuple[bool, ...]) -> str | list[str]:
-    """What a load without `other` gives: no defined value in the lanes that are masked off."""
+    """Return the result of a load without `other`: masked-off lanes have no defined value."""
     if isinstance(block, str) or len(block) != len(mask):
         return block
     return [lane if there else UNDEFINED for lane, there in zip(block, mask, strict=True)]
 
 
 def of_step(statement, accesses: list[dict], changed: dict) -> str:
-    """A step in one or two sentences."""
+    """Return a step as one or two sentences."""
     one = statement.first == statement.last
     where = f"Line {statement.first}" if one else f"Lines {statement.first} to {statement.last}"
     if accesses:

@@ -1,4 +1,4 @@
-"""The telling lines of the PTX of each config of lab 3's kernels, compiled for a GPU that need not be there.
+"""The characteristic PTX lines of each config of lab 3's kernels, compiled without a GPU.
 
 `python -m grader.site.figures.ptx_lines` compiles them for sm_90 and stores what the figure shows.
 """
@@ -22,14 +22,14 @@ from grader.system.python_calls import call_apart
 FILE = catalog.ROOT / "solutions" / "lab3_autotuned_matmul" / "autotuned_matmul.py"
 STORED = catalog.ROOT / "solutions" / "results" / "ptx-matmul.json"
 ARCH = 90
-SIDE = 1024  # any that 16 divides: all of them are one kernel
+SIDE = 1024  # any multiple of 16 compiles to the same kernel
 BEFORE, LOOP, AFTER = "before the loop", "in the loop", "after the loop"
 _REGISTERS = re.compile(r"\{([^{}]*)\}")
 _NUMBERED = re.compile(r"%([a-z]+)\d+")
 
 
 def telling(text: str) -> list[tuple[str, str, int]]:
-    """The lines that tell, in order: where each stands, its instruction, and how often in a row."""
+    """Return the characteristic lines in order: position, instruction, and number of repetitions in a row."""
     lines = text.splitlines()
     begin, end = _loop(lines)
     found: list[list] = []
@@ -46,7 +46,7 @@ def telling(text: str) -> list[tuple[str, str, int]]:
 
 
 def _loop(lines: list[str]) -> tuple[int, int]:
-    """First and last line of the shortest loop with a product on tensor cores; beyond the end without one."""
+    """Return first and last line of the shortest loop with a tensor-core product; past the end if none."""
     labels = {found[1]: at for at, line in enumerate(lines) if (found := re.match(r"\s*(\$\w+):", line))}
     best = len(lines), len(lines)
     for at, line in enumerate(lines):
@@ -59,7 +59,7 @@ def _loop(lines: list[str]) -> tuple[int, int]:
 
 
 def _short(line: str) -> str:
-    """An instruction as two configs are compared by it: no guard, registers unnumbered, lists counted."""
+    """Return an instruction in comparable form: no guard, no register numbers, register lists as a count."""
     text = line.strip().rstrip(";").split("//")[0].strip()
     text = re.sub(r"^@!?%p\d+\s+", "", text)
     text = _REGISTERS.sub(_counted, text)
@@ -73,9 +73,9 @@ def _counted(found: re.Match) -> str:
 
 
 def compile_all(part: str, source: str, number: int, many: int) -> list[tuple[str, str, str, str]]:
-    """Part, kernel, config and PTX of every `many`-th config that an ordinary call of this source can have.
+    """Return part, kernel, config and PTX of every `many`-th config of an ordinary call of this source.
 
-    Changes this process for good: it compiles from now on, and launches nothing.
+    From now on, this process only compiles kernels and never launches one.
     """
     from grader.codegen import offline
     from grader.measure.bench import configs as tuned
@@ -104,12 +104,12 @@ def _texts(kernel, call, number: int, many: int):
     for config in tuned.wider(list(kernel.configs))[number::many]:
         made = tuned.launched(kernel, config, call)
         if not made:
-            return  # this call launches another kernel
+            return  # the call launches a different kernel
         yield tuned.words(config), made[-1].asm["ptx"]
 
 
 def parts() -> dict[str, str]:
-    """The source as it is, and as it is without its BONUS regions; each launches another kernel."""
+    """Return the source with and without its BONUS regions; the two launch different kernels."""
     from grader.measure.bench.tuning import NO_BONUS, WHOLE
 
     source = FILE.read_text("utf-8")
@@ -117,7 +117,7 @@ def parts() -> dict[str, str]:
 
 
 def main(processes: int = 2) -> None:
-    """Compile every config, and store the lines."""
+    """Compile every config, and store its characteristic lines."""
     jobs = [(part, text, at, processes) for part, text in parts().items() for at in range(processes)]
     with ThreadPoolExecutor(processes) as pool:
         texts = [one for found in pool.map(lambda job: call_apart(compile_all, *job), jobs) for one in found]

@@ -1,4 +1,4 @@
-"""Every arm that a stored record timed: what the roofline and the choice of a stack are drawn from."""
+"""Every timed arm of the stored records, the data of the roofline and of the choice of a stack."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ SURVEY = CAPSTONE / "hardware-survey" / "survey.json"
 
 @dataclass(frozen=True)
 class Timed:
-    """One arm at one size; `file` is the kernel's, None of a library's."""
+    """One arm at one size; `file` is the kernel's file, None for a library."""
 
     op: str
     arm: str
     file: Path | None
     size: tuple[tuple[str, int], ...]
     dtype: str
-    unit: str  # of the rate: TB/s where memory decides, TFLOP/s where arithmetic does
+    unit: str  # of the rate: TB/s if memory-bound, TFLOP/s if compute-bound
     operations: int
     bytes_moved: int
     us: float
     ratio: float | None  # 2.0 is twice as fast as the fastest library call of its run
-    percent: float | None  # of what the GPU's peak rates allow
+    percent: float | None  # of the limit given by the GPU's peak rates
     gpu: str
     source: Path
     date: str
 
     @property
     def words(self) -> str:
-        """The size as it is shown."""
+        """The size as text."""
         return ", ".join(f"{side} = {count:,}" for side, count in self.size)
 
 
 @functools.cache
 def bench() -> tuple[Timed, ...]:
-    """Every arm with a time of the stored bench records, of the labs and of the capstone."""
+    """Return every timed arm of the stored bench records of the labs and the capstone."""
     paths = sorted((SOLUTIONS / "results").glob("*-bench-*.json"))
     paths += sorted(CAPSTONE.glob("*/bench.json"))
     if not paths:
-        raise FileNotFoundError(f"{SOLUTIONS}: no bench record is stored there")
+        raise FileNotFoundError(f"{SOLUTIONS} has no bench record")
     found = []
     for path in paths:
         record = BenchRecord.read(path)
@@ -61,7 +61,7 @@ def _arms(op: OpRecord, record: BenchRecord, path: Path) -> Iterator[Timed]:
     for times in op.sizes:
         for name, arm in times.arms.items():
             if arm.median_us is None or name.endswith(AGAIN):
-                continue  # an arm that is wrong has no figure, and the A/A test is no arm
+                continue  # a wrong arm has no time, and the A/A test is not an arm
             yield Timed(
                 op=op.name,
                 arm=name,
@@ -82,7 +82,7 @@ def _arms(op: OpRecord, record: BenchRecord, path: Path) -> Iterator[Timed]:
 
 @functools.cache
 def _file_of(arm: str, ours: str) -> Path | None:
-    """The file of an arm of this repository's own; None of a library's."""
+    """Return the file of an arm of this repository, or None for a library."""
     stem = arm.removesuffix(" NN").removesuffix(" NT")
     if stem == "ours":
         return SOLUTIONS / ours
@@ -92,7 +92,7 @@ def _file_of(arm: str, ours: str) -> Path | None:
 
 @functools.cache
 def logged() -> tuple[Timed, ...]:
-    """The steps of the kernel log, at sizes that a bench record has too: those say what a call moves."""
+    """Return the kernel log's steps at sizes of a bench record, which has the bytes and FLOPs of a call."""
     work = {(one.op, one.size): one for one in bench()}
     found = []
     for stored in store.steps(CAPSTONE):
@@ -126,7 +126,7 @@ def logged() -> tuple[Timed, ...]:
 
 
 def kernels() -> list[Timed]:
-    """This repository's own kernels, each at each size once: the newest run, and there the fastest layout."""
+    """Return this repository's kernels once for each size: the newest run, and its fastest layout."""
     best: dict[tuple, Timed] = {}
     for one in (*bench(), *logged()):
         key = one.file, one.op, one.size
@@ -136,13 +136,13 @@ def kernels() -> list[Timed]:
 
 
 def kind(file: Path) -> str:
-    """What a kernel is written in."""
+    """Return the language of a kernel: CUDA, Gluon or Triton."""
     if file.suffix == ".cu":
         return "CUDA"
     return "Gluon" if "triton.experimental.gluon" in file.read_text("utf-8") else "Triton"
 
 
 def lab(file: Path) -> str:
-    """`lab 3`, or `capstone`."""
+    """Return the part of the course that a file belongs to: `lab 3`, or `capstone`."""
     first = file.relative_to(SOLUTIONS).parts[0]
     return f"lab {first[3]}" if first.startswith("lab") else "capstone"

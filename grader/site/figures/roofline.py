@@ -1,4 +1,4 @@
-"""Every kernel of the course that a stored record timed, below the roofs that the survey measured."""
+"""Roofline of all kernels with a stored time, below the roofs that the survey measured."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ HALF, SINGLE = "bf16", "fp32"
 
 
 def compute() -> dict:
-    """The roofs, and the points of each kernel by size; a lab without a record is named."""
+    """Return the roofs, the points of each kernel by size, and the labs without a record."""
     survey = SurveyRecord.read(SURVEY)
     gpu = survey.machine.gpu.name
     groups: dict[tuple, list[Timed]] = {}
     for one in records.kernels():
-        if one.gpu == gpu:  # a kernel of another GPU meets other roofs
+        if one.gpu == gpu:  # another GPU has other roofs
             groups.setdefault((records.lab(one.file), one.op, one.file), []).append(one)
     kernels = [_kernel(*key, found) for key, found in sorted(groups.items())]
     labs = [f"lab {entry.number}" for entry in catalog.find()] + ["capstone"]
@@ -76,7 +76,7 @@ def _point(one: Timed) -> dict:
 
 
 def scales(data: dict) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Powers of ten around all points: FLOP per byte, and TFLOP/s."""
+    """Return the powers of ten around all points: FLOP per byte, and TFLOP/s."""
     points = [point for kernel in data["kernels"] for point in kernel["points"]]
     axes = ([p["intensity"] for p in points], [p["flops"]["value"] for p in points])
     return tuple((math.floor(math.log10(min(v))), math.ceil(math.log10(max(v)))) for v in axes)
@@ -86,7 +86,7 @@ MARKS = {"Triton": "f-accent", "Gluon": "f-store", "CUDA": "f-compute"}
 
 
 def draw(data: dict) -> str:
-    """All points, coloured by what a kernel is written in."""
+    """Draw all points, coloured by the language of the kernel."""
     many, marks = len(data["kernels"]), sum(len(kernel["points"]) for kernel in data["kernels"])
     words = (
         f"{marks} marks of {many} kernels on a {data['gpu']}, rate against FLOP per byte, below the roofs."

@@ -1,4 +1,4 @@
-"""Start a Chromium that talks to nobody, and take pictures of the figures with it."""
+"""Take screenshots of the figures with a Chromium that makes no background connections."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from grader.site.figures.figure import FOLDER, load
 
 PICTURES = FOLDER / "screenshots"
-WIDTH, HEIGHT, SCALE = 1000, 300, 1.5  # of the window, which grows with the page; pixels of both
+WIDTH, HEIGHT, SCALE = 1000, 300, 1.5  # CSS pixels; a full-page screenshot is higher
 _PROGRAMS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 _QUIET = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
@@ -24,16 +24,16 @@ MISSING = (
 
 
 class NoBrowserError(Exception):
-    """There is no browser to drive; says what to install."""
+    """No browser is available; the message says what to install."""
 
 
 @contextlib.contextmanager
 def chromium() -> Iterator:
-    """A headless Chromium, that of the system or else Playwright's; NoBrowserError where there is neither."""
+    """Yield a headless Chromium, the system's or Playwright's; NoBrowserError if there is neither."""
     try:
         from playwright.sync_api import Error, sync_playwright
     except ImportError:
-        raise NoBrowserError("Playwright is missing: make setup EXTRA=browser") from None
+        raise NoBrowserError("Playwright is missing; install it with: make setup EXTRA=browser") from None
     program = next(filter(None, map(shutil.which, _PROGRAMS)), None)
     with sync_playwright() as playwright:
         try:
@@ -47,7 +47,7 @@ def chromium() -> Iterator:
 
 
 def take(names: list[str], pages: Path) -> list[Path]:
-    """Pictures of these figures in both themes, each at the step that it names; their paths."""
+    """Take screenshots of these figures in both themes, each at its screenshot step; return their paths."""
     PICTURES.mkdir(exist_ok=True)
     taken = []
     with chromium() as browser:
@@ -69,7 +69,7 @@ def take(names: list[str], pages: Path) -> list[Path]:
 
 
 def _keep(picture: bytes, path: Path) -> None:
-    """Write a picture with a palette of its own, a third of its size: a figure has few colours."""
+    """Write a picture with a palette; figures have few colours, so the file shrinks to a third."""
     from PIL import Image
 
     with Image.open(io.BytesIO(picture)) as image:

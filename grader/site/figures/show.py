@@ -1,4 +1,4 @@
-"""Show a figure in a notebook: `show("program_life")`, with its static picture where scripts do not run."""
+"""Show a figure in a notebook: `show("program_life")`, or its static picture if scripts do not run."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from grader.site.figures.figure import FOLDER, load
 
 
 class Shown:
-    """What a notebook displays: the picture, and over it the live page in a frame of its own.
+    """The notebook output of a figure: the picture, covered by the interactive page in a frame.
 
-    A viewer that strips frames and scripts, as GitHub's does, is left with the picture.
+    A viewer that strips frames and scripts, such as GitHub's, shows the picture.
     """
 
     def __init__(self, name: str, height_px: int | None = None):
@@ -28,7 +28,7 @@ class Shown:
     def _repr_html_(self) -> str:
         title, page = escape(self._title), escape(self._page)
         picture = base64.b64encode(self._picture).decode()
-        # Sandboxed: the page cannot reach the notebook, and two figures cannot meet.
+        # Sandboxed: the page can reach neither the notebook nor another figure.
         return (
             f'<div style="position:relative;overflow:hidden;min-height:{self._height_px}px">'
             f'<img alt="Static picture of the figure: {title}" style="width:100%"'
@@ -39,8 +39,8 @@ class Shown:
 
 
 def show(name: str, height_px: int | None = None) -> Shown:
-    """One of the course's figures, as the last expression of a cell; KeyError names those there are.
+    """Return a figure of the course, for the last expression of a cell; a KeyError lists the names.
 
-    `height_px` is the room it gets; by default what it needs at the width of a notebook.
+    `height_px` is the height of the frame; by default the figure's height at the width of a notebook.
     """
     return Shown(name, height_px)

@@ -1,16 +1,18 @@
-"""Bytes that softmax moves, tile by tile of one row: operation by operation, fused, and online."""
+"""Elements that softmax moves for each tile of one row: operation by operation, fused, and online."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-ON_CHIP_BYTES = 4  # the kernels compute in fp32 whatever they load
+ON_CHIP_BYTES = 4  # the kernels compute in fp32 for every input dtype
 
 
 @dataclass(frozen=True)
 class Move:
-    """One step on one tile: elements read from HBM and written to it by array, and elements that the
-    arithmetic reads and writes on chip. `held` is how many elements of blocks lie on chip.
+    """One step on one tile, counted in elements.
+
+    `read` and `write` are HBM accesses by array, `on_chip` are reads and writes of the arithmetic, and `held`
+    is the number of block elements on chip.
     """
 
     does: str
@@ -23,14 +25,14 @@ class Move:
 
 @dataclass(frozen=True)
 class Operation:
-    """One of the five that softmax consists of, as a kernel of its own; arrays are those of one row."""
+    """One of the five operations of softmax, run as a separate kernel; arrays are those of one row."""
 
     does: str
     reads: tuple[str, ...]
     writes: tuple[str, ...]
 
 
-ONE_NUMBER = ("m", "d")  # of a row: its maximum and its sum
+ONE_NUMBER = ("m", "d")  # one value for each row: its maximum and its sum
 OPERATIONS = (
     Operation("m = max(x)", ("x",), ("m",)),
     Operation("z = x - m", ("x", "m"), ("z",)),
@@ -38,20 +40,20 @@ OPERATIONS = (
     Operation("d = sum(e)", ("e",), ("d",)),
     Operation("y = e / d", ("e", "d"), ("y",)),
 )
-ARITHMETIC = sum(1 + (one.writes[0] not in ONE_NUMBER) for one in OPERATIONS)  # on chip, an element of a row
+ARITHMETIC = sum(1 + (one.writes[0] not in ONE_NUMBER) for one in OPERATIONS)  # on-chip accesses per element
 
 
 def tiles(cols: int, block: int) -> list[int]:
-    """Elements of each tile of a row; the last one may be shorter."""
+    """Return the number of elements of each tile of a row; the last tile may be shorter."""
     return [min(block, cols - start) for start in range(0, cols, block)]
 
 
 def naive(cols: int, block: int) -> list[Move]:
-    """Five kernels, each reading what the one before it has written."""
+    """Return the moves of five kernels, each of which reads what the previous one wrote."""
     sizes, moves = tiles(cols, block), []
     for one in OPERATIONS:
         for tile, n in enumerate(sizes):
-            # One number a row is read with the first tile, and written when the last one is done.
+            # The value of a row is read with the first tile, and written after the last tile.
             read = {name: n if name not in ONE_NUMBER else 1 for name in one.reads
                     if name not in ONE_NUMBER or tile == 0}  # fmt: skip
             last = tile == len(sizes) - 1
@@ -63,15 +65,15 @@ def naive(cols: int, block: int) -> list[Move]:
 
 
 def fused(cols: int, block: int) -> list[Move]:
-    """One kernel that keeps the row: it arrives tile by tile, and leaves when it is normalised."""
+    """Return the moves of one kernel that keeps the row on chip: load all tiles, normalise, store them."""
     sizes, moves, held = tiles(cols, block), [], 0
-    divide = 2  # reads and writes of the last operation, which happens as a tile leaves
+    divide = 2  # reads and writes of the last operation, done when a tile is stored
     for tile, n in enumerate(sizes):
         held += n
         whole = tile == len(sizes) - 1
         work = n + (
             cols * (ARITHMETIC - 1 - divide) if whole else 0
-        )  # the maximum as it arrives, then the rest
+        )  # the maximum at each tile, the rest after the last one
         moves.append(Move("the row arrives", tile, {"x": n}, {}, work, held))
     for tile, n in enumerate(sizes):
         moves.append(Move("y = e / d", tile, {}, {"y": n}, divide * n, held))
@@ -80,7 +82,7 @@ def fused(cols: int, block: int) -> list[Move]:
 
 
 def online(cols: int, block: int) -> list[Move]:
-    """One kernel that keeps a block, a maximum and a sum, and reads the row twice."""
+    """Return the moves of one kernel that keeps a block, a maximum and a sum, and reads the row twice."""
     sizes = tiles(cols, block)
     # Maximum, shift, exponential and sum in the first pass; shift, exponential and division in the second.
     first = [Move("fold a block into m and d", t, {"x": n}, {}, 6 * n, n) for t, n in enumerate(sizes)]
@@ -89,7 +91,7 @@ def online(cols: int, block: int) -> list[Move]:
 
 
 def totals(moves: list[Move]) -> dict[str, int]:
-    """Elements of one row: read from HBM, written to it, and read or written on chip."""
+    """Return element counts of one row: read from HBM, written to it, accessed and held on chip."""
     return {
         "read": sum(sum(move.read.values()) for move in moves),
         "written": sum(sum(move.write.values()) for move in moves),

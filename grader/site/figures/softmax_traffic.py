@@ -1,4 +1,4 @@
-"""What naive, fused and online softmax move between memory and chip, for a row length and a block."""
+"""Memory traffic of naive, fused and online softmax, for row lengths and block sizes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from grader.site.figures.figure import Figure
 ROWS = 4096
 COLS = (1000, 4096, 16384)
 BLOCKS = (1024, 2048, 8192)
-DTYPES = {"fp32": 4, "fp16": 2}  # bytes of an element
+DTYPES = {"fp32": 4, "fp16": 2}  # bytes per element
 VARIANTS = {
     "naive": ("Naive: five kernels", counts.naive, ("x", "m", "z", "e", "d", "y")),
     "fused": ("Fused: the row stays on chip", counts.fused, ("x", "y")),
     "online": ("Online: a block stays on chip", counts.online, ("x", "y")),
 }
-KERNELS = {  # whose counts these are
+KERNELS = {  # the kernels that have these counts
     "naive": "the same steps as PyTorch's amax, -, exp, sum and /, one kernel each",
     "fused": "solutions/lab4_production_slice/softmax.py, a row in one tile",
     "online": "solutions/lab2_online_softmax/online_softmax.py",
@@ -27,7 +27,7 @@ KERNELS = {  # whose counts these are
 
 
 def compute() -> dict:
-    """All moves for every row length and block; counts are elements of one row."""
+    """Return all moves for every row length and block; counts are elements of one row."""
     return {
         "rows": ROWS,
         "on_chip_bytes": counts.ON_CHIP_BYTES,
@@ -45,7 +45,7 @@ def compute() -> dict:
 
 
 def least_bytes(rows: int, cols: int, dtype: str) -> int:
-    """The bytes that softmax must move at least, as lab 2 counts them for its bandwidth."""
+    """Return the minimum bytes that softmax moves, as lab 2 counts them for its bandwidth."""
     (entry,) = (one for one in catalog.find() if one.number == 2)
     (exercise,) = (one for one in entry.lab.exercises if one.name == "softmax_forward")
     return exercise.speed.bytes_moved(Case({"rows": rows, "cols": cols}, dtype))
@@ -60,7 +60,7 @@ def _case(cols: int, block: int) -> dict:
 
 
 def draw(data: dict) -> str:
-    """The bytes that each of the three moves for one size."""
+    """Draw the bytes that each variant moves for one size."""
     cols, block, dtype = data["cols"][1], data["blocks"][0], "fp32"
     case, item_bytes = data["cases"][f"{cols} {block}"], data["dtypes"][dtype]
     words = f"{data['rows']:,} rows of {cols:,} in {dtype}, blocks of {block:,}"

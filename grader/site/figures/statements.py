@@ -1,4 +1,4 @@
-"""The statements of a kernel as its file has them, and a program's steps by statement instead of by line."""
+"""The statements of a kernel, and a program's steps grouped by statement instead of by line."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ PHASES = ("pointers", "mask", "load", "compute", "store")
 
 @dataclass(frozen=True)
 class Statement:
-    """One statement, or the head of a loop or a branch: its lines, and which phases of a program it is."""
+    """One statement, or the head of a loop or a branch: its lines, and its phases in a program."""
 
     first: int
     last: int
     phases: tuple[str, ...]
-    stored: str = ""  # what a store computes on the way, as it is written
+    stored: str = ""  # the expression that a store computes, as in the source
 
 
 def statements(source: str, kernel: str) -> list[Statement]:
-    """Those of a kernel, in their order; ValueError where the file defines none of that name."""
+    """Return the statements of a kernel in order; ValueError if the file does not define the kernel."""
     return [_statement(one) for one in _flat(_definition(source, kernel).body)]
 
 
 def lines(source: str, kernel: str) -> list[tuple[int, str]]:
-    """The kernel from its `def` to its end, numbered as in the file, without the marks of the exercises."""
+    """Return the lines of a kernel from its `def`, numbered as in the file, without BEGIN and END marks."""
     node, text = _definition(source, kernel), source.splitlines()
     kept = range(node.lineno, node.end_lineno + 1)
     return [(at, text[at - 1]) for at in kept if not is_mark(text[at - 1])]
@@ -38,11 +38,11 @@ def _definition(source: str, kernel: str) -> ast.FunctionDef:
     for node in ast.parse(source).body:
         if isinstance(node, ast.FunctionDef) and node.name == kernel:
             return node
-    raise ValueError(f"the file defines no {kernel}")
+    raise ValueError(f"the file does not define {kernel}")
 
 
 def by_statement(steps: list[Step], known: list[Statement]) -> list[tuple[Statement, Step]]:
-    """Steps of one statement joined: Python visits the lines of a long call more than once."""
+    """Join the steps of one statement: Python visits the lines of a multi-line call more than once."""
     joined: list[tuple[Statement, Step]] = []
     for step in steps:
         statement = next(one for one in known if one.first <= step.line <= one.last)

@@ -1,4 +1,4 @@
-"""The order in which lab 3's matmul computes its tiles, and what a small cache makes of it."""
+"""The order in which lab 3's matmul computes its tiles, and the misses of a small cache."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ from grader.site.figures.records import CAPSTONE
 SIZES = ((6, 6), (8, 8), (7, 10), (12, 12))  # tiles of c, rows by columns
 GROUPS = (1, 2, 3, 4, 8)  # GROUP_M; 1 is row by row
 CAPACITIES = (4, 6, 9, 12)  # strips that the model's cache holds
-HIT_RATE = "L2 hit rate"  # as Nsight Compute's counters are named in a record
+HIT_RATE = "L2 hit rate"  # the name of Nsight Compute's counter in a record
 
 
 def order(rows: int, cols: int, group_m: int) -> list[tuple[int, int]]:
-    """The place of each program's tile, (row, column) in tiles, as `place` of lab 3's solution has it.
+    """Return the tile of each program, (row, column) in tiles, in the order of `place` in lab 3's solution.
 
-    Students have this file, and lab 3 asks for the place by its number: the order is walked through here.
+    Students have this file, and lab 3 asks for a formula from a program's number to its tile. Loops compute
+    the order here, so this function does not contain that formula.
     """
     groups = [range(first, min(first + group_m, rows)) for first in range(0, rows, group_m)]
     return [(row, col) for group in groups for col in range(cols) for row in group]
 
 
 def misses(places: list[tuple[int, int]], capacity: int) -> str:
-    """What a cache of `capacity` strips, the least recently used out first, lacks for each program in turn.
+    """Return the misses of an LRU cache of `capacity` strips, one digit for each program in turn.
 
-    A program reads a strip of a, the rows of its tile, and a strip of b, its columns. A digit a program: 1
-    where a was missing, plus 2 where b was.
+    A program reads a strip of a, the rows of its tile, and a strip of b, its columns. The digit is 1 if the
+    strip of a missed, plus 2 if the strip of b missed.
     """
     cache: OrderedDict[tuple[str, int], None] = OrderedDict()
     digits = []
@@ -45,12 +46,12 @@ def misses(places: list[tuple[int, int]], capacity: int) -> str:
 
 
 def fetched(digits: str) -> int:
-    """Strips that came from HBM."""
+    """Return the number of strips fetched from HBM."""
     return sum((digit in "13") + (digit in "23") for digit in digits)
 
 
 def compute() -> dict:
-    """Every order of every size with the misses of every cache; the page knows no formula of its own."""
+    """Return every order of every size with the misses of every cache; the page itself computes nothing."""
     sizes = []
     for rows, cols in SIZES:
         orders = {str(group): order(rows, cols, group) for group in GROUPS}
@@ -63,7 +64,7 @@ def compute() -> dict:
 
 
 def _measured() -> dict:
-    """The L2 hit rates that were counted for the capstone's CUDA matmuls, with their records."""
+    """Return the measured L2 hit rates of the capstone's CUDA matmuls, with their records."""
     found, machine, sizes = [], "", set()
     for step in store.steps(CAPSTONE):
         record, path = step.record, step.folder / store.RECORD
@@ -75,7 +76,7 @@ def _measured() -> dict:
             machine = record.machine.gpu.name
             sizes.add(tuple(record.size.values()))
     if not found:
-        raise ValueError(f"{CAPSTONE / store.FOLDER}: no record of a matmul has counted its {HIT_RATE}")
+        raise ValueError(f"{CAPSTONE / store.FOLDER}: no record of a matmul has the counter {HIT_RATE}")
     words = " and ".join(" by ".join(map(str, size)) for size in sorted(sizes))
     caveat = (
         f"The capstone's CUDA matmuls, {words}. They differ in more than their order of tiles, and"
@@ -85,7 +86,7 @@ def _measured() -> dict:
 
 
 def draw(data: dict) -> str:
-    """Both orders of the second size, with the strips that a cache of six would have to fetch."""
+    """Draw both orders of the second size, with the number of strips that a cache of six fetches."""
     size, group, capacity = data["sizes"][1], "4", "6"
     words = f"Numbers are programs; {size['rows']} by {size['cols']} tiles, a cache of {capacity} strips."
     picture = Drawing(720, 412, FIGURE.title, words)

@@ -1,4 +1,4 @@
-"""Run launches of the course's own kernels in Triton's interpreter, and learn what each program did."""
+"""Run launches of the course's kernels in Triton's interpreter, and record the steps of each program."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from grader.course import catalog
 from grader.system.processes import run_tool
 
 LIMIT_S = 240.0
-ITEM_BYTES = {"float32": 4, "float16": 2}  # those that the interpreter computes right
+ITEM_BYTES = {"float32": 4, "float16": 2}  # the dtypes that the interpreter computes correctly
 
 
 @dataclass(frozen=True)
 class Buffer:
-    """Memory that a kernel gets a pointer to: its values in order; None is memory that nobody has written."""
+    """Memory that a kernel gets a pointer to: its values in order; None is memory that was never written."""
 
     values: tuple[float | None, ...]
     dtype: str = "float32"
 
     def __post_init__(self):
         if self.dtype not in ITEM_BYTES:
-            raise ValueError(f"{self.dtype}: a trace takes {' and '.join(ITEM_BYTES)}")
+            raise ValueError(f"{self.dtype}: a trace supports only {' and '.join(ITEM_BYTES)}")
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ class Launch:
 
 @dataclass(frozen=True)
 class Access:
-    """One load or store: a lane each of offsets (elements from the start of `buffer`), mask and values.
+    """One load or store: for each lane its offset (elements from the start of `buffer`), mask and value.
 
-    `other` is whether lanes that are masked off hold a value that the kernel chose.
+    `other` says whether masked-off lanes have a value that the kernel chose.
     """
 
     kind: str  # "load" or "store"
@@ -55,7 +55,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Step:
-    """One line that a program ran: what it accessed, and the names that have another value after it.
+    """One line that a program ran: its accesses, and the names whose value it changed.
 
     A block's value is a list, in the order of its elements; a pointer is {"buffer", "offset"}, in elements.
     """
@@ -66,7 +66,7 @@ class Step:
 
 
 def trace(launches: list[Launch]) -> list[list[list[Step]]]:
-    """For each launch, for each of its programs, its steps; RuntimeError where the interpreter fails."""
+    """Return the steps of each program of each launch; RuntimeError if the interpreter fails."""
     child = run_tool(
         [sys.executable, "-B", "-m", "grader.site.figures.interpret"],
         LIMIT_S,
@@ -76,8 +76,8 @@ def trace(launches: list[Launch]) -> list[list[list[Step]]]:
     )
     if child.code:
         raise RuntimeError(
-            f"Triton's interpreter ended with {child.code}; `make doctor` looks for the cause in this"
-            f" machine:\n{child.complaint[-2000:]}"
+            f"Triton's interpreter ended with {child.code}; `make doctor` checks this machine for the"
+            f" cause:\n{child.complaint[-2000:]}"
         )
     return [[[_step(step) for step in program] for program in launch] for launch in json.loads(child.output)]
 

@@ -1,4 +1,4 @@
-"""Watch a kernel in Triton's interpreter: the lines of each program as Python runs them, and its accesses."""
+"""Watch a kernel in Triton's interpreter: the lines that each program runs, and its memory accesses."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ class Watcher:
         self._known: dict = {}
 
     def begin_program(self) -> None:
-        """From here on steps belong to the next program."""
+        """Start a new program; further steps belong to it."""
         self.programs.append([])
         self._known = {}
 
     def called(self, frame, _event, _argument):
-        """What sys.settrace calls for each function: only the kernel itself is followed."""
+        """Trace function for sys.settrace, which calls it for each function; only the kernel is traced."""
         code = frame.f_code
         same = (code.co_filename, code.co_name) == (self._code.co_filename, self._code.co_name)
         if not same:
             return None
-        self._known = self._values(frame)  # the arguments are no news
+        self._known = self._values(frame)  # the arguments are not a change
         return self._line
 
     def accessed(self, kind: str, pointers, mask, values, other: bool) -> None:
-        """A load or a store of the line that runs now."""
+        """Add a load or a store to the current line."""
         name, offsets = self._place(pointers.data)
         self.programs[-1][-1]["accesses"].append(
             {
@@ -65,7 +65,7 @@ class Watcher:
         if isinstance(value, int | float):
             return _number(value)
         if not isinstance(value, tl.tensor):
-            return None  # constexpr and functions stay what they are
+            return None  # constexpr values and functions never change
         data = value.handle.data
         if value.dtype.scalar.is_ptr():
             name, offsets = self._place(data)
@@ -73,7 +73,7 @@ class Watcher:
         return _numbers(data) if value.shape else _number(numpy.ravel(data)[0])
 
     def _place(self, addresses) -> tuple[str, list[int]]:
-        """The buffer that addresses were made from, and their distance from its start in elements."""
+        """Return the buffer that addresses belong to, and their offsets from its start in elements."""
         lanes = numpy.ravel(addresses).astype(numpy.int64)
         near = {name: abs(int(lanes[0]) - buffer.data_ptr()) for name, buffer in self._buffers.items()}
         name = min(near, key=near.get)
@@ -82,7 +82,7 @@ class Watcher:
 
 
 def _number(value):
-    """A number as JSON can hold it; infinities and NaN as their names."""
+    """Return a number as a JSON value; infinities and NaN as text."""
     value = value.item() if hasattr(value, "item") else value
     if isinstance(value, float):
         return value if numpy.isfinite(value) else str(value)
@@ -94,7 +94,7 @@ def _numbers(data) -> list:
 
 
 def watch_builder(watcher: Watcher) -> None:
-    """Have the interpreter report its programs and accesses to the watcher."""
+    """Make the interpreter report its programs and accesses to the watcher."""
     builder, kind = interpreter.interpreter_builder, type(interpreter.interpreter_builder)
 
     def set_grid_idx(*place):

@@ -1,4 +1,4 @@
-"""Record what the autotuner prints and measures of lab 3's matmul; as a script, the process of that."""
+"""Record what the autotuner prints and measures for lab 3's matmul; run as a script in its own process."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ FILE = "lab3_autotuned_matmul/autotuned_matmul.py"
 TRACE, SPACE = "trace", "space"
 SIZES = (128, 1024, 4096)  # of square matrices
 TILES = ((64, 64), (128, 64), (128, 128), (128, 256), (256, 128))
-DEPTHS, STAGES, WARPS = (32, 64, 128), (2, 3, 4), (4, 8)  # some of them more than a GPU has memory for
+DEPTHS, STAGES, WARPS = (32, 64, 128), (2, 3, 4), (4, 8)  # some combinations do not fit on a GPU
 LIMIT_S = 540.0
 MARK = "figures: "
 
 
 def trace() -> Told:
-    """What TRITON_PRINT_AUTOTUNING=1 prints at each size, and the time of each config by size, in us."""
+    """Record the output of TRITON_PRINT_AUTOTUNING=1 at each size, and the time of each config in us."""
     return _told(TRACE)
 
 
 def search_space() -> Told:
-    """The time in us of each config of a wide space, at one size; the text names those that do not fit."""
+    """Record the time in us of each config of a wide space at one size; the text lists those that fail."""
     return _told(SPACE)
 
 
 def _told(what: str) -> Told:
-    """Run this module as a script: a process that has tuned nothing yet."""
+    """Run this module as a script, in a process that has tuned nothing yet."""
     own = os.environ | {"TRITON_PRINT_AUTOTUNING": str(int(what == TRACE)), "TRITON_CACHE_AUTOTUNING": "0"}
     command = [sys.executable, "-m", "grader.site.notebooks.autotuning", what]
     done = run_tool(command, LIMIT_S, cwd=catalog.ROOT, env=own)
@@ -46,12 +46,12 @@ def _told(what: str) -> Told:
 
 
 def main(what: str, sizes=SIZES) -> None:
-    """Print the trace or what did not fit, and then the figures as JSON."""
+    """Print the trace, or the configs that do not fit, and then the figures as JSON."""
     print(f"{MARK}{json.dumps(dict((_traced if what == TRACE else _searched)(sizes)))}")
 
 
 def _traced(sizes) -> Iterator[tuple[str, float]]:
-    """The configs that the solution offers, at each size; at the last one twice, its key being known then."""
+    """Yield the time of the solution's configs at each size; the last size runs again with its key known."""
     module = _plain()
     for side in (*sizes, sizes[-1]):
         print(f"matmul, M = N = K = {side}", flush=True)
@@ -61,7 +61,7 @@ def _traced(sizes) -> Iterator[tuple[str, float]]:
 
 
 def _searched(sizes) -> Iterator[tuple[str, float]]:
-    """Every config of the space, at the last size; those that do not fit are printed."""
+    """Yield the time of every config of the space at the last size; print those that do not fit."""
     import triton
 
     module = _plain()
@@ -83,7 +83,7 @@ def _searched(sizes) -> Iterator[tuple[str, float]]:
 
 
 def _plain():
-    """The solution with its kernel of pointers alone: the one that the skeleton asks for."""
+    """Return the solution limited to its pointer kernel, the one that the skeleton asks for."""
     module = solution(FILE)
     module.describable = lambda _: False
     return module
@@ -98,7 +98,7 @@ def _square(side: int):
 
 
 def _times(tuner) -> Iterator[tuple[object, float]]:
-    """Medians in us of the configs that were tried last, by config."""
+    """Yield each config that was tried last with its median time in us."""
     for config, times in tuner.configs_timings.items():
         yield config, 1e3 * (times[0] if isinstance(times, list | tuple) else times)
 

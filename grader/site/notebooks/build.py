@@ -1,4 +1,4 @@
-"""Build notebooks from their sources: jupytext reads one, nbclient runs it, and what is stable stays."""
+"""Build notebooks from their sources: jupytext reads a source, nbclient runs it, metadata is removed."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from grader.system.files import replace
 
 FOLDER = catalog.ROOT / "notebooks"
 SOURCE = re.compile(r"\d\d_[a-z0-9_]+\.py")
-CELL_LIMIT_S, NOTEBOOK_LIMIT_S = 120, 240  # some seconds each, on a machine that does nothing else
+CELL_LIMIT_S, NOTEBOOK_LIMIT_S = 120, 240  # each takes some seconds on an idle machine
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class BuildError(Exception):
-    """A notebook that did not run, in words that name the notebook and the cell."""
+    """A notebook failed; the message names the notebook and the cell."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """A notebook's source, and where it is built to."""
+    """The source of a notebook, and the path of the built notebook."""
 
     path: Path
 
     @property
     def name(self) -> str:
-        """01_three_costs."""
+        """The file's stem, such as 01_three_costs."""
         return self.path.stem
 
     @property
@@ -45,17 +45,17 @@ class Source:
 
 
 def sources(keyword: str = "", folder: Path = FOLDER) -> list[Source]:
-    """All sources whose name contains the keyword, in order."""
+    """Return all sources whose name contains the keyword, in order."""
     paths = (path for path in sorted(folder.glob("*.py")) if SOURCE.fullmatch(path.name))
     return [Source(path) for path in paths if keyword in path.stem]
 
 
 def unbuilt(source: Source):
-    """The notebook without outputs: its cells, with the common beginning put under the title."""
+    """Return the notebook without outputs: its cells, with the common beginning after the title."""
     read = jupytext.read(source.path, fmt="py:percent")
     title, *rest = read.cells
     if title.cell_type != "markdown" or not title.source.startswith("# "):
-        raise BuildError(f"{source.path.name}: the first cell is no title, as in `# # Title`")
+        raise BuildError(f"{source.path.name}: the first cell must be a title, as in `# # Title`")
     title.source += f"\n\n{header.ways_to_open(source.built.name)}"
     cells = [title, nbformat.v4.new_code_cell(header.setup()), *rest]
     for number, cell in enumerate(cells, start=1):
@@ -65,14 +65,14 @@ def unbuilt(source: Source):
 
 
 def executed(source: Source):
-    """The notebook with its outputs, run in the folder of its source; BuildError where a cell fails."""
+    """Run the notebook in the folder of its source and return it with outputs; BuildError if a cell fails."""
     notebook = unbuilt(source)
     begun = [notebook.cells[0].id]
     client = NotebookClient(
         notebook, timeout=CELL_LIMIT_S, kernel_name="python3", record_timing=False, coalesce_streams=True,
         resources={"metadata": {"path": str(source.path.parent)}},
         on_cell_execute=lambda cell, **_: begun.append(cell.id),
-        extra_arguments=["--log-level=ERROR"],  # it warns of talking to this very process over TCP
+        extra_arguments=["--log-level=ERROR"],  # it would warn about its TCP connection to this process
     )  # fmt: skip
     try:
         asyncio.run(asyncio.wait_for(client.async_execute(env=_environment()), NOTEBOOK_LIMIT_S))
@@ -80,7 +80,7 @@ def executed(source: Source):
         CellExecutionError,
         CellTimeoutError,
         DeadKernelError,
-        RuntimeError,  # a kernel that does not answer
+        RuntimeError,  # the kernel does not answer
         TimeoutError,
         asyncio.TimeoutError,
     ) as error:
@@ -93,7 +93,7 @@ def executed(source: Source):
 
 
 def write(source: Source) -> bool:
-    """Run a notebook and write it; whether the file is another than before."""
+    """Run a notebook and write it; return whether the file changed."""
     text = nbformat.writes(executed(source)) + "\n"
     before = source.built.read_text("utf-8") if source.built.exists() else ""
     if text != before:
@@ -102,7 +102,7 @@ def write(source: Source) -> bool:
 
 
 def _environment() -> dict[str, str]:
-    """The kernel's: what the course decides about is not taken from the shell."""
+    """Return the environment of the kernel, without variables of the shell that the course sets itself."""
     own = {
         key: value
         for key, value in os.environ.items()
@@ -112,7 +112,7 @@ def _environment() -> dict[str, str]:
 
 
 def _refuse_noise(source: Source, notebook) -> None:
-    """No warning and no path of this machine in what a reader gets to see."""
+    """Raise BuildError if an output has a warning or a path of this machine."""
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
             if output.output_type == "stream" and output.name == "stderr":

@@ -1,4 +1,4 @@
-"""Whether the built notebooks are those of their sources, and all still run, within their time."""
+"""Check that built notebooks match their sources, and that all run within the time limit."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ LIMIT_S = 300.0  # for all of them, on two cores
 
 
 def differences(source: Source) -> Iterator[str]:
-    """What is different between a source and the notebook that is kept."""
+    """Yield the differences between a source and its stored notebook."""
     name = source.built.name
     if not source.built.is_file():
-        yield f"{name} was never built: make notebooks K={source.name}"
+        yield f"{name} was never built: run make notebooks K={source.name}"
         return
     kept, right = nbformat.read(source.built, as_version=4).cells, unbuilt(source).cells
     pairs = zip(kept, right, strict=False)
     changed = [two.id for one, two in pairs if (one.cell_type, one.source) != (two.cell_type, two.source)]
     if changed or len(kept) != len(right):
         at = changed[0] if changed else f"cell-{min(len(kept), len(right)) + 1:02}"
-        yield f"{name}, {at}: is not what {source.path.name} says: make notebooks K={source.name}"
+        yield f"{name}, {at}: differs from {source.path.name}: run make notebooks K={source.name}"
     for cell in kept:
         if cell.cell_type == "code" and cell.execution_count is None:
-            yield f"{name}, {cell.id}: was never run: make notebooks K={source.name}"
+            yield f"{name}, {cell.id}: was never run: run make notebooks K={source.name}"
 
 
 def build_all(chosen: Sequence[Source], follower: Follower) -> list[str]:
-    """Run and write each; what went wrong."""
+    """Run and write each notebook; return the failures."""
     return _each(_built, chosen, follower)
 
 
 def check_all(chosen: Sequence[Source], follower: Follower) -> list[str]:
-    """Hold each to the rules, compare it with its source, and run it anew without writing; what was found."""
+    """Check each against the rules and its source, and run it without writing; return the problems."""
     began = time.monotonic()
     found = [words for source in chosen for words in (*problems(source), *differences(source))]
     found += _each(_runs, chosen, follower)
     took = time.monotonic() - began
     follower.note(f"{len(chosen)} notebooks in {took:.0f} s, {AT_ONCE} at a time")
     if took > LIMIT_S:
-        found.append(f"all together took {took:.0f} s; they may take {LIMIT_S:.0f} s")
+        found.append(f"all notebooks took {took:.0f} s; the limit is {LIMIT_S:.0f} s")
     return found
 
 
@@ -66,7 +66,7 @@ def _timed(work, source: Source) -> str:
 
 
 def _each(work, chosen: Sequence[Source], follower: Follower) -> list[str]:
-    """Processes of their own, as each drives a kernel: a few at a time, and what each says as it ends."""
+    """Call `work` for each source in its own process, a few at once; return the failures."""
     troubles = []
     follower.begin(len(chosen))
     with ThreadPoolExecutor(AT_ONCE) as pool:

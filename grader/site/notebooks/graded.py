@@ -1,4 +1,4 @@
-"""Ask the grader about one thing: a case of an answer, or what one of its calls compiles to."""
+"""Run the grader for one item: a case of an answer, or the kernels that one of its calls compiles to."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from grader.judge.run import Run
 from grader.report.terminal import explain
 from grader.worker.session import Session
 
-SEED = 1  # the same inputs, and so the same words, whenever a page is built
+SEED = 1  # the same inputs, and so the same output, at every build
 
 
 def judged(lab: int, exercise: str, case: str, file: str) -> str:
-    """What the report says about one case, "n=127,fp32", of a file below the lab's folder in solutions/."""
+    """Return the report on one case, "n=127,fp32", of a file below the lab's folder in solutions/."""
     item = _question(lab, exercise, CORRECTNESS, case)
     with _submitted(item, file) as tree, closing(_run(tree, "cpu")) as run:
         run.warm([item])
@@ -32,10 +32,10 @@ def judged(lab: int, exercise: str, case: str, file: str) -> str:
 def compiled(
     lab: int, exercise: str, arch: int, source: str = "solutions", file: str = ""
 ) -> list[CompiledKernel]:
-    """The kernels that one call of an exercise launches, compiled for sm_`arch`: of the answer in `source`,
-    labs or solutions, or of `file`, which lies below the lab's folder in solutions/.
+    """Return the kernels that one call of an exercise launches, compiled for sm_`arch`.
 
-    RuntimeError with the report's words where nothing was launched.
+    The answer is the one in `source`, labs or solutions, or `file` below the lab's folder in solutions/.
+    RuntimeError with the text of the report if nothing was launched.
     """
     item = _question(lab, exercise, CODEGEN)
     with _submitted(item, file, source) as tree, closing(_run(tree, "codegen", arch)) as run:
@@ -50,7 +50,7 @@ def compiled(
 
 
 def cases(lab: int, exercise: str, dtype: str = "fp32") -> list[str]:
-    """Names of the cases that an exercise is judged by, of one dtype."""
+    """Return the names of the cases of an exercise with one dtype."""
     found = (
         one for one in graded_items(_entry(lab)) if one.kind == CORRECTNESS and one.exercise.name == exercise
     )
@@ -62,16 +62,16 @@ def _entry(lab: int) -> catalog.Entry:
 
 
 def _question(lab: int, exercise: str, kind: str, name: str = "") -> Item:
-    """The first of a kind, or the one of that name; LookupError where there is none."""
+    """Return the first item of a kind, or the item with that name; LookupError if there is none."""
     for one in graded_items(_entry(lab)):
         if (one.exercise.name, one.kind) == (exercise, kind) and name in ("", one.name):
             return one
-    raise LookupError(f"lab {lab} asks nothing like {exercise}, {kind} {name}".rstrip())
+    raise LookupError(f"lab {lab} has no item {exercise}, {kind} {name}".rstrip())
 
 
 @contextmanager
 def _submitted(item: Item, file: str, source: str = "solutions") -> Iterator[Path]:
-    """A tree in which `file` stands where a student's answer would; without a file the tree `source`."""
+    """Yield a tree with `file` in the place of a student's answer; without a file the tree `source`."""
     if not file:
         yield catalog.ROOT / source
         return
@@ -88,7 +88,7 @@ def _run(tree: Path, tier: str, arch: int = 90) -> Run:
 
 @functools.cache
 def _session() -> Session:
-    """One for all that a page asks, as its warm parents take seconds to start."""
+    """Return one session for the whole notebook, because its fork servers take seconds to start."""
     session = Session("cpu", seed=SEED)
     atexit.register(session.close)
     return session

@@ -1,10 +1,10 @@
-"""What every notebook begins with, from one place: where to open it, and the cell that sets up."""
+"""The common first cells of every notebook: where to open it, and the setup cell."""
 
 from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-# Where the course is cloned from, as https://github.com/OWNER/NAME; fill it in once it is published.
+# The address of the course, as https://github.com/OWNER/NAME; fill it in once the course is published.
 REPOSITORY = ""
 
 SETUP = """\
@@ -32,12 +32,12 @@ lesson.start()"""
 
 
 def setup() -> str:
-    """Source of the first code cell."""
+    """Return the source of the first code cell."""
     return SETUP.format(repository=REPOSITORY)
 
 
 def ways_to_open(name: str) -> str:
-    """Markdown that says where a notebook can be opened; `name` is its file."""
+    """Return Markdown that says where the notebook file `name` can be opened."""
     here = f"In VS Code: open the course's folder, then `notebooks/{name}`, and choose the kernel of `.venv`"
     parts = urlsplit(REPOSITORY)
     if not parts.path.strip("/"):

@@ -1,4 +1,4 @@
-"""Import kernels of the course on the tier of this machine, and run what needs a process of its own."""
+"""Import kernels of the course on the tier of this machine, and run functions in a separate process."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ SEED = 1
 
 
 def settle(found: gpu.Gpu | None) -> None:
-    """Choose compiled kernels or Triton's interpreter, once and before Triton is imported.
+    """Choose compiled kernels or Triton's interpreter; call it once, before Triton is imported.
 
-    Without a GPU nothing can be timed: an autotuned kernel takes one of its configs by chance.
+    Without a GPU nothing can be timed, so an autotuned kernel takes one of its configs at random.
     """
     if found:
         return
@@ -36,9 +36,9 @@ def settle(found: gpu.Gpu | None) -> None:
 
 
 def solution(file: str) -> ModuleType:
-    """A file of solutions/ as a module, by its path there: lab1_elementwise_add/elementwise_add.py.
+    """Import a file by its path below solutions/: lab1_elementwise_add/elementwise_add.py.
 
-    Students have no solutions: their own file takes the place.
+    Students have no solutions/; for them it is their own file below labs/.
     """
     return _module(_tree(), file)
 
@@ -48,12 +48,12 @@ def _tree() -> str:
 
 
 def lab(file: str) -> ModuleType:
-    """A file of labs/ as a module, by its path there: your own kernels."""
+    """Import a file by its path below labs/: your own kernels."""
     return _module("labs", file)
 
 
 def production_slice() -> ModuleType:
-    """Lab 4's functions as one library, those of solutions/; students have none: their own files make it."""
+    """Return lab 4's functions as one library, from solutions/ or, without it, from the student's files."""
     (entry,) = (one for one in catalog.find() if one.number == 4)
     name = f"{_tree()}.{entry.folder.name}"
     if _tree() == "solutions":
@@ -67,12 +67,13 @@ def production_slice() -> ModuleType:
 
 
 def _module(tree: str, file: str) -> ModuleType:
-    """Imported under its path, so that a solution and a student's file stay apart; what lies beside it can
-    be imported by it.
+    """Import a file under its path as name, so a solution and a student's file of the same name can coexist.
+
+    The file can import the modules beside it.
     """
     path = catalog.ROOT / tree / file
     if not path.is_file():
-        raise FileNotFoundError(f"{tree}/{file} is not there")
+        raise FileNotFoundError(f"{tree}/{file} does not exist")
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))
     name = f"{tree}.{file.removesuffix('.py').replace('/', '.')}"
@@ -86,10 +87,10 @@ def _module(tree: str, file: str) -> ModuleType:
 
 
 def apart(function, *arguments: str, **environment: str) -> None:
-    """Run a function in a Python process of its own, in the course's folder, and print what it printed.
+    """Run a function in a separate Python process, in the course's folder, and print its output.
 
-    Kernels are compiled there, not interpreted, unless `environment` says otherwise. The function stands
-    alone: it imports what it uses, takes strings and prints its result. RuntimeError where it fails.
+    Kernels are compiled there, not interpreted, unless `environment` says otherwise. The function must be
+    self-contained: it imports what it uses, takes strings and prints its result. RuntimeError if it fails.
     """
     text = textwrap.dedent(inspect.getsource(function))
     words = ", ".join(map(repr, arguments))

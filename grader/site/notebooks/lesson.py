@@ -1,4 +1,4 @@
-"""What a notebook imports: `start`, kernels by their path, measurements or their records, ways to show."""
+"""The names that notebooks import: `start`, kernels by path, measurements or records, ways to show them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ __all__ = [
 
 
 def start() -> None:
-    """Choose the tier and say what this runtime can grade; the first cell of every notebook."""
+    """Choose the tier and print what this runtime can grade; called in the first cell of every notebook."""
     found, missing = gpu.find()
     kernels.settle(found)
     from grader.results.machine import machine
@@ -67,5 +67,5 @@ def start() -> None:
 
 
 def device() -> str:
-    """Where tensors go: "cuda" where there is a GPU, else "cpu"."""
+    """Return the device for tensors: "cuda" if there is a GPU, else "cpu"."""
     return "cuda" if gpu.find()[0] else "cpu"

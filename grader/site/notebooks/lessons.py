@@ -1,4 +1,4 @@
-"""The record of what notebooks show of real tools on a GPU: one entry a recorder, each with its machine."""
+"""The record of tool output on a GPU that notebooks show: one entry for each recorder, with its machine."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ LESSONS = Path("solutions/results/h200-lessons.json")
 
 
 class Told(Model):
-    """What a recorder found out: texts of tools by name, and figures by a name that carries the unit."""
+    """The result of a recorder: texts of tools by name, and figures by a name that includes the unit."""
 
-    command: str  # what a reader types to see the same
+    command: str  # what a reader types to get the same output
     texts: dict[str, str] = {}
     figures: dict[str, float] = {}
 
 
 class Entry(Told):
-    """The same with when and where."""
+    """The result of a recorder with its date and machine."""
 
     date: str
     machine: Machine
 
 
 class Lessons(Record):
-    """One file for all recorders."""
+    """The record of all recorders, one file."""
 
     made_by: ClassVar[str] = "python -m grader notebooks --record"
 
@@ -40,23 +40,23 @@ class Lessons(Record):
 
 @dataclass(frozen=True)
 class Recorder:
-    """One thing to see on a GPU: `record` runs there and raises RuntimeError where it cannot."""
+    """One measurement on a GPU: `record` runs there, and raises RuntimeError if it cannot."""
 
     name: str
     record: Callable[[], Told]
 
 
 def entry(told: Told, found: Gpu) -> Entry:
-    """What was told now, on the GPU that was found."""
+    """Return the result of a recorder with the current date and this machine."""
     return Entry(**told.model_dump(), date=now(), machine=machine(found, ""))
 
 
 def run(
     recorders: Sequence[Recorder], path: Path, found: Gpu, follower: Follower
 ) -> tuple[Lessons, dict[str, str]]:
-    """Ask the recorders, put what each told into the file at once, and keep its other entries.
+    """Run the recorders, save each result at once, and keep the other entries of the file.
 
-    Returns the record, and what went wrong by the recorder's name: one that fails leaves its entry as it was.
+    Returns the record, and the errors by recorder. A recorder that fails leaves its earlier entry unchanged.
     """
     lessons = Lessons.read(path) if path.exists() else Lessons()
     troubles = {}
@@ -65,7 +65,7 @@ def run(
         follower.running(one.name, "")
         try:
             told = one.record()
-        except Exception as error:  # of a tool on another machine: the other recorders can still tell theirs
+        except Exception as error:  # whatever one tool raises, the other recorders still run
             troubles[one.name] = f"{type(error).__name__}: {error}"
         else:
             lessons.entries[one.name] = entry(told, found)

@@ -1,4 +1,4 @@
-"""What Nsight Compute prints about one call of lab 4's softmax and one of lab 3's product."""
+"""Record what Nsight Compute prints about one call of lab 4's softmax and one of lab 3's matmul."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from grader.site.notebooks.lessons import Told
 from grader.system.processes import run_tool
 
 SECTIONS = ("LaunchStats", "Occupancy", "SpeedOfLight", "MemoryWorkloadAnalysis", "WarpStateStats")
-# An operation of the bench, its file below solutions/, and a size.
+# An operation of the bench, its file below solutions/, a size.
 CALLS = {
     "lab 4 softmax": ("fused_softmax_forward", "lab4_production_slice/softmax.py", "rows=16384,cols=8192"),
     "lab 3 matmul": ("matmul", "lab3_autotuned_matmul/autotuned_matmul.py", "m=4096,n=4096,k=4096"),
 }
 LIMIT_S = 200.0
-SHOWN = 600  # characters of what went wrong
+SHOWN = 600  # characters of an error message
 
 
 def record() -> Told:
-    """The page of each call, by its name."""
+    """Return the page of each call by its name; RuntimeError if ncu is missing or counts nothing."""
     tool = ncu.profiler()
     if tool is None:
-        raise RuntimeError("there is no ncu: it is part of the CUDA toolkit, as Nsight Compute")
+        raise RuntimeError("ncu was not found: install Nsight Compute, a part of the CUDA toolkit")
     options = [word for section in SECTIONS for word in ("--section", section)]
     options += ["--clock-control", "none", "--print-kernel-base", "function", "--profile-from-start", "off"]
     pages = {name: _page([str(tool), *options], *call) for name, call in CALLS.items()}
@@ -36,7 +36,7 @@ def record() -> Told:
 def _page(command: list[str], op: str, file: str, size: str) -> str:
     with tempfile.TemporaryDirectory(prefix="ncu-") as folder:
         log = Path(folder, "page.txt")
-        # Its lock file in a shared /tmp may be another user's; its numbers follow the language.
+        # The lock file of ncu in a shared /tmp may be another user's; its number format follows the locale.
         environment = os.environ | {"TMPDIR": folder, "LC_ALL": "C.UTF-8"}
         done = run_tool(
             [*command, "--target-processes", "application-only", "--log-file", str(log),
@@ -49,7 +49,7 @@ def _page(command: list[str], op: str, file: str, size: str) -> str:
 
 
 def page_of(said: str) -> str:
-    """Of what ncu says the part about kernels, without its own progress and without a process's number."""
+    """Return the part of ncu's output about kernels, without progress messages and process ids."""
     lines = [line.rstrip() for line in said.splitlines() if not line.startswith(("==", "["))]
     return "\n".join(lines).strip("\n") if any("Section:" in line for line in lines) else ""
 

@@ -1,4 +1,4 @@
-"""What Proton, Triton's own profiler, says of kernels of labs 3 and 4: the tree that it writes."""
+"""Record the tree that Proton, Triton's profiler, writes for kernels of labs 3 and 4."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from grader.site.notebooks.recorded_apart import tell
 
 SIDE = 4096
 ROWS, COLS = 16384, 8192
-CALLS = 20  # in each scope, after calls that compile and tune
+CALLS = 20  # in each scope, after warm-up calls that compile and tune
 COMMAND = 'proton.start("session"); with proton.scope("lab 3 matmul"): ...; proton.finalize()'
 
 
 class Scope(NamedTuple):
-    """What runs in a scope, and the work of one call."""
+    """The call of a scope, and the work of one call."""
 
     call: Callable[[], object]
     flops: int = 0
@@ -28,8 +28,8 @@ class Scope(NamedTuple):
 
 
 def scopes(device: str, side: int, rows: int, cols: int) -> dict[str, Scope]:
-    """Each scope by its name, on N(0, 1) in bf16."""
-    dtype = torch.bfloat16 if device == "cuda" else torch.float32  # the interpreter is wrong in bf16
+    """Return the scopes by name; their inputs are N(0, 1) in bf16."""
+    dtype = torch.bfloat16 if device == "cuda" else torch.float32  # the interpreter computes bf16 wrong
 
     def normal(*shape):
         return torch.randn(shape, device=device, dtype=dtype)
@@ -58,7 +58,7 @@ def scopes(device: str, side: int, rows: int, cols: int) -> dict[str, Scope]:
 
 
 def session(asked: Mapping[str, Scope], profiler, folder: Path, wait: Callable[[], object]) -> Told:
-    """CALLS calls of each scope under `profiler`; `tree` is the file that it wrote."""
+    """Profile CALLS calls of each scope; the text `tree` is the file that the profiler wrote."""
     for scope in asked.values():
         for _ in range(2):
             scope.call()
@@ -79,7 +79,7 @@ def session(asked: Mapping[str, Scope], profiler, folder: Path, wait: Callable[[
 
 
 def measure(folder: Path) -> Told:
-    """The session on the GPU of this machine."""
+    """Run the session on the GPU of this machine."""
     from triton import profiler
 
     return session(scopes("cuda", SIDE, ROWS, COLS), profiler, folder, torch.cuda.synchronize)

@@ -1,4 +1,4 @@
-"""A recorder in a process of its own: CUPTI serves one profiler at a time, and an operator has one owner."""
+"""Run a recorder in its own process: CUPTI serves one profiler, and an operator is registered only once."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from grader.site.notebooks.lessons import Told
 from grader.system.processes import run_tool
 
 LIMIT_S = 240.0
-SHOWN = 600  # characters of what went wrong
+SHOWN = 600  # characters of an error message
 TOLD = "told.json"
 
 
 def ask(module: str) -> Told:
-    """What `python -m module FOLDER` leaves with `tell`; RuntimeError with its last words if it does not."""
+    """Return what `python -m module FOLDER` wrote with `tell`; RuntimeError with its output if it failed."""
     with tempfile.TemporaryDirectory(prefix="recorder-") as folder:
         done = run_tool([sys.executable, "-m", module, folder], LIMIT_S, cwd=catalog.ROOT)
         told = Path(folder, TOLD)
@@ -27,6 +27,6 @@ def ask(module: str) -> Told:
 
 
 def tell(measure: Callable[[Path], Told]) -> None:
-    """The other side: measure, with a folder for what comes in between, and leave there what was found."""
+    """Run `measure` in the folder of the command line, and write its result there for `ask`."""
     folder = Path(sys.argv[1])
     (folder / TOLD).write_text(measure(folder).model_dump_json(), "utf-8")

@@ -1,4 +1,4 @@
-"""All recorders by name; one that is added here is recorded by `python -m grader notebooks --record`."""
+"""All recorders by name; `python -m grader notebooks --record` runs those listed here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a notebook shows of a measurement: taken here where there is a GPU, else what was recorded on one."""
+"""Measurements for notebooks: taken on this machine if it has a GPU, else read from a record."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ MEASURE_LIMIT_S = 300.0
 def gpu_or_record(
     measure: Callable[[], Measured], record: str | Path, read: Callable[[str], Measured]
 ) -> Measured:
-    """What `measure` finds on the GPU of this machine; without one, what `read` makes of a record's text.
+    """Return the result of `measure` on this machine's GPU; without a GPU, `read` applied to a record's text.
 
-    `record` is a path below the course's folder. Which of the two it was is printed.
+    `record` is a path below the course's folder. The source of the result is printed.
     """
     found, _ = gpu.find()
     if found:
@@ -46,8 +46,10 @@ def gpu_or_record(
 
 
 def bench(op: str, record: str, variants: Sequence[str] = ()) -> OpRecord:
-    """All arms of one operation of `make bench`, at a few sizes where it is measured here; `record` is a
-    file of solutions/results/, `variants` are files of solutions/ with other kernels, as more arms.
+    """Return all arms of one operation of `make bench`; measured here, it has only a few sizes.
+
+    `record` is a file of solutions/results/. `variants` are files of solutions/ with further kernels, each an
+    additional arm.
     """
 
     def of(text: str) -> OpRecord:
@@ -57,24 +59,24 @@ def bench(op: str, record: str, variants: Sequence[str] = ()) -> OpRecord:
 
 
 def survey() -> SurveyRecord:
-    """The hardware survey of the H200 that the course was measured on; no cell is worth its minutes."""
+    """Return the hardware survey of the course's H200; a survey takes minutes, so no cell runs one."""
     told = SurveyRecord.model_validate_json(_stored(SURVEY))
     print(f"measured on an {told.machine.gpu.name}, record {SURVEY}, {told.date[:10]}")
     return told
 
 
 def lesson_record(name: str) -> Entry:
-    """What a recorder told on a GPU, by its name: texts and figures."""
+    """Return the recorded texts and figures of a recorder; LookupError if the record lacks it."""
     lessons = Lessons.model_validate_json(_stored(LESSONS))
     if name not in lessons.entries:
-        raise LookupError(f"{LESSONS} holds nothing of {name}: python -m grader notebooks --record {LESSONS}")
+        raise LookupError(f"{LESSONS} has no entry {name}: run python -m grader notebooks --record {LESSONS}")
     kept = lessons.entries[name]
     print(f"recorded on an {kept.machine.gpu.name}, record {LESSONS}, {kept.date[:10]}")
     return kept
 
 
 def told(name: str) -> Entry:
-    """The same from this machine's GPU where there is one that the recorder can use; else from the record."""
+    """Run a recorder on this machine's GPU; without a usable GPU, return its recorded entry."""
     found, _ = gpu.find()
     if found:
         from grader.site.notebooks.recorders import RECORDERS
@@ -82,7 +84,7 @@ def told(name: str) -> Entry:
         recorder = next(one for one in RECORDERS if one.name == name)
         try:
             here = entry(recorder.record(), found)
-        except RuntimeError as error:  # a tool that is not here, or may not count here
+        except RuntimeError as error:  # a tool is missing, or has no permission to count
             print(f"not measured here: {error}")
         else:
             print(f"measured here, on an {found.name}")
@@ -91,12 +93,12 @@ def told(name: str) -> Entry:
 
 
 def logged() -> list[Record]:
-    """The steps of the worked example's kernel log, in order."""
+    """Return the steps of the worked example's kernel log, in order."""
     return [one.record for one in store.steps(catalog.ROOT / CAPSTONE)]
 
 
 def logged_step(name: str) -> Record:
-    """The step that measured a CUDA file, by the file's name; LookupError where none did."""
+    """Return the step that measured a CUDA file, by the file's name; LookupError if none did."""
     for one in logged():
         if one.name == name:
             return one
@@ -104,7 +106,7 @@ def logged_step(name: str) -> Record:
 
 
 def counter(step: Record, name: str) -> float:
-    """A counter of the longest kernel of a step."""
+    """Return a counter of the longest kernel of a step."""
     return max(step.counters, key=lambda one: one.figures["duration"].value).figures[name].value
 
 
@@ -112,7 +114,7 @@ def _stored(path: Path) -> str:
     try:
         return (catalog.ROOT / path).read_text("utf-8")
     except FileNotFoundError:
-        raise FileNotFoundError(f"no GPU here, and no record {path} either") from None
+        raise FileNotFoundError(f"no GPU here, and the record {path} does not exist") from None
 
 
 def _bench_here(op: str, variants: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""What a notebook's source may not say: no kernel of its own, no number typed in, no link to nowhere."""
+"""Rules for notebook sources: no kernel definition, no typed-in measurement, no broken link."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import jupytext
 from grader.measure.kernel_log.numbers import numbers
 from grader.site.notebooks.build import Source
 
-# Beside the units of a kernel log: what a page about speed would be tempted to claim.
+# Further units of measurements, beside those of a kernel log.
 _CLAIM = re.compile(
     r"(?<![\w.,])\d[\d.,]*(?:e\d+)?[\s*_`~-]*"
     r"(?:fold|times|s|seconds?|minutes?|GHz|MHz|W|watts?|cycles?|[GT]FLOPs?|FLOPs?|FLOPS|[KMG]i?B)(?![\w/])"
@@ -28,10 +28,10 @@ _LAB = re.compile(r"^\.\./(?:labs/lab\d+_\w+|gpu-programming(?:/[\w-]+)?)/README
 
 
 def problems(source: Source) -> Iterator[str]:
-    """What is against the rules in one source, with its cell as the built notebook numbers it."""
+    """Yield the violations in one source, with cell numbers of the built notebook."""
     cells = jupytext.read(source.path, fmt="py:percent").cells
     for number, cell in enumerate(cells, start=1):
-        at = f"{source.path.name}, cell-{number + (number > 1):02}"  # the common beginning is the second one
+        at = f"{source.path.name}, cell-{number + (number > 1):02}"  # the setup cell is the second one
         text = cell.cell_type == "markdown"
         found = _of_text(cell.source, source.path.parent) if text else _of_code(cell.source)
         yield from (f"{at}: {words}" for words in found)
@@ -45,7 +45,7 @@ def _of_text(text: str, folder: Path) -> Iterator[str]:
     for link in _LINK.findall(text):
         path = link.partition("#")[0]
         if path and "://" not in link and not (folder / path).exists():
-            yield f"links to {link}, which is not there"
+            yield f"links to {link}, which does not exist"
 
 
 def _of_code(code: str) -> Iterator[str]:
@@ -64,14 +64,14 @@ def _of_code(code: str) -> Iterator[str]:
 
 
 def _typed(text: str) -> Iterator[str]:
-    """Numbers with a unit: in a notebook a record or the run says them."""
+    """Yield numbers with a unit; a notebook takes them from a record or from the run."""
     for line in text.splitlines():
         written = [one for one, _ in numbers(line)] or [one[0] for one in _CLAIM.finditer(line)]
         yield from (f"says {one!r}: take it from a record, or compute it" for one in written)
 
 
 def _precise(value: object) -> bool:
-    """Whether a number says more than an order of magnitude or a size: 4.8e12, 989.5, 4800000."""
+    """Whether a number is more precise than an order of magnitude or a size: 4.8e12, 989.5, 4800000."""
     if isinstance(value, float):
         return len(f"{value:e}".partition("e")[0].replace(".", "").strip("0")) > 1
     if isinstance(value, int) and not isinstance(value, bool) and value > 10**5:
@@ -80,7 +80,7 @@ def _precise(value: object) -> bool:
 
 
 def _named_as_measured(node: ast.Assign | ast.keyword) -> Iterator[str]:
-    """A plain number under a name that claims a measurement: time_us = 762."""
+    """Yield plain numbers under a name of a measurement: time_us = 762."""
     targets = node.targets if isinstance(node, ast.Assign) else [node]
     names = [getattr(one, "id", None) or getattr(one, "arg", None) for one in targets]
     number = isinstance(node.value, ast.Constant) and isinstance(node.value.value, int | float)

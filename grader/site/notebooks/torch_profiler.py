@@ -1,4 +1,4 @@
-"""What torch.profiler says of three ways to compute one softmax: the table it prints, and each event."""
+"""Record the table and the events of torch.profiler for three ways to compute one softmax."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from grader.site.notebooks.lessons import Told
 from grader.site.notebooks.recorded_apart import tell
 
 ROWS, COLS = 16384, 8192  # 268 MB in bf16: more than any L2 holds
-CALLS = 5  # of which the table is; the events are of one more
+CALLS = 5  # in the table; the events are of one further call
 COMMAND = "with torch.profiler.profile() as seen: ...; print(seen.key_averages().table())"
 
 
 def in_five_steps(x: torch.Tensor) -> torch.Tensor:
-    """Softmax over the last dimension as one writes it: maximum, subtract, exp, sum, divide."""
+    """Softmax over the last dimension in five operators: maximum, subtract, exp, sum, divide."""
     e = torch.exp(x - x.max(dim=-1, keepdim=True).values)
     return e / e.sum(dim=-1, keepdim=True)
 
 
 def arms() -> dict[str, Callable[[torch.Tensor], torch.Tensor]]:
-    """Each way by its name."""
+    """Return the three implementations by name."""
     ours = load(catalog.ROOT / "solutions" / "lab2_online_softmax" / "online_softmax.py")
     return {
         "five operators": in_five_steps,
@@ -36,8 +36,8 @@ def arms() -> dict[str, Callable[[torch.Tensor], torch.Tensor]]:
 
 
 def measure(device: str = "cuda", rows: int = ROWS, cols: int = COLS) -> Told:
-    """Of every arm on N(0, 1) in bf16: `table, ARM` as it is printed, and `events, ARM` as JSON."""
-    dtype = torch.bfloat16 if device == "cuda" else torch.float32  # the interpreter is wrong in bf16
+    """Profile every arm on N(0, 1) in bf16; texts are `table, ARM` as printed, and `events, ARM` as JSON."""
+    dtype = torch.bfloat16 if device == "cuda" else torch.float32  # the interpreter computes bf16 wrong
     x = torch.randn(rows, cols, device=device, dtype=dtype)
     texts = {}
     for name, call in arms().items():
@@ -48,7 +48,7 @@ def measure(device: str = "cuda", rows: int = ROWS, cols: int = COLS) -> Told:
 
 
 def look(call: Callable[[], object], device: str) -> tuple[str, list[dict]]:
-    """The table of CALLS calls, and the events of one, after calls that compile and tune."""
+    """Return the table of CALLS calls and the events of one call, after calls that compile and tune."""
     activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (device == "cuda")
     for _ in range(3):
         call()
@@ -67,7 +67,7 @@ def look(call: Callable[[], object], device: str) -> tuple[str, list[dict]]:
 
 
 def events(seen: profile) -> list[dict]:
-    """Name, place, start and length in microseconds of each event, in the order in which they began."""
+    """Return name, device, start and duration in microseconds of each event, in order of start."""
     found = sorted(seen.events(), key=lambda event: event.time_range.start)
     first = found[0].time_range.start if found else 0
     return [

@@ -1,4 +1,4 @@
-"""What a training step keeps and takes with PyTorch's operators, with lab 4's, and with both compiled."""
+"""Record memory and time of a training step with PyTorch's operators, with lab 4's, and both compiled."""
 
 from __future__ import annotations
 
@@ -13,20 +13,19 @@ from grader.course import catalog
 from grader.site.notebooks.lessons import Told
 from grader.site.notebooks.recorded_apart import tell
 
-ROWS, COLS = 32768, 8192  # long enough on a GPU to hide what the CPU does meanwhile
+ROWS, COLS = 32768, 8192  # long enough on a GPU to hide the CPU's launch overhead
 P, SEED = 0.1, 7
-ROUNDS = 15  # order reversed every other round
+ROUNDS = 15  # the order is reversed in every second round
 ALL = "all four in a row"
 COMMAND = "torch.cuda.memory_allocated() between the passes, torch.cuda.max_memory_allocated() behind them"
 
 
 def operators() -> tuple[dict[str, Callable], dict[str, Callable]]:
-    """PyTorch's operators and lab 4's, by one set of names; each takes x and a weight and a bias."""
+    """Return PyTorch's operators and lab 4's, under the same names; each takes x, a weight and a bias."""
     if str(catalog.ROOT) not in sys.path:
         sys.path.append(str(catalog.ROOT))
     from solutions import lab4_production_slice as ours
 
-    # One signature for all.
     theirs = {
         "layer_norm": lambda x, w, b: nnf.layer_norm(x, x.shape[-1:], w, b),
         "dropout": lambda x, *_: nnf.dropout(x, P),
@@ -43,7 +42,7 @@ def operators() -> tuple[dict[str, Callable], dict[str, Callable]]:
 
 
 def chain(named: dict[str, Callable]) -> Callable:
-    """All four, one behind the other."""
+    """Return a function that applies all four operators in sequence."""
 
     def all_four(x, w, b):
         for one in named.values():
@@ -54,10 +53,11 @@ def chain(named: dict[str, Callable]) -> Callable:
 
 
 def measure(device: str = "cuda", rows: int = ROWS, cols: int = COLS) -> Told:
-    """Of each operator alone, and of all four eager and compiled, on N(0, 1) in bf16: `OPERATOR, ARM, WHAT`.
+    """Measure each operator alone, and all four eager and compiled, on N(0, 1) in bf16.
 
-    kept_bytes are allocated between the forward and the backward pass, the result among them; peak_bytes are
-    the most above what lay there before; median_us is of forward and backward.
+    Figures are named `OPERATOR, ARM, WHAT`. kept_bytes are allocated between the forward and the backward
+    pass, including the result; peak_bytes are the peak above the memory allocated before; median_us is the
+    median time of forward and backward.
     """
     x = torch.randn(rows, cols, device=device, dtype=torch.bfloat16, requires_grad=True)
     w, b = (torch.randn(cols, device=device, dtype=torch.bfloat16, requires_grad=True) for _ in range(2))
@@ -77,7 +77,7 @@ def measure(device: str = "cuda", rows: int = ROWS, cols: int = COLS) -> Told:
 
 
 def asked() -> dict[str, dict[str, Callable]]:
-    """What is compared: by operator, then by arm."""
+    """Return the calls to compare by operator, then by arm."""
     theirs, mine = operators()
     alone = {name: {"torch": theirs[name], "lab 4": mine[name]} for name in theirs}
     compiled = {
@@ -88,7 +88,7 @@ def asked() -> dict[str, dict[str, Callable]]:
 
 
 def step(call: Callable, inputs: tuple, dy: torch.Tensor) -> Callable[[Callable[[], object]], None]:
-    """One training step; what is passed is called between the forward and the backward pass."""
+    """Return one training step; its argument is called between the forward and the backward pass."""
 
     def run(between: Callable[[], object] = lambda: None) -> None:
         y = call(*inputs)
@@ -101,7 +101,7 @@ def step(call: Callable, inputs: tuple, dy: torch.Tensor) -> Callable[[Callable[
 
 
 def compare(steps: dict[str, Callable]) -> dict[str, dict[str, float]]:
-    """Bytes and microseconds of each arm."""
+    """Return kept bytes, peak bytes and median microseconds of each arm."""
     found = {}
     for name, run in steps.items():
         run()  # compiles and tunes
@@ -115,7 +115,7 @@ def compare(steps: dict[str, Callable]) -> dict[str, dict[str, float]]:
 
 
 def memory(run: Callable) -> dict[str, int]:
-    """Bytes kept between the passes, and the peak of both."""
+    """Return the bytes kept between the passes, and the peak during both."""
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
@@ -125,7 +125,7 @@ def memory(run: Callable) -> dict[str, int]:
 
 
 def elapsed_us(run: Callable) -> float:
-    """Time of one step on the GPU."""
+    """Return the time of one step on the GPU in microseconds."""
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     begin.record()
     run()

@@ -100,13 +100,13 @@ def test_a_script_that_would_end_its_element_is_refused(tmp_path, monkeypatch, e
     (tmp_path / "figure.js").write_text("export const a = 1;\n")
     (tmp_path / "one.js").write_text(f'import {{ a }} from "./figure.js";\nconst b = "{ending}";\n')
     monkeypatch.setattr(page, "SOURCES", tmp_path)
-    with pytest.raises(ValueError, match="cannot stand inside a page"):
+    with pytest.raises(ValueError, match="cannot be part of a page"):
         page.script("one")
 
 
 def test_a_folder_without_figures_is_an_error(tmp_path):
     (tmp_path / "figure.js").write_text("")
-    with pytest.raises(FileNotFoundError, match="no figure"):
+    with pytest.raises(FileNotFoundError, match="no script of a figure"):
         names(tmp_path)
 
 

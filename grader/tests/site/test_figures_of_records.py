@@ -303,7 +303,7 @@ def test_an_excerpt_that_the_source_no_longer_has_is_an_error(tmp_path):
     path = tmp_path / "a.cu"
     path.write_text("    one();\n    two();\n")
     assert [line["text"] for line in excerpt(path, "one", "two")] == ["one();", "two();"]
-    with pytest.raises(ValueError, match=r"a\.cu: no lines from 'one' to 'three'"):
+    with pytest.raises(ValueError, match=r"a\.cu has no lines from 'one' to 'three'"):
         excerpt(path, "one", "three")
 
 

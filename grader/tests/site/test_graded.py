@@ -35,6 +35,6 @@ def test_a_skeleton_launches_nothing_and_the_error_says_what_is_open():
 
 
 def test_a_question_that_no_lab_asks_is_named():
-    with pytest.raises(LookupError, match="lab 1 asks nothing like elementwise_add, correctness n=2,fp32"):
+    with pytest.raises(LookupError, match="lab 1 has no item elementwise_add, correctness n=2,fp32"):
         graded.judged(1, "elementwise_add", "n=2,fp32", "elementwise_add.py")
     assert "n=127,fp32" in graded.cases(1, "elementwise_add")

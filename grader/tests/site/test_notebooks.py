@@ -82,7 +82,7 @@ AGAINST_THE_RULES = {
     "bare rate": ("1 + 1", "4.8e12", "typed in"),
     "large count": ("1 + 1", "141_000_000", "typed in"),
     "figure by its name": ("print(1 + 1)", "time_us = 762", "time_us = 762"),
-    "dead link": ("lab1_elementwise_add/README", "lab1_elementwise_add/NONE", "is not there"),
+    "dead link": ("lab1_elementwise_add/README", "lab1_elementwise_add/NONE", "does not exist"),
     "no lab": ("../labs/lab1_elementwise_add/README.md", "https://example.org", "links to no lab"),
 }  # fmt: skip
 
@@ -118,7 +118,7 @@ def test_a_badge_opens_the_notebook_of_the_repository(monkeypatch):
 
 
 def test_a_source_without_a_title_is_refused(folder):
-    with pytest.raises(build.BuildError, match=r"01_trial\.py: the first cell is no title"):
+    with pytest.raises(build.BuildError, match=r"01_trial\.py: the first cell must be a title"):
         build.unbuilt(source(folder, "# %%\nprint(1)\n"))
 
 
@@ -128,7 +128,7 @@ def test_a_notebook_that_was_not_built_again_is_found(folder):
     nbformat.write(build.unbuilt(one), one.built)
     assert "was never run" in next(check.differences(one))
     source(folder, GOOD.replace("1 + 1", "1 + 2"))
-    assert "cell-03: is not what 01_trial.py says" in next(check.differences(one))
+    assert "cell-03: differs from 01_trial.py" in next(check.differences(one))
     source(folder, GOOD.replace("# %% [markdown]\n# Write", "# %%\n2\n\n# %% [markdown]\n# Write"))
     assert next(check.differences(one)).startswith("01_trial.ipynb, cell-04")
 
@@ -173,7 +173,7 @@ def test_a_cell_that_fails_is_named_and_nothing_is_written(folder, monkeypatch, 
 def test_all_notebooks_together_have_a_limit(folder, monkeypatch):
     monkeypatch.setattr(check, "_each", lambda *_: [])
     monkeypatch.setattr(check, "LIMIT_S", 0.0)
-    assert any("all together took" in words for words in check.check_all([source(folder)], quiet()))
+    assert any("all notebooks took" in words for words in check.check_all([source(folder)], quiet()))
 
 
 def test_the_command_says_what_it_does_not_know(course_command):

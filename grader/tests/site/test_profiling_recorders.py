@@ -143,7 +143,7 @@ def test_of_what_ncu_prints_the_page_of_the_kernel_is_kept():
 
 def test_a_machine_without_ncu_is_said_to_be_one(monkeypatch):
     monkeypatch.setattr(ncu_page.ncu, "profiler", lambda: None)
-    with pytest.raises(RuntimeError, match="there is no ncu"):
+    with pytest.raises(RuntimeError, match="ncu was not found"):
         ncu_page.record()
 
 

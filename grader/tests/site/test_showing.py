@@ -60,5 +60,5 @@ def test_what_a_module_defines_is_shown_with_its_decorators_and_nothing_else(dis
 
 def test_a_figure_that_is_not_there_is_said(monkeypatch):
     monkeypatch.setitem(sys.modules, "grader.site.figures.show", None)
-    with pytest.raises(RuntimeError, match="the figure program_life is not there"):
+    with pytest.raises(RuntimeError, match="the figure program_life is missing"):
         showing.interactive("program_life")
