@@ -1,4 +1,4 @@
-"""EXPECT POLICY; unscreened POLICY/INTERFERENCE or INCONCLUSIVE or SLOW from elementwise_add/speed on a GPU: B14 a thread keeps the GPU busy whenever this side is not being timed"""
+"""EXPECT POLICY; unscreened INCONCLUSIVE or SLOW from elementwise_add/speed on a GPU: B14 a thread keeps the GPU busy whenever this side is not being timed"""
 
 import threading
 import time

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from grader.course.spec import Reason, Verdict
 from grader.course.specimens import Specimen, find
 from grader.tests.helpers.course import ROOT
 
@@ -33,6 +34,16 @@ def listed() -> list[str]:
     """The paths that the list has, without its comments."""
     lines = LIST.read_text("utf-8").splitlines()
     return [line for line in lines if line and not line.startswith("#")]
+
+
+def unknown_labels(specimen: Specimen) -> list[str]:
+    """The expected labels of a specimen that no outcome can have: an unknown verdict or reason."""
+    labels = dict.fromkeys((*specimen.screened, *specimen.unscreened))
+    return [label for label in labels if not _is_known(*label.split("/"))]
+
+
+def _is_known(verdict: str, reason: str = Reason.NONE.value) -> bool:
+    return verdict in {one.value for one in Verdict} and reason in {one.value for one in Reason}
 
 
 def kinds(specimen: Specimen) -> set[str]:

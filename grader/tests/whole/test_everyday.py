@@ -1,8 +1,18 @@
-"""The list of specimens that `make test` runs names files that are there, and one of every kind."""
+"""First lines of specimens name known verdicts, and `make test` runs one specimen of every kind."""
+
+import dataclasses
 
 import pytest
 
-from grader.tests.whole.everyday import CORPORA, kinds, listed, on, path_of, without_example
+from grader.tests.whole.everyday import (
+    CORPORA,
+    kinds,
+    listed,
+    on,
+    path_of,
+    unknown_labels,
+    without_example,
+)
 
 ON_CPU = {corpus: on("CPU", specimens) for corpus, specimens in CORPORA.items()}
 
@@ -23,3 +33,16 @@ def test_a_corpus_without_its_examples_is_noticed(corpus):
     missing = without_example(ON_CPU, others)
     assert {name for name, _ in missing} == {corpus}
     assert {kind for _, kind in missing} == set().union(*map(kinds, ON_CPU[corpus]))
+
+
+@pytest.mark.parametrize("corpus", CORPORA)
+def test_every_expected_label_is_a_known_verdict_with_a_known_reason(corpus):
+    found = {path_of(one): unknown_labels(one) for one in CORPORA[corpus]}
+    assert {path: labels for path, labels in found.items() if labels} == {}
+
+
+@pytest.mark.parametrize("label", ["RIGHT", "TIMEOUT/TUNE", "POLICY/INTERFERENCE", "UNWRITTEN", "WRONG/SLOW"])
+@pytest.mark.parametrize("way", ["screened", "unscreened"])
+def test_an_unknown_label_is_noticed(label, way):
+    known = CORPORA["cheats"][0]
+    assert unknown_labels(dataclasses.replace(known, **{way: ("WRONG/UNWRITTEN", label, "SLOW")})) == [label]
