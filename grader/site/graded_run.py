@@ -19,14 +19,14 @@ from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
 from grader.course import catalog
-from grader.grading.options import DECLARED
+from grader.grading.options import DECLARED, RunOptions
 from grader.report.terminal import show
 from grader.results import reading
 from grader.results.models import Results
 
 RECORD = Path("solutions", "results", "cpu-half-done.json")
 PICTURE = Path("labs", "images", "graded-run.svg")
-ARGUMENTS = ("--lab", "1,2", "--tier", "cpu", "--seed", "8")
+ARGUMENTS = RunOptions(labs="1,2", tier="cpu", seed=8).arguments()
 COLUMNS = 118  # of the terminal
 LIMIT_S = 600.0
 
@@ -94,7 +94,7 @@ def grade_again(root: Path = catalog.ROOT) -> Results:
             shutil.copytree(root / name, course / name, ignore=shutil.ignore_patterns("__pycache__", "tests"))
         for path, text in half_done(root).items():
             (course / "labs" / path).write_text(text, "utf-8")
-        command = [sys.executable, "-m", "grader", "grade", *ARGUMENTS]
+        command = [sys.executable, "-m", "grader", *ARGUMENTS]
         done = subprocess.run(command, cwd=course, capture_output=True, check=False, timeout=LIMIT_S)
         if done.returncode:
             raise RuntimeError(f"grade ended with {done.returncode}: {done.stderr.decode(errors='replace')}")

@@ -7,14 +7,16 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from grader.course import catalog
+from grader.grading.options import RunOptions
 from grader.site.architecture import traced
 from grader.site.architecture.rooms import room_of
 
-COMMAND = ("grade", "--lab", "1", "--from", "solutions", "--tier", "cpu")
+OPTIONS = RunOptions(labs="1", source="solutions", tier="cpu")
+COMMAND = OPTIONS.arguments()
 LIMIT_S = 300.0
 
 
@@ -74,7 +76,8 @@ def trace(root: Path = catalog.ROOT) -> Way:
     """Grade the course's solution of lab 1 in a process of its own, and count; WayError where that fails."""
     with tempfile.TemporaryDirectory(prefix="grader-way-") as folder:
         out = Path(folder, "calls.json")
-        command = [sys.executable, "-m", traced.HERE, str(out), *COMMAND, "--results", folder]
+        arguments = replace(OPTIONS, results=Path(folder)).arguments()
+        command = [sys.executable, "-m", traced.HERE, str(out), *arguments]
         done = subprocess.run(
             command, cwd=root, capture_output=True, text=True, errors="replace", check=False, timeout=LIMIT_S
         )
