@@ -1,1 +1,1 @@
-"""The page on the grader's architecture: rooms and imports, interfaces, and a graded run's way."""
+"""The page on the grader's architecture: rooms, imports, interfaces, and the calls of a graded run."""

@@ -1,4 +1,4 @@
-"""The rooms as a picture: a row for each, and a line down to whatever it imports.
+"""The rooms as a picture: a row for each room, and lines to the rooms that it imports.
 
 The rooms are on the left, top floor first, each with a bar as long as it has lines. Each room has a lane: a
 line that comes down from the topmost room that imports it, and turns into it from the right. A dot on a lane
@@ -22,7 +22,7 @@ LEAST_WIDTH = 1180  # of the legend
 
 
 def draw(house: House, way: Way) -> str:
-    """The picture as SVG."""
+    """Return the picture as SVG."""
     order = house.order
     rows = _rows(house)
     lanes = {name: LEFT + ROOMS_WIDTH + 34 + LANE * at for at, name in enumerate(order)}
@@ -48,7 +48,7 @@ def draw(house: House, way: Way) -> str:
 
 
 def _rows(house: House) -> dict[str, int]:
-    """The upper edge of each room's row."""
+    """Return the y coordinate of the top of each room's row."""
     rows, at = {}, TOP
     for floor in house.floors:
         for name in floor:

@@ -1,6 +1,6 @@
-"""What a room offers to others: public functions and classes that another room names, with their signatures.
+"""The interfaces of rooms: public functions and classes that another room uses, with their signatures.
 
-All of it is read from the sources; nothing is imported, and a signature is shown as it is written.
+They are read from the sources, without importing them; a signature is shown as written.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from grader.course import catalog
 from grader.site.architecture.rooms import PACKAGE, room_of, sources
 
-# A dict with any keys and values says nothing of what is in it.
+# The type of such a dict does not say what the dict contains.
 UNTYPED = re.compile(r"\bdict\b(?!\[)|\b(?:dict|Mapping|MutableMapping)\[str, Any\]")
 
 Definition = ast.FunctionDef | ast.ClassDef
@@ -32,17 +32,17 @@ class Offer:
 
     @property
     def room(self) -> str:
-        """The room it is in."""
+        """The room of the module."""
         return room_of(self.module)
 
     @property
     def untyped(self) -> tuple[str, ...]:
-        """The signatures that hold a dict without its keys."""
+        """The signatures with a dict of unknown keys or values."""
         return tuple(one for one in self.signatures if UNTYPED.search(one))
 
 
 def offers(root: Path = catalog.ROOT) -> list[Offer]:
-    """All that crosses a wall, by module and name; constants are left out."""
+    """Return all functions and classes used across rooms, by module and name; constants are left out."""
     trees = {module: ast.parse(path.read_text("utf-8")) for module, path in sources(root).items()}
     users: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     found: dict[tuple[str, str], Definition] = {}
@@ -59,7 +59,7 @@ def offers(root: Path = catalog.ROOT) -> list[Offer]:
 
 
 def _names_of_others(tree: ast.Module, trees: Mapping[str, ast.Module]) -> Iterator[tuple[str, str]]:
-    """Module and name of all that a module takes from the grader, by `from` or through an imported module."""
+    """Yield module and name of all that a module uses of the grader, by `from` or as module.name."""
     modules: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == PACKAGE:
@@ -75,7 +75,7 @@ def _names_of_others(tree: ast.Module, trees: Mapping[str, ast.Module]) -> Itera
 
 
 def _definition(module: str, name: str, trees: Mapping[str, ast.Module]) -> tuple[str, Definition | None]:
-    """Where a name is defined, through modules that import it from another one; None for a constant."""
+    """Return where a name is defined, following re-exports; None in place of the node for a constant."""
     for node in trees[module].body:
         if isinstance(node, Definition) and node.name == name:
             return module, node
@@ -87,7 +87,7 @@ def _definition(module: str, name: str, trees: Mapping[str, ast.Module]) -> tupl
 
 
 def _signatures(node: Definition) -> Iterator[str]:
-    """`name(a: int) -> str` of a function, or of a class and then of its public methods and properties."""
+    """Yield `name(a: int) -> str` of a function, or of a class, its public methods and its properties."""
     if isinstance(node, ast.FunctionDef):
         yield _signature(node.name, node)
         return
@@ -108,7 +108,7 @@ def _signatures(node: Definition) -> Iterator[str]:
 
 
 def _field(node: ast.AnnAssign) -> str:
-    """`name: type`, and that it may be left out."""
+    """Return `name: type`, with ` = ...` if the field has a default."""
     return f"{ast.unparse(node.target)}: {ast.unparse(node.annotation)}" + (" = ..." if node.value else "")
 
 

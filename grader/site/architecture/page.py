@@ -1,6 +1,6 @@
-"""Write what the code says of itself into grader/README.md: rooms, a run's way, interfaces, the drawing.
+"""Write tables about the code into grader/README.md, the list of interfaces, and the drawing of the rooms.
 
-A region of the page stands between `<!-- BEGIN rooms -->` and `<!-- END -->`; the first word says which.
+A region of the page is between `<!-- BEGIN rooms -->` and `<!-- END -->`; the word after BEGIN names it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REGION = re.compile(r"(<!-- BEGIN (rooms|way|interfaces) -->\n).*?(<!-- END -->)
 
 
 def write(root: Path = catalog.ROOT) -> list[Path]:
-    """Bring page, drawing and list of interfaces up to date; the paths of those that changed."""
+    """Update the page, the drawing and the list of interfaces; return the paths of those that changed."""
     house, crossing, way = read(root), offers(root), trace(root)
     tables: dict[str, Callable[[], str]] = {
         "rooms": lambda: rooms_table(house),
@@ -46,7 +46,7 @@ def _text(path: Path) -> str:
 
 
 def rooms_table(house: House) -> str:
-    """One row a room, top floor first, and whether the contract holds."""
+    """Return one row for each room, top floor first, and whether the contract holds."""
     rows = []
     for number, floor in enumerate(house.floors, start=1):
         for name in floor:
@@ -76,7 +76,7 @@ def _listed(*groups: Sequence[str]) -> list[str]:
 
 
 def way_table(way: Way) -> str:
-    """One row a room in the order in which a grading enters it."""
+    """Return one row for each room, in the order in which a grading enters them."""
     rows = [
         (at, step.room, f"`{step.first_module}`", f"`{step.entered_from}`" if step.entered_from else "",
          step.modules, f"{step.calls_in:,}", f"{step.calls_between:,}")
@@ -113,7 +113,7 @@ def way_table(way: Way) -> str:
 
 
 def interfaces_table(house: House, crossing: Sequence[Offer]) -> str:
-    """How much each room offers to others, and which signatures say too little."""
+    """Return one row for each room that others use, and the signatures with an untyped dict."""
     rows = []
     for name in house.order:
         own = [one for one in crossing if one.room == name]
@@ -129,7 +129,7 @@ def interfaces_table(house: House, crossing: Sequence[Offer]) -> str:
 
 
 def interfaces_page(house: House, crossing: Sequence[Offer]) -> str:
-    """Every signature that crosses a wall, room by room and module by module."""
+    """Return every signature used across rooms, by room and module."""
     lines = [
         "# What each room offers to the others",
         "",

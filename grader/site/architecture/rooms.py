@@ -1,6 +1,6 @@
-"""The rooms of the grader, what each imports, and where an import breaks the contract in pyproject.toml.
+"""The rooms of the grader, their imports, and imports that break the contract in pyproject.toml.
 
-Imports are those that import-linter sees; it and its graph are in the extra `dev`.
+The imports are those that import-linter finds; the extra `dev` installs it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class House:
     rooms: dict[str, Room]
     imports: Counter[tuple[str, str]]  # (importing room, imported room): modules that import modules
     upward: tuple[str, ...]  # chains of imports that the contract forbids, in words
-    cycles: tuple[str, ...]  # imports without which no package would have a cycle, in words
+    cycles: tuple[str, ...]  # imports whose removal would break every cycle, in words
 
     @property
     def order(self) -> list[str]:
@@ -55,7 +55,7 @@ class House:
 
 
 def floors_of(root: Path = catalog.ROOT) -> tuple[tuple[str, ...], ...]:
-    """The layers of the contract in pyproject.toml, top first; ValueError unless there is exactly one."""
+    """Return the layers of the contract in pyproject.toml, top first; ValueError unless there is one."""
     contracts = read_configuration(str(root / "pyproject.toml"))["contracts_options"]
     layers = [contract["layers"] for contract in contracts if contract["type"] == "layers"]
     if len(layers) != 1:
@@ -64,7 +64,7 @@ def floors_of(root: Path = catalog.ROOT) -> tuple[tuple[str, ...], ...]:
 
 
 def read(root: Path = catalog.ROOT) -> House:
-    """The house as its files are; grader must be the one that Python imports from `root`."""
+    """Return the rooms of the files below `root`; Python must import grader from there."""
     floors = floors_of(root)
     graph = grimp.build_graph(PACKAGE, cache_dir=None)
     for test in [module for module in graph.modules if module.startswith(TESTS)]:
@@ -81,7 +81,7 @@ def read(root: Path = catalog.ROOT) -> House:
 
 
 def sources(root: Path = catalog.ROOT) -> dict[str, Path]:
-    """The file of each module of the grader, tests and copies of skeletons left out."""
+    """Return the file of each module of the grader, without tests and copies of skeletons."""
     found = {}
     for path in sorted((root / PACKAGE).rglob("*.py")):
         parts = path.relative_to(root).with_suffix("").parts
@@ -91,7 +91,7 @@ def sources(root: Path = catalog.ROOT) -> dict[str, Path]:
 
 
 def room_of(module: str) -> str:
-    """`judge` of `grader.judge.run`; empty for a module at the root of the grader."""
+    """Return the room of a module, `judge` for `grader.judge.run`; empty for a module at the root."""
     parts = module.split(".")
     return parts[1] if len(parts) > 1 and parts[1] != "__main__" else ""
 
@@ -112,13 +112,13 @@ def _room(name: str, files: Mapping[str, Path]) -> Room:
 
 
 def statements(source: str) -> int:
-    """Statements of Python code at any depth, docstrings left out."""
+    """Return the number of statements of Python code at any depth, without docstrings."""
     nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.stmt)]
     return sum(not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)) for node in nodes)
 
 
 def _upward(graph: grimp.ImportGraph, floors: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    """The chains that break the contract, each as `grader.a.b -> grader.c.d`."""
+    """Return the import chains that break the contract, each as `grader.a.b -> grader.c.d`."""
     layers = [grimp.Layer(*floor, independent=True) for floor in floors]
     found = graph.find_illegal_dependencies_for_layers(layers=layers, containers={PACKAGE})
     return tuple(
@@ -131,7 +131,7 @@ def _upward(graph: grimp.ImportGraph, floors: Sequence[Sequence[str]]) -> tuple[
 
 
 def _cycles(graph: grimp.ImportGraph) -> tuple[str, ...]:
-    """The imports that would have to go, for the modules of each package to have no cycle among them."""
+    """Return the imports to remove, so that the modules of no package import each other in a cycle."""
     parents = [module for module in graph.modules if graph.find_children(module)]
     breakers = {pair for parent in parents for pair in graph.nominate_cycle_breakers(parent)}
     return tuple(f"{importer} -> {imported}" for importer, imported in sorted(breakers))

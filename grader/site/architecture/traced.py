@@ -1,8 +1,8 @@
-"""Run `python -m grader` and count the calls between its modules; imports nothing of the grader.
+"""Run `python -m grader` and count the calls between its modules; imports no module of the grader.
 
     python -m grader.site.architecture.traced calls.json grade --lab 1 --from solutions --tier cpu
 
-Only this process, the judge, is looked at: workers run in processes of their own.
+Only this process, the judge, is traced: workers run in separate processes.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from pathlib import Path
 from types import CodeType, FrameType
 
 HERE = "grader.site.architecture.traced"
-MAIN = "grader.__main__"  # the one module whose body does the work
+MAIN = "grader.__main__"  # the only module whose body does work
 
 
 class CallCounter:
     """A profile function: counts calls by the modules of caller and called function.
 
-    The caller is the nearest code of the grader on the stack, so that a call that pytest or click hands on
-    counts as one from the module that called pytest or click. Left out are what runs while a module is
-    imported, bodies of classes, and code made at run time, such as the `__init__` of a dataclass. A generator
-    counts at each step.
+    The caller is the nearest code of the grader on the stack, so a call through pytest or click counts for
+    the module that called pytest or click. Not counted: code that runs while a module is imported, bodies of
+    classes, and code made at run time, such as the `__init__` of a dataclass. A generator counts at every
+    step.
     """
 
     def __init__(self, package: Path):
-        self.first: dict[str, str] = {}  # modules as a function of theirs first ran, each with its caller
+        self.first: dict[str, str] = {}  # modules in the order of their first call, each with its caller
         self.calls: Counter[tuple[str, str]] = Counter()
         self._package = package.resolve()
         self._modules: dict[CodeType, str | None] = {}
-        self._imports = threading.local()  # `depth`: how many modules a thread is about to import
+        self._imports = threading.local()  # `depth`: how many modules a thread is importing
 
     def __call__(self, frame: FrameType, event: str, _argument: object) -> None:
-        """Called by Python at each call and return."""
+        """Count a call; Python calls this at each call and return."""
         called = self._module(frame.f_code)
         if not called or called == MAIN:
             return
@@ -57,7 +57,7 @@ class CallCounter:
         self.calls[caller, called] += 1
 
     def _module(self, code: CodeType) -> str | None:
-        """The grader's module that code is of; None for anything else."""
+        """Return the grader's module of a code object; None for other code."""
         if code not in self._modules:
             path = Path(code.co_filename)
             inside = self._package in path.parents
@@ -67,12 +67,12 @@ class CallCounter:
 
 
 def is_function(code: CodeType) -> bool:
-    """Whether it is a function's code; the body of a class keeps its names in a dict."""
+    """Whether the code is a function; the body of a class keeps its names in a dict."""
     return bool(code.co_flags & CO_OPTIMIZED)
 
 
 def main(out: str, arguments: Sequence[str]) -> None:
-    """Run the grader with these arguments in this process, and write what was counted to `out` as JSON."""
+    """Run the grader with these arguments in this process, and write the counts to `out` as JSON."""
     package = Path.cwd() / "grader"
     counter = CallCounter(package)
     sys.argv = ["grader", *arguments]

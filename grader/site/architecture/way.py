@@ -1,4 +1,4 @@
-"""A submission's way: which rooms a graded run of lab 1 enters, and how often calls cross between them."""
+"""The way of a submission: the rooms that a graded run of lab 1 enters, and the calls between them."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ LIMIT_S = 300.0
 
 
 class WayError(RuntimeError):
-    """The graded run that was to be counted failed; says how."""
+    """The graded run failed; the message has its exit code and its last output."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """What a run does in one room."""
+    """The calls of a run in one room."""
 
     room: str
     first_module: str  # below the room
     entered_from: str  # the module that called it first; empty for the first room
     modules: int
     calls_in: int  # from other rooms
-    calls_between: int  # of its own modules, each of another
+    calls_between: int  # from one of its modules to another
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Way:
 
 
 def trace(root: Path = catalog.ROOT) -> Way:
-    """Grade the course's solution of lab 1 in a process of its own, and count; WayError where that fails."""
+    """Grade the course's solution of lab 1 in a separate process and count its calls; WayError if it fails."""
     with tempfile.TemporaryDirectory(prefix="grader-way-") as folder:
         out = Path(folder, "calls.json")
         arguments = replace(OPTIONS, results=Path(folder)).arguments()
@@ -87,7 +87,7 @@ def trace(root: Path = catalog.ROOT) -> Way:
 
 
 def read(counted: str) -> Way:
-    """The way that `traced` has written as JSON."""
+    """Return the way from the JSON that `traced` wrote."""
     data = json.loads(counted)
     first = {_short(module): _short(caller) for module, caller in data["first"].items()}
     return Way(first, Counter({(_short(a), _short(b)): count for a, b, count in data["calls"]}))
