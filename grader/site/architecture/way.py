@@ -73,7 +73,7 @@ class Way:
 
 
 def trace(root: Path = catalog.ROOT) -> Way:
-    """Grade the course's solution of lab 1 in a separate process and count its calls; WayError if it fails."""
+    """Grade the course's solution of lab 1 in a separate process and count calls; WayError if it fails."""
     with tempfile.TemporaryDirectory(prefix="grader-way-") as folder:
         out = Path(folder, "calls.json")
         arguments = replace(OPTIONS, results=Path(folder)).arguments()
