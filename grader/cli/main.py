@@ -127,7 +127,9 @@ def grade(**asked):
     if follower.broken or any(outcome.verdict.value == "GRADER_FAULT" for _, outcome, _ in answered):
         sys.exit(FAULT)
     if options.least is not None and graded.points < options.least:
-        console.print(f"below the {options.least:g} points asked for", highlight=False, markup=False)
+        console.print(
+            f"below the {options.least:g} points that --min requires", highlight=False, markup=False
+        )
         sys.exit(BELOW)
 
 
