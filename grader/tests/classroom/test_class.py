@@ -168,6 +168,7 @@ params = { n = 5003 }
 """
 
 
+@pytest.mark.slow
 def test_hidden_case_is_judged_and_its_data_stays_hidden(tmp_path):
     cases = write(tmp_path / "hidden.toml", HIDDEN)
     place = tmp_path / "in" / LAB / "elementwise_add.py"
@@ -270,6 +271,7 @@ def test_class_refuses_what_cannot_be_done_with_words(tmp_path):
         assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_class_that_asks_for_nothing_that_there_is_is_refused_before_anybody_is_graded(tmp_path):
     place = tmp_path / "in" / "ada" / "elementwise_add.py"
     place.parent.mkdir(parents=True)
@@ -289,6 +291,7 @@ def test_class_that_asks_for_nothing_that_there_is_is_refused_before_anybody_is_
         assert not RunFolder(tmp_path / "out").students.exists()
 
 
+@pytest.mark.slow
 def test_unit_of_which_nothing_is_asked_is_left_out_and_the_others_are_graded(tmp_path):
     units = [one.unit for one in expected_files.chosen("1,2,capstone", expected_files.units())]
     assert keyword_filter.units("online_softmax", units) == units[1:2]

@@ -186,6 +186,7 @@ def states(out: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 def test_a_class_ends_with_one_record_for_everybody_and_only_losses_are_tried_again(tmp_path, counts):
     words = {"a": "right", "b": "wrong", "c": "killed-once", "d": "fault-once", "e": "crashes"}
     submissions = lay_out(tmp_path / "in", **words)

@@ -281,6 +281,7 @@ def test_neither_the_order_of_tiles_nor_the_configs_of_lab_3_is_in_a_release(of_
     assert shown[of_a_commit / "notebooks" / "05_autotuning.ipynb"] <= len(CONFIGS) // 2
 
 
+@pytest.mark.slow
 def test_lab_4_is_graded_in_a_release(of_a_commit, tmp_path):
     """The student's file is the course's own here; the given modules are those of the release."""
     (tmp_path / "work" / "lab4_production_slice").mkdir(parents=True)

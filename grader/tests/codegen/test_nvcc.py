@@ -335,6 +335,7 @@ SIZES = {
 }
 
 
+@pytest.mark.slow
 def test_without_a_gpu_a_program_says_so_and_has_measured_nothing(tmp_path):
     if gpu.find()[0] or not NVCC:
         pytest.skip("there is a GPU, or no nvcc")
@@ -407,6 +408,7 @@ def slow(tmp_path_factory):
     return folder / "program"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(NVCC is None, reason="no nvcc")
 @pytest.mark.parametrize("call_ms", [0.05, 50.0, 500.0])
 def test_a_program_checks_only_what_it_has_called_however_long_a_call_takes(slow, call_ms):

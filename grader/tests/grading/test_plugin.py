@@ -44,6 +44,7 @@ def run(tmp_path):
     return go
 
 
+@pytest.mark.slow
 def test_shards_together_run_every_test_once(run):
     parts = [run("--shard", f"{k}/3")[0] for k in (1, 2, 3)]
     assert sorted(name for part in parts for name in part) == list("abcdefg")
@@ -63,6 +64,7 @@ def test_a_resumed_run_repeats_what_failed_and_nothing_else(run, tmp_path):
     assert run("--resume", "passed") == (set(), 5)
 
 
+@pytest.mark.slow
 def test_a_run_of_several_processes_is_resumed_like_any_other(run, tmp_path):
     (tmp_path / "broken_c").touch()
     assert run("--resume", "passed", "-n", "2")[1] == 1

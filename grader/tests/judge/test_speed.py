@@ -269,6 +269,7 @@ def runs(short, monkeypatch, warm):  # noqa: ARG001 - it only changes settings
     arena.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SIDES)
 @pytest.mark.parametrize("source", [REFERENCE, catalog.ROOT / "solutions"], ids=["baseline", "library"])
 def test_a_cuda_exercise_is_timed_against_the_torch_function_of_its_lab(

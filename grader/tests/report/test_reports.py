@@ -160,6 +160,7 @@ def test_the_run_met_the_verdicts_it_was_made_for(results):
     assert rest == {"NOT_STARTED"}
 
 
+@pytest.mark.slow
 def test_results_are_kept_where_the_text_of_an_error_is_no_unicode(tmp_path):
     file = tmp_path / "lab1_elementwise_add" / "elementwise_add.py"
     file.parent.mkdir()
@@ -371,6 +372,7 @@ def test_brackets_in_the_name_of_a_folder_are_shown(tmp_path):
     assert f"written: {folder}/results.json" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_second_run_with_the_seed_gives_the_same_verdicts_and_figures(graded, results, tmp_path):
     own = ("seconds", "printed")  # a worker that served other cases before has printed more
     grade(

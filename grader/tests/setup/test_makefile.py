@@ -151,6 +151,7 @@ def selected_by(folder, target, **variables):
     return set(re.findall(r"test_(\w+)$", done.stdout, re.MULTILINE))
 
 
+@pytest.mark.slow
 def test_all_tests_are_those_of_make_test_and_the_rest_and_none_is_in_both(tmp_path):
     markers = ("slow", "slow_class", "gpu", "browser", "slurm")
     sets = [[*chosen] for n in range(len(markers) + 1) for chosen in itertools.combinations(markers, n)]

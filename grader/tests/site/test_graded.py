@@ -23,6 +23,7 @@ def test_the_solution_passes():
     assert "PASS" in graded.judged(1, "elementwise_add", "n=127,fp32", "elementwise_add.py")
 
 
+@pytest.mark.slow
 def test_a_file_is_compiled_for_the_architecture_that_is_asked_for():
     for arch, instruction in ((80, "mma.sync"), (90, "wgmma.mma_async")):
         kernels = graded.compiled(3, "matmul", arch, file="variants/ladder_2_grouped.py")

@@ -49,6 +49,7 @@ def test_doctor_is_healthy_here_and_says_what_a_gpu_would_add(console):
         assert 0 < here < total - speed
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_gpu")
 def test_doctor_names_a_broken_interpreter_and_its_fix(console, monkeypatch):
     error = "only 0-dimensional arrays can be converted to Python scalars"
@@ -73,6 +74,7 @@ def test_doctor_tells_of_a_numpy_that_breaks_triton_3_6_0(console, monkeypatch):
     assert re.search(r"(?m)^  torch +note +2.10.0, 2.11 or newer", printed(console))
 
 
+@pytest.mark.slow
 def test_a_gpu_that_torch_cannot_use_is_broken_although_the_cpu_tier_works(console, monkeypatch):
     monkeypatch.setattr(gpu, "find", lambda: (OLD_GPU, ""))
     monkeypatch.setattr(torch.version, "cuda", None)

@@ -66,6 +66,7 @@ def capstone(folder: str, *names: str) -> catalog.Entry:
     return dataclasses.replace(entry, lab=dataclasses.replace(entry.lab, exercises=chosen))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(nvcc.compiler() is None, reason="no nvcc")
 def test_inspect_of_cuda_files_shows_their_sass_and_nothing_of_triton(tmp_path, console):
     inspect_lab(capstone("cuda-kernels", "vector_add"), ROOT / "solutions", 90, tmp_path, console)

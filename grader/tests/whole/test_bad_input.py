@@ -694,6 +694,7 @@ def test_a_lab_file_that_does_not_load_is_named_without_a_traceback(faulty):
     assert "lab7_broken" in one_line(done)
 
 
+@pytest.mark.slow
 def test_one_bad_file_leaves_the_other_labs_graded(tmp_path):
     tree = tmp_path / "tree"
     for number, text in ((1, "a" + ".a" * 100000 + "\n"), (2, solution(2)), (3, "import os\n")):

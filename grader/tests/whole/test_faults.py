@@ -235,6 +235,7 @@ def session():
     assert not found.folder.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow if name in LONG else []) for name in AFTER]
 )
@@ -281,6 +282,7 @@ def test_f09_results_are_written_even_where_the_file_crashes(tmp_path):
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_f09_the_memory_that_is_lent_cannot_be_taken_from_the_judge(tmp_path):
     # A file that shrinks under a mapping ends the process that looks at it: SIGBUS.
     text = function("""\
@@ -389,6 +391,7 @@ def look(file: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", ["fifo", "folder", "socket", "/dev/zero", "/etc/passwd", "elementwise_add.py"]
 )
@@ -400,6 +403,7 @@ def test_f16_a_submission_that_is_no_plain_file_is_refused_unread(tmp_path, kind
     assert "root:" not in said
 
 
+@pytest.mark.slow
 def test_f16_pipes_and_sockets_beside_the_submission_are_not_touched(tmp_path):
     file = lay_out(tmp_path / "tree", solution(1))
     for name, kind in (
@@ -513,6 +517,7 @@ def test_f17_what_is_looked_at_is_what_runs(unscreened):
     assert outcome.verdict in (Verdict.PASS, Verdict.POLICY), outcome.where
 
 
+@pytest.mark.slow
 def test_f18_tests_settings_and_modules_planted_beside_the_submission_are_not_run(tmp_path):
     file = lay_out(tmp_path / "tree", solution(1))
     mark = tmp_path / "executed"
@@ -568,6 +573,7 @@ def test_f19_minus_zero_is_not_zero_where_every_bit_must_agree(warm, tmp_path):
 # -- F22: the machine has no GPU, another one, or one that is not itself
 
 
+@pytest.mark.slow
 def test_f22_without_a_gpu_its_points_stay_open_and_nothing_counts_as_failed(tmp_path):
     lay_out(tmp_path / "tree", solution(1))
     code, said, found = grade(tmp_path / "tree", tmp_path, "-k", "speed or 127", CUDA_VISIBLE_DEVICES="")
@@ -659,6 +665,7 @@ def test_f22_an_architecture_that_the_compiler_does_not_know_takes_no_points(tmp
     assert {o.verdict for _, o, _ in answered} <= {Verdict.NOT_GRADED, Verdict.GRADER_FAULT}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words", ["CUDA error: uncorrectable ECC error", "CUDA error: unspecified launch failure"]
 )
@@ -764,6 +771,7 @@ def graded_facts(found: dict) -> dict:
     return kept
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "number",
     [
@@ -838,6 +846,7 @@ def test_f23_a_junit_file_that_cannot_be_finished_leaves_the_one_before(tmp_path
     assert file.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_f23_a_warm_parent_that_died_is_started_again(tmp_path):
     lay_out(tmp_path, solution(1))
     entry = with_one_case(lab(1), "n=7,")
@@ -853,6 +862,7 @@ def test_f23_a_warm_parent_that_died_is_started_again(tmp_path):
         run.close()
 
 
+@pytest.mark.slow
 def test_f23_a_warm_parent_with_a_broken_channel_is_not_asked_again(tmp_path, monkeypatch):
     # A killed process closes its files some time before it can be waited for.
     lay_out(tmp_path, solution(1))
@@ -1016,6 +1026,7 @@ def test_f25_the_level_of_assurance_is_known_and_says_what_is_missing():
         session.close()
 
 
+@pytest.mark.slow
 def test_f25_the_level_of_assurance_stands_in_every_report(tmp_path):
     lay_out(tmp_path / "tree", solution(1))
     code, said, found = grade(tmp_path / "tree", tmp_path, "-k", "correctness and 127 and fp32")
@@ -1412,6 +1423,7 @@ DEEP = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DEEP)
 def test_f17_a_file_that_is_hard_to_parse_is_looked_at_in_time(tmp_path, name):
     file = lay_out(tmp_path, DEEP[name] + b"\n\ndef elementwise_add(x, y, *, out=None):\n    f0()\n")

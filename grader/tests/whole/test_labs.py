@@ -134,6 +134,7 @@ def test_what_a_given_module_imports_itself_stays_closed(code, refused):
     assert refused in found.where
 
 
+@pytest.mark.slow
 def test_a_file_gets_the_given_module_of_the_course_and_not_its_neighbour(tmp_path):
     entry, module = GIVEN[0]
     exercise = entry.lab.exercises[0]
@@ -237,6 +238,7 @@ def test_a_lab_file_given_to_pytest_lists_each_case_once():
     assert listed == [item.id for item in graded_items(entry)]
 
 
+@pytest.mark.slow
 def test_bare_pytest_passes_a_solution():
     keyword = "correctness and fp16 and not 65537"
     done = python(
@@ -377,6 +379,7 @@ def test_the_solution_of_a_new_lab_gets_every_point(course_with_lab9):
     assert (lab["points"], lab["not_graded_points"]) == (7.5, 2.5)
 
 
+@pytest.mark.slow
 def test_a_new_lab_names_a_symptom_of_its_own(course_with_lab9):
     file = course_with_lab9 / "wrong" / "lab9_row_sum" / "row_sum.py"
     file.parent.mkdir(parents=True)

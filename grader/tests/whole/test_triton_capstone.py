@@ -159,6 +159,7 @@ def test_attention_has_tensor_cores_and_no_spills_in_every_config_for_hopper(run
     assert all(kernel.shared_bytes <= kernel.shared_limit_bytes for kernel in kernels)
 
 
+@pytest.mark.slow
 def test_no_product_of_attention_on_hopper_waits_for_the_one_before_it(run, tmp_path):
     package = Path(importlib.util.find_spec("triton").submodule_search_locations[0])
     ptxas = max((package / "backends" / "nvidia" / "bin").glob("ptxas*"))  # -blackwell, where there are two

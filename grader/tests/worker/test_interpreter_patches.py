@@ -50,12 +50,14 @@ def listed(tmp_path, *arguments):
     return float(value), int(count)
 
 
+@pytest.mark.slow
 def test_launches_and_calls_in_a_kernel_no_longer_list_the_builtins(tmp_path):
     value, count = listed(tmp_path)
     assert (value, count > 8) == (255.0, True)
     assert listed(tmp_path, "known") == (255.0, 0)
 
 
+@pytest.mark.slow
 def test_another_release_of_the_interpreter_is_left_as_it_is(tmp_path):
     begin, _ = swap(KERNEL, "if sys.argv", "interpreter.inspect = own = object()\nif sys.argv").split(
         "load, out"
@@ -116,6 +118,7 @@ def test_a_shape_is_checked_once_and_not_for_every_value_that_has_it(tmp_path):
     assert 3 * checked("known") < checked()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["tensor", "block_type"])
 def test_values_that_hold_more_than_is_known_of_are_left_as_they_are(tmp_path, place):
     begin, _ = TYPES.split("if sys.argv")
