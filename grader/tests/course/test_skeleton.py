@@ -164,7 +164,10 @@ BAD_MARKS = {
     "end at another indent": ([BEGIN_1, "x = 1", "    " + END_1], "line 4: expected '# END TODO 1', found"),
     "first is not 1": ([BEGIN_2, "x = 1", "# END TODO 2"], "line 2: expected '# BEGIN TODO 1"),
     "duplicate": ([BEGIN_1, "x = 1", END_1, BEGIN_1, "y = 1", END_1], "line 5: expected '# BEGIN TODO 2"),
-    "gap": ([BEGIN_1, "x = 1", END_1, "# BEGIN TODO 3: c (about 1 line)"], "line 5: expected '# BEGIN TODO 2"),
+    "gap": (
+        [BEGIN_1, "x = 1", END_1, "# BEGIN TODO 3: c (about 1 line)"],
+        "line 5: expected '# BEGIN TODO 2",
+    ),
     "no size": (["# BEGIN TODO 1: a", "x = 1", END_1], "line 2: .*about 3 lines"),
     "no task": (["# BEGIN TODO 1: (about 1 line)", "x = 1", END_1], "line 2: .*task"),
     "lower case": (["# begin todo 1: a (about 1 line)", "x = 1", "# end todo 1"], "line 2"),
