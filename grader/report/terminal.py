@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -289,6 +290,7 @@ def show(results: Results, console: Console) -> None:
     )
     # What the next level lacks is for the course staff, who find it in results.json.
     isolation = "; ".join(part for part in results.assurance.split("; ") if not part.startswith("for L"))
+    isolation = re.sub(r"^L(\d)", r"level \1", isolation)  # L2 alone would read as the cache
     console.print(
         f"isolation of your code: {isolation}", style="dim", soft_wrap=True, highlight=False, markup=False
     )
