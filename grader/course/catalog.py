@@ -1,4 +1,4 @@
-"""Find labs by their folders, and pair each with the file to grade; imports no torch."""
+"""Find labs by their folders, and the file to grade for each exercise; imports no torch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CAPSTONE, CAPSTONE_NUMBER = Path("gpu-programming"), 5
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """A lab that was found: its folder below labs/, its number, and what it asks."""
+    """A lab: its folder below labs/, its number, and its definition."""
 
     folder: Path
     number: int
@@ -23,18 +23,19 @@ class Entry:
 
     @property
     def lab_file(self) -> Path:
-        """The lab.py itself; the reference worker imports it, too."""
+        """The path of lab.py; the reference worker imports it, too."""
         return self.folder / "lab.py"
 
     @property
     def given(self) -> tuple[Path, ...]:
-        """What the lab's files may import or include: of the course, whoever wrote the file that does."""
+        """The course's own modules and headers that the lab's files may import or include."""
         modules = [f"{name}.py" for name in self.lab.given]
         return tuple(self.folder / name for name in (*modules, *self.lab.headers))
 
     def submission(self, source: Path, exercise: Exercise | Document) -> Path:
-        """The file with the exercise's function below `source`, a tree laid out like labs/; the capstone lies
-        beside labs/, and in any other tree below it.
+        """Return the path of the exercise's file in `source`, a tree laid out like labs/.
+
+        The capstone's folder is beside labs/, and in any other tree inside it.
         """
         if self.folder.name == CAPSTONE.name:
             return capstone_in(source) / exercise.file
@@ -44,25 +45,25 @@ class Entry:
 
 
 def capstone_in(source: Path) -> Path:
-    """The capstone's folder of a tree laid out like labs/: beside labs/, and in any other tree below it."""
+    """Return the capstone's folder for a tree laid out like labs/: beside labs/, inside any other tree."""
     return (source.parent if source.name == "labs" else source) / CAPSTONE
 
 
 def load(lab_file: Path) -> Entry:
-    """The lab of one lab.py; ValueError where folder or file is not what a lab needs."""
+    """Load the lab that a lab.py defines; ValueError if its folder or the file is not valid."""
     folder = lab_file.resolve().parent
     match = FOLDER.fullmatch(folder.name)
     if not match:
-        raise ValueError(f"{folder.name}: a lab's folder is named like lab5_row_sum")
+        raise ValueError(f"{folder.name}: a lab's folder needs a name like lab5_row_sum")
     name = f"labs_{folder.name}"
     specification = importlib.util.spec_from_file_location(name, lab_file)
     if specification is None or specification.loader is None:
-        raise ValueError(f"{lab_file}: not the name of a Python file")
+        raise ValueError(f"{lab_file}: not a Python file by its name")
     module = importlib.util.module_from_spec(specification)
     sys.modules[name] = module
     try:
         specification.loader.exec_module(module)
-    except Exception as error:  # whatever it raised, say which lab it was
+    except Exception as error:  # name the lab, whatever its code raised
         raise ValueError(f"{folder.name}/lab.py: {type(error).__name__}: {error}") from error
     if not isinstance(getattr(module, "LAB", None), Lab):
         raise ValueError(f"{lab_file}: defines no LAB of type grader.course.spec.Lab")
@@ -70,7 +71,7 @@ def load(lab_file: Path) -> Entry:
 
 
 def capstone(root: Path = ROOT) -> list[Entry]:
-    """What is graded of the capstone, folder by folder; FileNotFoundError where there is nothing."""
+    """Return the graded parts of the capstone, folder by folder; FileNotFoundError if there are none."""
     found = [load(path) for path in sorted((root / CAPSTONE).rglob("lab.py"))]
     if not found:
         raise FileNotFoundError(f"no lab.py below {root / CAPSTONE}")
@@ -78,7 +79,7 @@ def capstone(root: Path = ROOT) -> list[Entry]:
 
 
 def find(root: Path = ROOT / "labs") -> list[Entry]:
-    """Every lab below `root`, by number; FileNotFoundError where there is none."""
+    """Return every lab below `root`, by number; FileNotFoundError if there is none."""
     found = sorted((load(path) for path in root.glob("*/lab.py")), key=lambda entry: entry.number)
     if not found:
         raise FileNotFoundError(f"no lab.py below {root}")

@@ -1,4 +1,4 @@
-"""Hidden cases: from a file outside of the repository, judged like all others, told of without their data.
+"""Hidden cases: read from a file outside the repository; reports do not show their data.
 
 [[case]]
 exercise = "softmax_forward"
@@ -35,7 +35,7 @@ class _Case(BaseModel):
     dtype: Literal["fp32", "fp16", "bf16"] = "fp32"
     layouts: dict[str, _Layout] = {}
     gpu_only: bool = False
-    bitwise: bool | None = None  # as the exercise's other cases, where they are alike
+    bitwise: bool | None = None  # None: true if it is for all of the exercise's other cases
     also_right: tuple[str, ...] = ()
     limit_s: float = Field(60.0, gt=0)
 
@@ -46,11 +46,11 @@ class _File(BaseModel):
 
 
 class HiddenError(Exception):
-    """The file with hidden cases cannot be used, with the field."""
+    """The file with hidden cases cannot be used; the message names the field."""
 
 
 def read(path: Path) -> dict[str, list[_Case]]:
-    """Hidden cases by exercise."""
+    """Read hidden cases, by exercise; HiddenError if the file is not valid."""
     try:
         cases = read_toml(path, _File).case
     except ValueError as error:
@@ -62,7 +62,7 @@ def read(path: Path) -> dict[str, list[_Case]]:
 
 
 def read_known(path: Path) -> dict[str, list[_Case]]:
-    """Hidden cases by exercise; HiddenError also where the course has no exercise of that name."""
+    """Read hidden cases, by exercise; HiddenError also if the course has no exercise of that name."""
     cases = read(path)
     entries = [*catalog.find(), *catalog.capstone()]
     known = {one.name for entry in entries for one in entry.lab.functions}
@@ -73,7 +73,7 @@ def read_known(path: Path) -> dict[str, list[_Case]]:
 
 
 def add(entry: Entry, cases: Mapping[str, list[_Case]]) -> Entry:
-    """The lab with hidden cases behind its own; the points of an exercise are shared among all of them."""
+    """Return the lab with hidden cases after its own; all cases of an exercise share its points equally."""
     exercises = tuple(_with(one, cases.get(one.name, [])) for one in entry.lab.exercises)
     return replace(entry, lab=replace(entry.lab, exercises=exercises))
 

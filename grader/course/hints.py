@@ -1,4 +1,4 @@
-"""The hints of a lab, read from its README, the only place where they stand; imports no torch."""
+"""Read the hints of a lab from its README, the only place that has them; imports no torch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PRE = re.compile(r"<pre>\n?(.*?)</pre>", re.DOTALL)
 
 @dataclass(frozen=True)
 class Hint:
-    """One level of a hint: its title, and its text as (whether it is code, text) from top to bottom."""
+    """One level of a hint: its title, and its text as pairs (is code, text) from top to bottom."""
 
     number: int
     level: int
@@ -28,14 +28,14 @@ class Hint:
 
 
 def hints_of(readme: str) -> dict[int, dict[int, Hint]]:
-    """Hints by number and level; ValueError where there is none, or one lacks a level."""
+    """Return hints by number and level; ValueError if there is no hint, or one lacks a level."""
     found: dict[int, dict[int, Hint]] = {}
     for match in _HINT.finditer(readme):
         number, level = int(match["number"]), int(match["level"])
         hint = Hint(number, level, _words(match["title"]), tuple(_parts(match["body"])))
         found.setdefault(number, {})[level] = hint
     if not found:
-        raise ValueError("it has no hints any more, or they are not written as they were")
+        raise ValueError("it has no hints, or they are not in the expected form")
     for number, levels in found.items():
         if sorted(levels) != list(range(1, len(levels) + 1)):
             raise ValueError(f"hint {number} lacks a level")
@@ -51,14 +51,15 @@ def _parts(body: str) -> Iterator[tuple[bool, str]]:
 
 
 def _words(text: str) -> str:
-    """Prose on one line, without tags; code in backticks, as in the other messages."""
+    """Return text on one line, without tags and with code in backticks."""
     text = re.sub(r"<code>(.*?)</code>", r"`\1`", text, flags=re.DOTALL)
     return " ".join(html.unescape(re.sub(r"</?[a-z]+>", "", text)).split())
 
 
 def todo_hints(readme: str) -> dict[tuple[str, int], int]:
-    """Which hint helps with a TODO, by file and number, from the README's table that has a column for each;
-    the file is empty where the table names none.
+    """Return the hint for each TODO, by file and number, from the README's table of TODOs and hints.
+
+    The file is empty if the table names none.
     """
     columns: list[str] = []
     blocks: list[tuple[list[str], list[tuple[int, int]]]] = []  # files, and (TODO, hint) of their rows
@@ -71,7 +72,7 @@ def todo_hints(readme: str) -> dict[tuple[str, int], int]:
         if len(cells) != len(columns) or not row["hint"].isdigit():
             continue
         named = re.findall(r"`([^`]+)`", row.get("file", ""))
-        if named and not row["file"].startswith("then "):  # "then" adds a file to the rows above it
+        if named and not row["file"].startswith("then "):  # "then" adds a file to the rows above
             blocks.append(([], []))
         blocks[-1][0].extend(named)
         blocks[-1][1].extend((int(todo), int(row["hint"])) for todo in re.findall(r"\d+", row["TODO"]))
@@ -79,5 +80,5 @@ def todo_hints(readme: str) -> dict[tuple[str, int], int]:
 
 
 def hint_of_todo(hints: dict[tuple[str, int], int], file: str, todo: int) -> int | None:
-    """The hint for a TODO of a file, None where the README names none."""
+    """Return the hint for a TODO of a file, None if the README names none."""
     return hints.get((Path(file).name, todo), hints.get(("", todo)))

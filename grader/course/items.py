@@ -1,4 +1,4 @@
-"""What one graded item asks: a case, a look at generated code, or a timed shape; imports no torch."""
+"""Graded items: a case, a code check, a timed shape, or a check of a document; imports no torch."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from grader.course.catalog import Entry
 from grader.course.spec import Case, Document, Exercise
 
 CORRECTNESS, CODEGEN, SPEED, DOCUMENT = "correctness", "codegen", "speed", "document"
-COMPILES = "compiles"  # the codegen item of an exercise that has no check with points
+COMPILES = "compiles"  # name of the codegen item of an exercise without checks that give points
 
 
 @dataclass(frozen=True, eq=False)
 class _Item:
-    """One item of a lab, with the points it is worth."""
+    """One item of a lab, with its points."""
 
     entry: Entry
     exercise: Exercise | Document
     kind: str
     name: str
-    case: Case | None  # none of a document
+    case: Case | None  # None for a document
     points: float
 
     @property
     def id(self) -> str:
-        """`softmax_forward/correctness/rows=29,cols=1001,fp16`."""
+        """The id, such as `softmax_forward/correctness/rows=29,cols=1001,fp16`."""
         return f"{self.exercise.name}/{self.kind}/{self.name}"
 
 
 @dataclass(frozen=True, eq=False)
 class CaseItem(_Item):
-    """An item of a function: the case that it runs, compiles or times."""
+    """An item of a function, with the case to run, compile or time."""
 
     exercise: Exercise
     case: Case
@@ -40,7 +40,7 @@ class CaseItem(_Item):
 
 @dataclass(frozen=True, eq=False)
 class DocumentItem(_Item):
-    """A check of a document; nothing is run."""
+    """A check of a document; no code is run."""
 
     exercise: Document
     case: None
@@ -50,7 +50,7 @@ Item: TypeAlias = CaseItem | DocumentItem
 
 
 def graded_items(entry: Entry) -> Iterator[Item]:
-    """Everything a lab asks, exercise by exercise: what is cheap to know comes before what it decides."""
+    """Yield all items of a lab, exercise by exercise; cases come first, as code and speed depend on them."""
     for exercise in entry.lab.exercises:
         if isinstance(exercise, Document):
             for name, (points, _) in exercise.checks.items():

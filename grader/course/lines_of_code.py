@@ -1,4 +1,4 @@
-"""Lines of code of a kernel, with what it takes from the files beside it: effort, as far as lines tell."""
+"""Count the lines of code of a kernel and of the files that it uses, as a rough measure of effort."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PROGRAM = re.compile(r"^#ifndef NO_PROGRAM\n.*?^#endif\n", re.MULTILINE | re.DO
 
 
 def lines_of_code(source: str) -> int:
-    """Lines with code of Python: no blank ones, no comments, no docstrings."""
+    """Count the lines of Python with code, without blank lines, comments and docstrings."""
     lines: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type not in _NOT_CODE:
@@ -31,13 +31,13 @@ def lines_of_code(source: str) -> int:
 
 
 def lines_of_native_code(source: str) -> int:
-    """The same of CUDA C++; the program that a file makes when it is compiled alone does not count."""
+    """Count the lines of CUDA C++ with code, without the program for compiling the file alone."""
     bare = _COMMENT.sub("", _PROGRAM.sub("", source))
     return sum(bool(line.strip()) for line in bare.splitlines())
 
 
 def files_of(path: Path) -> list[Path]:
-    """A kernel's file, and what it imports or includes from beside it, at any depth."""
+    """Return a kernel's file and all files in its folder that it imports or includes, at any depth."""
     found: list[Path] = []
     todo = [path]
     while todo:
@@ -55,7 +55,7 @@ def files_of(path: Path) -> list[Path]:
 
 
 def lines_with_helpers(path: Path) -> int:
-    """Lines of code of all these files."""
+    """Count the lines of code of a kernel's file and of all files that it uses."""
     count = {".py": lines_of_code}
     return sum(count.get(one.suffix, lines_of_native_code)(one.read_text("utf-8")) for one in files_of(path))
 

@@ -1,4 +1,4 @@
-"""Names for what the functions of a lab take and give; imports no torch."""
+"""Type names for the arguments and results of a lab's functions; imports no torch."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ if TYPE_CHECKING:
 
 Params: TypeAlias = Mapping[str, int | float | str]
 Shape: TypeAlias = tuple[int, ...]
-Shapes: TypeAlias = Mapping[str, Shape | float]  # of the inputs by name; a number stands for itself
+Shapes: TypeAlias = Mapping[str, Shape | float]  # of the inputs by name; a number is given as its value
 Inputs: TypeAlias = "Mapping[str, torch.Tensor | float]"
 Tensors: TypeAlias = "Sequence[torch.Tensor]"
 
 
 class Rng(Protocol):
-    """What a lab draws its inputs from; all tensors are fp32."""
+    """The random source that a lab draws its inputs from; all tensors are fp32."""
 
     @property
     def device(self) -> str:
-        """Where the tensors lie."""
+        """The device of the tensors."""
 
     def normal(self, *shape: int) -> torch.Tensor:
-        """N(0, 1)."""
+        """Draw from N(0, 1)."""
 
     def uniform(self, *shape: int) -> torch.Tensor:
-        """Uniform in [0, 1)."""
+        """Draw uniformly from [0, 1)."""
 
     def integers(self, low: int, high: int, /, *shape: int) -> torch.Tensor:
         """Whole numbers from low to high, both included."""
 
     def whole(self, bound: int, /) -> int:
-        """One whole number from 0 to bound - 1."""
+        """Draw one whole number from 0 to bound - 1."""

@@ -1,4 +1,4 @@
-"""What a lab asks, as frozen data that refuses bad values; imports no torch."""
+"""The definition of a lab as frozen data classes, which reject bad values; imports no torch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DTYPES = ("fp32", "fp16", "bf16")
 
 
 class Verdict(str, enum.Enum):
-    """How one case ended; the words a student reads."""
+    """How one case ended, in the words that a student reads."""
 
     PASS = "PASS"
     WRONG = "WRONG"
@@ -41,11 +41,11 @@ class Verdict(str, enum.Enum):
 
 
 class Reason(str, enum.Enum):
-    """Why, after the verdict's slash, as in `WRONG/UNWRITTEN`."""
+    """The part after a verdict's slash, as in `WRONG/UNWRITTEN`."""
 
     __str__ = str.__str__  # the value, on every version of Python
 
-    NONE = ""  # the verdict says it all
+    NONE = ""  # the verdict needs no reason
     # WRONG
     UNWRITTEN = "UNWRITTEN"
     NONFINITE = "NONFINITE"
@@ -71,7 +71,7 @@ class Reason(str, enum.Enum):
 
 @dataclass(frozen=True)
 class Layout:
-    """How a tensor lies in memory: rows `pad` elements apart beyond their length, or stored transposed."""
+    """A tensor's layout in memory: `pad` unused elements after each row, or stored transposed, or both."""
 
     transposed: bool = False
     pad: int = 0
@@ -81,7 +81,7 @@ class Layout:
             raise ValueError(f"pad is {self.pad}; rows cannot overlap")
 
     def strides(self, shape: Shape) -> tuple[int, ...]:
-        """Strides in elements for `shape`."""
+        """Return the strides for `shape`, in elements."""
         stored = shape[::-1] if self.transposed else shape
         strides: list[int] = []
         step = 1
@@ -98,18 +98,18 @@ PLAIN = Layout()
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """One call to grade: `params` go to the exercise's `inputs`, everything else is handled by the judge."""
+    """One call to grade; `params` are for the exercise's `inputs`, the other fields for the judge."""
 
     params: Params
     dtype: str = "fp32"
-    layouts: Mapping[str, Layout] = field(default_factory=dict)  # per tensor name; contiguous where absent
+    layouts: Mapping[str, Layout] = field(default_factory=dict)  # by tensor name; contiguous if absent
     gpu_only: bool = False
-    bitwise: bool = False  # every bit must agree with PyTorch's result in this dtype
+    bitwise: bool = False  # every bit must equal PyTorch's result in this dtype
     also_right: tuple[
         str, ...
     ] = ()  # null solutions that happen to be right here, e.g. "uniform" for one column
     limit_s: float = 60.0
-    label: str = ""  # of a hidden case: stands for its name
+    label: str = ""  # shown instead of the name of a hidden case
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:
@@ -119,7 +119,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        """An id that reads as text: `rows=29,cols=1001,x padded 7,fp16`."""
+        """A readable id: `rows=29,cols=1001,x padded 7,fp16`."""
         if self.label:
             return self.label
         words = [f"{key}={value}" for key, value in self.params.items()]
@@ -130,7 +130,7 @@ class Case:
 
     @property
     def needs_gpu(self) -> bool:
-        """bf16 arithmetic is wrong in Triton's interpreter, so bf16 cases need a GPU."""
+        """Whether the case needs a GPU; bf16 does, as its arithmetic is wrong in Triton's interpreter."""
         return self.gpu_only or self.dtype == "bf16"
 
 
@@ -150,9 +150,7 @@ class Tolerance:
 
 @dataclass(frozen=True, eq=False)
 class Arm:
-    """A trusted function timed in the reference worker: name for the report, function of lab.py, layouts it
-    wants.
-    """
+    """A trusted function to time: its name in reports, the function of lab.py, and the layouts it needs."""
 
     name: str
     function: Callable[..., object]
@@ -161,7 +159,7 @@ class Arm:
 
 @dataclass(frozen=True, eq=False)
 class Speed:
-    """Timed shapes and how percent becomes points; percent is of the fastest of `baselines`."""
+    """Timed shapes, and the percentages of the fastest baseline at which points begin, pass and are full."""
 
     points: float
     shapes: tuple[Case, ...]
@@ -170,24 +168,22 @@ class Speed:
     passing_at: float
     full_at: float
     bytes_moved: Callable[[Case], int]  # each input once, each output once
-    flops: Callable[[Case], int] | None = None  # None: bandwidth decides
-    peers: tuple[Arm, ...] = ()  # timed and shown beside the result, without points
-    smaller: Callable[[Params], Params] | None = None  # params of a smaller problem, where memory is short
+    flops: Callable[[Case], int] | None = None  # None: limited by bandwidth
+    peers: tuple[Arm, ...] = ()  # timed and shown beside the result, without an effect on points
+    smaller: Callable[[Params], Params] | None = None  # params of a smaller problem, if memory is short
 
     def __post_init__(self) -> None:
         if not self.shapes or not self.baselines:
             raise ValueError("speed needs at least one shape and one baseline")
         if not 0 <= self.zero_at < self.passing_at <= self.full_at <= 100:
             raise ValueError(
-                f"zero {self.zero_at}, passing {self.passing_at}, full {self.full_at}: not in order"
+                f"zero_at {self.zero_at}, passing_at {self.passing_at}, full_at {self.full_at}: not in order"
             )
 
 
 @dataclass(frozen=True, eq=False)
 class Codegen:
-    """What the compiler should make of the student's own launches; `checks` maps a check's name to its
-    points.
-    """
+    """Checks of the code generated for the student's launches; `checks` maps a check's name to its points."""
 
     case: Case
     checks: Mapping[str, float] = field(default_factory=dict)
@@ -200,8 +196,8 @@ class Codegen:
 class Native:
     """A function of a CUDA C++ file with the C interface `int symbol(inputs, outputs, sizes, cudaStream_t)`.
 
-    Inputs and outputs are pointers in the order of the call; `sizes(shapes)` gives the sizes, as integers,
-    from the shapes of both by name. What it returns is a cudaError_t.
+    Inputs and outputs are pointers, in the order of the call; `sizes(shapes)` returns the sizes, as integers,
+    from the shapes of both by name. The C function returns a cudaError_t.
     """
 
     symbol: str
@@ -212,18 +208,19 @@ class Native:
 class Exercise:
     """One graded function of one student file.
 
-    `inputs(rng, case)` returns the tensors by parameter name, in the order of the call; `reference(**inputs)`
-    takes them in fp64 and returns a tuple, one tensor for each name in `outputs`; `torch_op(**inputs)` is the
-    same in the case's dtype by PyTorch itself, whose error calibrates the tolerance. What `inputs` gives that
-    is no tensor is a number that the call gets by name; `numbers` names these. `differentiable` exercises are
-    called as y = f(x), then y.backward(dy): their inputs are x, perhaps other tensors, and dy; their outputs
-    y and the gradients of the first of these tensors, in order.
-    `symptom_of(case, inputs, expected, got)` may name, from the first wrong output, the symptom of a mistake
-    that only this exercise can make; None where it sees none. `follow(case, inputs, outputs, earlier)` is for
-    exercises with a random choice of their own: from the outputs it gives the results that this choice asks
-    for, in place of the reference, and the symptom of a choice that lacks a property, or None; `earlier` are
-    the outputs of a call with other inputs. `may_call` names torch operators, such as "mm", that may do a
-    part of the work. `native` says how to call an exercise whose file is CUDA C++.
+    * `inputs(rng, case)` returns the tensors by parameter name, in the order of the call. A value that is not
+      a tensor is a number that is passed by name; `numbers` names these.
+    * `reference(**inputs)` takes them in fp64 and returns a tuple, one tensor for each name in `outputs`.
+    * `torch_op(**inputs)` is the same by PyTorch in the case's dtype; its error calibrates the tolerance.
+    * `differentiable` exercises are called as y = f(x), then y.backward(dy). Their inputs are x, perhaps
+      other tensors, and dy; their outputs are y and the gradients of the first of these tensors, in order.
+    * `symptom_of(case, inputs, expected, got)` may name, from the first wrong output, the symptom of a
+      mistake that only this exercise can make; None if it finds none.
+    * `follow(case, inputs, outputs, earlier)` is for exercises that make a random choice. From the outputs it
+      returns the results expected for this choice, which replace the reference, and the symptom of a choice
+      that lacks a property, or None; `earlier` are the outputs of a call with other inputs.
+    * `may_call` names torch operators, such as "mm", that may do a part of the work.
+    * `native` says how to call an exercise whose file is CUDA C++.
     """
 
     name: str
@@ -248,22 +245,24 @@ class Exercise:
         if not self.name.isidentifier():
             raise ValueError(f"{self.name!r} is not a function name")
         if self.file.endswith(".cu") != (self.native is not None):
-            raise ValueError(f"{self.name}: a file {self.file} and how to call it do not belong together")
+            raise ValueError(
+                f"{self.name}: {self.file} and native do not match: .cu files need it, others not"
+            )
         if not self.cases:
-            raise ValueError(f"{self.name}: no cases; a check that finds nothing to check must fail")
+            raise ValueError(f"{self.name}: no cases; an exercise needs at least one")
         names = [case.name for case in self.cases]
         twice = {name for name in names if names.count(name) > 1}
         if twice:
-            raise ValueError(f"{self.name}: case {sorted(twice)[0]!r} stands there twice")
+            raise ValueError(f"{self.name}: case {sorted(twice)[0]!r} is listed twice")
 
 
 @dataclass(frozen=True, eq=False)
 class Document:
-    """A document that is handed in beside kernels; nothing of it is run.
+    """A document that is handed in with the kernels; no code of it is run.
 
-    `checks` maps the name of a check to its points and to a function that takes the folder of the capstone
-    and gives what is wrong, a line each. It raises, with words, FileNotFoundError where there is nothing to
-    check yet and ValueError for a document that cannot be read.
+    `checks` maps the name of a check to its points and a function. The function takes the capstone's folder
+    and returns the problems, one line each. It raises FileNotFoundError if there is nothing to check yet, and
+    ValueError if the document cannot be read, each with a message.
     """
 
     name: str
@@ -275,23 +274,26 @@ class Document:
 
     def __post_init__(self) -> None:
         if not self.checks:
-            raise ValueError(f"{self.name}: no checks; a check that finds nothing to check must fail")
+            raise ValueError(f"{self.name}: no checks; a document needs at least one")
         object.__setattr__(self, "checks", MappingProxyType(dict(self.checks)))
 
     @property
     def points(self) -> float:
-        """Of all checks together."""
+        """The points of all checks together."""
         return sum(points for points, _ in self.checks.values())
 
 
 @dataclass(frozen=True, eq=False)
 class Lab:
-    """Everything a lab folder asks for. `causes` maps a symptom to a README hint and the likely cause: a
-    Symptom, or a member of an enumeration that lab.py derives from LabSymptom, of which each has a cause.
-    `also_allowed` names modules that its files may import beyond the common ones, and single names
-    such as `torch.library.triton_op` (see policy_names). `given` names modules of the lab's own folder that
-    its files may import, with what they may take from each; they are no student's work. `headers` are given
-    files that CUDA C++ files may include. `teaches` says in a few words what one learns, for lists of labs.
+    """The definition of a lab.
+
+    * `causes` maps a symptom to a README hint and the likely cause. A symptom is a Symptom, or a member of an
+      enumeration that lab.py derives from LabSymptom; each member of that needs a cause.
+    * `also_allowed` names modules that the lab's files may import beyond the common ones, and single names
+      such as `torch.library.triton_op` (see policy_names).
+    * `given` names modules of the lab's folder that its files may import, with the names they may use; they
+      are part of the course, not a student's work. `headers` are the same for CUDA C++ files.
+    * `teaches` says in a few words what the lab teaches, for lists of labs.
     """
 
     title: str
@@ -311,7 +313,7 @@ class Lab:
             raise ValueError(f"{self.title}: {type(missing[0]).__name__}.{missing[0].name} has no cause")
         if not all(name.isidentifier() for name in self.given):
             raise ValueError(
-                f"{self.title}: given holds names of modules of its folder, as they are imported"
+                f"{self.title}: given must have names of modules as they are imported, without .py"
             )
         for name in self.also_allowed:
             if not all(part.isidentifier() for part in name.split(".")):
@@ -324,7 +326,7 @@ class Lab:
 
     @property
     def points(self) -> float:
-        """Points of all exercises, tiers together."""
+        """Points of all exercises, for all tiers together."""
         total = 0.0
         for exercise in self.exercises:
             total += exercise.points
@@ -333,10 +335,10 @@ class Lab:
         return total
 
 
-# A lab's folder; those of the capstone have no number in their names.
+# Names of lab folders; those of the capstone have no number.
 FOLDER = re.compile(r"lab(\d+)_[a-z0-9_]+|gpu-programming|cuda-kernels|triton-kernels")
 
 
 def lab_word(folder: str, number: int) -> str:
-    """How a lab is called, `lab 2`; all that lies in gpu-programming/ is the capstone."""
+    """Return a lab's name in reports, such as `lab 2`; everything in gpu-programming/ is the capstone."""
     return f"lab {number}" if folder.startswith("lab") else "capstone"

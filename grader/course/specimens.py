@@ -1,14 +1,14 @@
-"""Files that must get a known verdict; imports no torch. The first line of each says which verdict.
+"""Specimens: files whose first line says which verdict they must get; imports no torch.
 
     EXPECT WRONG/UNWRITTEN from softmax_forward, hint 2: S12 one block, and no loop over the row
     EXPECT POLICY; unscreened WRONG/UNWRITTEN or CRASHED from elementwise_add: A1 frames are forged
     EXPECT SLOW from elementwise_add/speed, hint 5 on a GPU: S57 neighbours lie far apart
     EXPECT PASS from softmax_forward and softmax_backward: one row in two passes
 
-The verdict is that of the first item of the named function that does not pass; where several functions are
-named, it holds for each. `unscreened` is the verdict with the static screen switched off. A folder in the
-place of a file is laid out beside the submission as it is; its one `.py` file with such a line is the
-submission. A `.cu` file has the line in a comment.
+The verdict is that of the first item of the named function that does not pass; if several functions are
+named, it applies to each. `unscreened` is the verdict with the static screen switched off. If a specimen is a
+folder, its one `.py` file with such a line is the submission, and the folder's other files are copied beside
+it. A `.cu` file has the line in a comment.
 """
 
 from __future__ import annotations
@@ -33,34 +33,34 @@ KINDS = {None: CORRECTNESS, "speed": SPEED, "code": CODEGEN}
 
 @dataclasses.dataclass(frozen=True)
 class Specimen:
-    """One file or folder with the verdict it must get."""
+    """One file or folder, with the verdict it must get."""
 
     path: Path
     file: Path
     screened: tuple[str, ...]
-    unscreened: tuple[str, ...]  # as screened, where line one says nothing else
+    unscreened: tuple[str, ...]  # the same as `screened` unless the first line says otherwise
     functions: tuple[str, ...]
     kind: str
     hint: int | None
-    where: str  # CPU or GPU where only one of them shows it, else empty
+    where: str  # CPU or GPU if the verdict appears only there, else empty
     row: str
     says: str
 
     @property
     def name(self) -> str:
-        """Unique, and readable in a list of tests."""
+        """A unique name that is readable in a list of tests."""
         return "/".join(self.path.with_suffix("").parts[-3:])
 
 
 def first_line(file: Path) -> str:
-    """Of the docstring, or the comment that CUDA C++ has in its place."""
+    """Return the first line of the docstring, or in CUDA C++ of the comment."""
     if file.suffix == ".cu":
         return file.read_text("utf-8").partition("\n")[0].removeprefix("// ")
     return (ast.get_docstring(ast.parse(file.read_bytes())) or "").partition("\n")[0]
 
 
 def read(path: Path) -> Specimen:
-    """The specimen at `path`; ValueError where line one is not as it must be."""
+    """Read the specimen at `path`; ValueError if its first line does not have the form above."""
     files = [path] if path.is_file() else sorted(path.glob("*.py"))
     for file in files:
         line = first_line(file)
@@ -68,7 +68,7 @@ def read(path: Path) -> Specimen:
         if found:
             break
     else:
-        raise ValueError(f"{path}: line one does not say which verdict to expect")
+        raise ValueError(f"{path}: the first line does not say which verdict to expect")
     screened = tuple(found["screened"].split(" or "))
     return Specimen(
         path,
@@ -85,9 +85,9 @@ def read(path: Path) -> Specimen:
 
 
 def find(*patterns: str) -> list[Specimen]:
-    """All specimens below the repository that match; ValueError where there are none."""
+    """Return all specimens in the repository that match a glob pattern; ValueError if there are none."""
     paths = sorted(path for pattern in patterns for path in catalog.ROOT.glob(pattern))
     kept = [path for path in paths if path.name[0] not in "._"]
     if not kept:
-        raise ValueError(f"nothing matches {', '.join(patterns)}: a corpus that is empty shows nothing")
+        raise ValueError(f"no specimen matches {', '.join(patterns)}")
     return [read(path) for path in kept]

@@ -1,4 +1,4 @@
-"""One file of a student, read once: that copy is screened, executed and recorded; imports no torch."""
+"""A student's file, read once; this copy is screened, run and recorded; imports no torch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from grader.course.todos import Todo, open_errors, open_todos, open_todos_of
 
-MOST_BYTES = 1 << 20  # of a student's file
+MOST_BYTES = 1 << 20  # size limit of a student's file
 
 
 class Obstacle(enum.Enum):
@@ -29,9 +29,9 @@ class Obstacle(enum.Enum):
 
 @dataclass(frozen=True, eq=False)
 class Submission:
-    """The bytes of one file as they were when it was read; what happens to the file later changes nothing.
+    """The bytes of one file when it was read; later changes of the file have no effect.
 
-    `data` is None where there was nothing to read; `obstacle` then says why, and `words` in a sentence.
+    `data` is None if nothing could be read; `obstacle` then says why, and `words` says it in a sentence.
     """
 
     path: Path
@@ -41,9 +41,9 @@ class Submission:
 
     @classmethod
     def read(cls, path: Path, most: int = MOST_BYTES) -> Submission:
-        """Read a regular file of at most `most` bytes; whatever is in its place, this raises nothing."""
+        """Read a regular file of at most `most` bytes; any failure becomes an obstacle, not an exception."""
         try:
-            # Without following a link, and without waiting for whoever writes into a pipe.
+            # Do not follow a link, and do not wait for a writer of a pipe.
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             with open(descriptor, "rb") as file:
                 facts = os.fstat(descriptor)
@@ -69,9 +69,9 @@ class Submission:
 
     @classmethod
     def _without(cls, path: Path, obstacle: Obstacle, size: int = 0, most: int = 0) -> Submission:
-        words = f"{path.name} is a folder, a link or a pipe, not a file"
+        words = f"{path.name} is a folder, a link or a pipe, not a regular file"
         if obstacle is Obstacle.TOO_LARGE:
-            words = f"{path.name} has {size:,} bytes, at most {most:,} are read"
+            words = f"{path.name} is too large: it has {size:,} bytes, the limit is {most:,}"
         return cls(path, None, obstacle, words)
 
     @property
@@ -86,12 +86,12 @@ class Submission:
 
     @cached_property
     def sha256(self) -> str | None:
-        """Of the bytes that were read; None where there were none."""
+        """The SHA-256 of the bytes that were read, None if nothing was read."""
         return None if self.data is None else hashlib.sha256(self.data).hexdigest()
 
     @cached_property
     def text(self) -> str:
-        """The source, without a byte order mark; ValueError where the file is no text."""
+        """The source without a byte order mark; ValueError if the file is not text."""
         if self.obstacle or self.data is None:
             raise ValueError(self.words)
         return self.data.decode("utf-8-sig")
@@ -100,22 +100,22 @@ class Submission:
     def tree(self) -> ast.Module:
         """The syntax tree of a Python file, parsed once.
 
-        SyntaxError or ValueError where it is no Python; RecursionError or MemoryError where it is too deep.
+        SyntaxError or ValueError if it is not Python; RecursionError or MemoryError if nested too deeply.
         """
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an invalid escape is for the run of the file to report, once
+            warnings.simplefilter("ignore")  # running the file reports an invalid escape, once
             return ast.parse(self.text, self.name)
 
     @property
     def parsed(self) -> ast.Module:
-        """The syntax tree, empty where the file does not parse."""
+        """The syntax tree, empty if the file does not parse."""
         try:
             return self.tree
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return ast.Module(body=[], type_ignores=[])
 
     def line(self, number: int) -> str:
-        """A line of the source, from 1; empty where there is none."""
+        """Return a line of the source, numbered from 1; empty if there is no such line."""
         lines = self.text.split("\n")
         return lines[number - 1] if 0 < number <= len(lines) else ""
 
@@ -127,7 +127,7 @@ class Submission:
         return open_errors(self.text) if self.native else open_todos(self.text, self.parsed)
 
     def open_todos_of(self, function: str) -> tuple[Todo, ...]:
-        """The open TODOs that a function of the file reaches; all of them in CUDA C++."""
+        """Return the open TODOs that a function of the file depends on; in CUDA C++, all open TODOs."""
         if self.obstacle or self.native:
             return self.open_todos
         return open_todos_of(self.text, function, self.parsed)

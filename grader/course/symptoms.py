@@ -1,4 +1,4 @@
-"""Symptoms of a mistake, by name: those of any exercise, and the base of a lab's own; imports no torch."""
+"""Names for the symptoms of mistakes: the common ones, and the base class for a lab's; imports no torch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 
 class Symptom(str, enum.Enum):
-    """What the outcome of a call looks like, in any exercise; the grader recognises these by itself."""
+    """Symptoms that the grader recognises in any exercise."""
 
     __str__ = str.__str__  # the value, on every version of Python
 
@@ -17,19 +17,19 @@ class Symptom(str, enum.Enum):
     TAIL_UNWRITTEN = "tail unwritten"
     ROWS_UNWRITTEN = "rows unwritten"
     PART_UNWRITTEN = "part unwritten"
-    # Memory outside of a tensor
+    # Memory outside a tensor
     OUT_OF_BOUNDS_WRITE = "out of bounds write"
     PADDED_WRITE = "padded write"
     OUT_OF_BOUNDS_READ = "out of bounds read"
     UNMASKED_READ = "unmasked read"
-    # Wrong values, by where they lie
+    # Wrong values, by their place
     TAIL_WRONG = "tail wrong"
     LATER_BLOCKS_WRONG = "later blocks wrong"
     FIRST_BLOCKS_WRONG = "first blocks wrong"
     LATER_ROWS_WRONG = "later rows wrong"
     LAST_COLUMNS_WRONG = "last columns wrong"
     LAST_ROWS_WRONG = "last rows wrong"
-    # Wrong values, by what they are
+    # Wrong values, by their kind
     NOT_FINITE = "not finite"
     ALL_ZERO = "all zero"
     STALE = "stale"
@@ -54,7 +54,7 @@ class Symptom(str, enum.Enum):
 
 
 class LabSymptom(str, enum.Enum):
-    """Base of a lab's own symptoms: its lab.py lists those that only its exercises recognise as members."""
+    """Base class for symptoms that only one lab's exercises recognise; lab.py lists them as members."""
 
     __str__ = str.__str__
 
@@ -63,16 +63,16 @@ AnySymptom = Symptom | LabSymptom
 
 
 def checked_symptom(found: object, source: str) -> AnySymptom:
-    """`found`, which is a symptom; ValueError that begins with `source` where it is anything else."""
+    """Return `found` if it is a symptom; otherwise ValueError, whose message begins with `source`."""
     if isinstance(found, AnySymptom):
         return found
     near = difflib.get_close_matches(str(found), [one.value for one in Symptom], 1)
     hint = f"; did you mean Symptom.{Symptom(near[0]).name}?" if near else ""
-    raise ValueError(f"{source}: {found!r} is no Symptom and no LabSymptom{hint}")
+    raise ValueError(f"{source}: {found!r} is neither a Symptom nor a LabSymptom{hint}")
 
 
 def without_cause(causes: Iterable[AnySymptom]) -> list[LabSymptom]:
-    """Members that a lab declares beside those in `causes`, in their order."""
+    """Return the members of a lab's symptom enumerations that `causes` lacks, in their order."""
     causes = list(causes)
     own = dict.fromkeys(type(one) for one in causes if isinstance(one, LabSymptom))
     return [one for kind in own for one in kind if one not in causes]

@@ -1,7 +1,7 @@
-"""What a run can grade on, and the GPU that code is compiled for where none is named."""
+"""The tiers of a run, and the default GPU to compile for."""
 
 from __future__ import annotations
 
 TIERS = ("cpu", "codegen", "gpu")
-AUTO = "auto"  # asks for the GPU where there is one, else for the CPU
+AUTO = "auto"  # gpu if there is a GPU, else cpu
 DEFAULT_ARCH = 90  # compute capability 9.0, sm_90

@@ -1,4 +1,4 @@
-"""The TODOs that a student's file still holds, and which of them a function meets; imports no torch."""
+"""Find the open TODOs in a student's file, and those that a function depends on; imports no torch."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _EMPTY = {ast.Pass, ast.Expr, ast.Constant}  # what `pass`, `...` and a docstrin
 
 @dataclass(frozen=True)
 class Todo:
-    """A task still open: number (0: a function without a body), text without the size, line from 1.
+    """An open task: its number (0: a function without a body), its text without the size, its line from 1.
 
-    `in_kernel` placeholders stop only a launch that compiles their line: a branch on a constexpr may leave
-    them out.
+    A placeholder with `in_kernel` fails only a launch that compiles its line, which a branch on a constexpr
+    may leave out.
     """
 
     number: int
@@ -27,19 +27,19 @@ class Todo:
 
 
 def open_todos(source: str, tree: ast.Module | None = None) -> tuple[Todo, ...]:
-    """Placeholders still in a student's file, in order; none where the file does not parse."""
+    """Return the TODOs whose placeholders are still in a file, in order; none if it does not parse."""
     return _distinct(placeholders_in(source, tree or parse(source)))
 
 
 def open_errors(source: str) -> tuple[Todo, ...]:
-    """The same of a CUDA C++ file, where an #error stands for each task."""
+    """Return the open TODOs of a CUDA C++ file, whose placeholders are #error directives."""
     lines = enumerate(source.split("\n"), start=1)
     found = ((line, _ERROR.match(text)) for line, text in lines)
     return _distinct([Todo(int(task[1]), task[2], line) for line, task in found if task])
 
 
 def open_todos_of(source: str, function: str, tree: ast.Module | None = None) -> tuple[Todo, ...]:
-    """Open TODOs that `function` reaches through the names it uses; TODO 0 tells that its body is empty."""
+    """Return the open TODOs that `function` depends on through the names it uses; 0 for an empty body."""
     tree = tree or parse(source)
     binding: dict[str, list[ast.stmt]] = {}
     for node in tree.body:
@@ -47,7 +47,7 @@ def open_todos_of(source: str, function: str, tree: ast.Module | None = None) ->
             binding.setdefault(name, []).append(node)
     reached: list[ast.stmt] = []
     names, known, taken = [function], {function}, set[int]()
-    for name in names:  # grows while names lead to further names
+    for name in names:  # the list grows in the loop
         for node in binding.pop(name, ()):
             if id(node) in taken:  # one statement may bind several names
                 continue
@@ -67,17 +67,17 @@ def open_todos_of(source: str, function: str, tree: ast.Module | None = None) ->
 
 
 def parse(source: str) -> ast.Module:
-    """The syntax tree, empty where the file does not parse."""
+    """Return the syntax tree, empty if the source does not parse."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an invalid escape is for the run of the file to report, once
+            warnings.simplefilter("ignore")  # running the file reports an invalid escape, once
             return ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last two: nested without end
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last two: nested too deeply
         return ast.Module(body=[], type_ignores=[])
 
 
 def placeholders_in(source: str, tree: ast.Module) -> list[Todo]:
-    """Every placeholder, in the order of the tree; a region that defines several names has several."""
+    """Return every placeholder, in the order of the tree; a region that defines several names has several."""
     todos = []
     for node in ast.walk(tree):
         in_kernel = False
@@ -96,13 +96,13 @@ def placeholders_in(source: str, tree: ast.Module) -> list[Todo]:
 
 
 def _distinct(todos: list[Todo]) -> tuple[Todo, ...]:
-    """The first place of each number: a region that defines several names has several placeholders."""
+    """Return the first placeholder of each number, sorted by number."""
     first = {todo.number: todo for todo in sorted(todos, key=lambda todo: -todo.line)}
     return tuple(first[number] for number in sorted(first))
 
 
 def bound_names(statement: ast.stmt) -> list[str]:
-    """Names that a statement defines in its own scope."""
+    """Return the names that a statement defines in its own scope."""
     if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
         return [statement.name]
     targets = getattr(statement, "targets", None) or [getattr(statement, "target", statement)]
@@ -111,12 +111,12 @@ def bound_names(statement: ast.stmt) -> list[str]:
 
 
 def lines_of(node: ast.stmt) -> range:
-    """The lines of a statement, from 1."""
+    """Return the line numbers of a statement, from 1."""
     return range(node.lineno, (node.end_lineno or node.lineno) + 1)
 
 
 def _used(statement: ast.AST) -> set[str]:
-    """Names that a statement takes from outside; of a class method by method, as locals stay apart."""
+    """Return the names that a statement uses from outside; in a class separately for each method."""
     if isinstance(statement, ast.ClassDef):
         return set().union(*map(_used, ast.iter_child_nodes(statement)))
     nodes = list(ast.walk(statement))

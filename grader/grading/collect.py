@@ -1,4 +1,4 @@
-"""Score what a run found, and put it together as the results of the run."""
+"""Score the outcomes of a run, and collect them as its results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from grader.results.machine import machine, now
 from grader.results.models import ExerciseResult, ItemResult, LabResult, Results
 from grader.results.outcome import Outcome, result_of
 
-Answer = tuple[Item, Outcome, float]  # and the seconds that it took
+Answer = tuple[Item, Outcome, float]  # the last is the time in seconds
 
 
 def collect(
@@ -25,7 +25,7 @@ def collect(
     seconds: float,
     gpu_missing: str,
 ) -> Results:
-    """Everything a run found, scored."""
+    """Return the results of a run with their points; `seconds` is the time of the whole run."""
     labs = []
     for folder in dict.fromkeys(item.entry.folder for item, _, _ in answered):
         mine = [answer for answer in answered if answer[0].entry.folder == folder]
@@ -75,7 +75,7 @@ def _lab(answered: Sequence[Answer], run: Run) -> LabResult:
 
 
 def scored(exercise: Exercise | Document, answered: Sequence[Answer]) -> tuple[ItemResult, ...]:
-    """The items of one exercise with their points, in the order in which they were answered."""
+    """Return the items of one exercise with their points, in the order in which they were graded."""
     speed = _speed_share(exercise, [(item, outcome) for item, outcome, _ in answered])
     return tuple(
         result_of(item, outcome, speed if item.kind == SPEED and _timed(outcome) else outcome.share, seconds)
@@ -88,7 +88,7 @@ def _timed(outcome: Outcome) -> bool:
 
 
 def _speed_share(exercise: Exercise | Document, answered: Sequence[tuple[Item, Outcome]]) -> float:
-    """The share that all timed shapes have: none where one of them was wrong."""
+    """Return the share of points, 0 to 1, for all timed shapes together: 0 if one of them was wrong."""
     shapes = [outcome for item, outcome in answered if item.kind == SPEED]
     failed = any(not _timed(outcome) and outcome.verdict not in scoring.UNGRADED for outcome in shapes)
     if exercise.speed is None or failed:

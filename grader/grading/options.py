@@ -1,7 +1,7 @@
-"""What a graded run can be asked for, declared once: each field of RunOptions says how its option is written.
+"""The options of a graded run, declared once, as fields of RunOptions.
 
 The options of the command line (cli/options.py) and of the pytest plugin, the variables of the Makefile and
-the arguments of a child process are made from it.
+the arguments of a child process are derived from them.
 """
 
 from __future__ import annotations
@@ -17,51 +17,51 @@ from grader.course.tiers import AUTO, DEFAULT_ARCH, TIERS
 
 
 class Reader(enum.Enum):
-    """Who reads an option of a graded run."""
+    """The program that reads an option of a graded run."""
 
-    COMMAND = "the command alone"
-    PYTEST = "pytest, whose own option it is"
-    PLUGIN = "the grader's plugin for pytest, which makes the run of it"
+    COMMAND = "the command `grade` only"
+    PYTEST = "pytest, which has this option itself"
+    PLUGIN = "the grader's pytest plugin, which creates the run"
 
 
 @dataclass(frozen=True)
 class Declaration:
-    """How a field of RunOptions is written on a command line."""
+    """The command-line form of a field of RunOptions."""
 
-    flags: str  # `--tier`; for what is on unless it is switched off `--screen/--no-screen`
+    flags: str  # `--tier`, or for a switch that is on by default `--screen/--no-screen`
     help: str
-    default: Any = None  # the field's
+    default: Any = None  # the default of the field
     reader: Reader = Reader.PLUGIN
-    read: Callable[[str], Any] = str  # a value from its text; ValueError with a message for the user
-    write: Callable[[Any], str] = str  # the text of a value
+    read: Callable[[str], Any] = str  # converts text to a value; ValueError with a message for the user
+    write: Callable[[Any], str] = str  # converts a value to text
     choices: tuple[str, ...] = ()
-    make: str = ""  # its variable of the Makefile
-    replayed: bool = True  # false for what holds on one machine or in one process only
-    listed: bool = True  # in the help
+    make: str = ""  # the variable of the Makefile
+    replayed: bool = True  # false if the value is valid only on one machine or in one process
+    listed: bool = True  # whether the help lists it
 
     @property
     def flag(self) -> str:
-        """The option as a command line has it: of a switch the one that changes something."""
+        """The option as written on a command line; for a switch, the form that is not the default."""
         return self.flags.rpartition("/")[2]
 
     def words(self, value: Any) -> list[str]:
-        """The option with this value, as words of a command line; none for a value that is not given."""
+        """Return the words of a command line for this value; none for None or a switch that is on."""
         if isinstance(value, bool):
             return [] if value else [self.flag]
         return [] if value is None else [self.flag, self.write(value)]
 
 
 def arch_of(text: str) -> int:
-    """The compute capability that `sm_90`, `sm_90a` or `90` names, 90; ValueError for anything else."""
+    """Return the compute capability that `sm_90`, `sm_90a` or `90` names: 90. ValueError for other text."""
     digits = text.lower().removeprefix("sm_").rstrip("af")
     if not digits.isdigit():
-        raise ValueError(f"--arch {text}: write it as sm_90")
+        raise ValueError(f"--arch {text}: not a GPU architecture; write it as sm_90")
     return int(digits)
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What one graded run was asked for."""
+    """The options of one graded run."""
 
     labs: Annotated[
         str | None,
@@ -80,10 +80,10 @@ class RunOptions:
     ] = "labs"
     tier: Annotated[
         str,
-        Declaration("--tier", "auto takes the GPU where there is one", choices=(AUTO, *TIERS), make="TIER"),
+        Declaration("--tier", "auto uses the GPU if there is one", choices=(AUTO, *TIERS), make="TIER"),
     ] = AUTO
     seed: Annotated[
-        int | None, Declaration("--seed", "seed of the inputs, for a replay", read=int, make="SEED")
+        int | None, Declaration("--seed", "seed of the inputs, to repeat a run", read=int, make="SEED")
     ] = None
     keyword: Annotated[
         str,
@@ -91,36 +91,39 @@ class RunOptions:
     ] = ""
     screened: Annotated[
         bool,
-        Declaration("--screen/--no-screen", "read each file for what is not permitted before it is run"),
+        Declaration(
+            "--screen/--no-screen", "before running a file, check it for names that are not permitted"
+        ),
     ] = True
     confined: Annotated[
-        bool, Declaration("--confine/--no-confine", "run each file with no rights it does not need")
+        bool,
+        Declaration("--confine/--no-confine", "run each file in a sandbox, without rights it does not need"),
     ] = True
     least: Annotated[
         float | None,
         Declaration(
-            "--min", "exit with 1 below this many points", reader=Reader.COMMAND, read=float, make="MIN"
+            "--min", "exit with code 1 below this many points", reader=Reader.COMMAND, read=float, make="MIN"
         ),
     ] = None
     arch: Annotated[
         int,
         Declaration(
-            "--arch", "GPU to compile for where code is inspected", read=arch_of, write="sm_{}".format
+            "--arch", "GPU to compile for when generated code is checked", read=arch_of, write="sm_{}".format
         ),
     ] = DEFAULT_ARCH
     hidden: Annotated[
         Path | None,
-        Declaration("--hidden", "TOML file with further cases, which no report gives away", read=Path),
+        Declaration("--hidden", "TOML file with further cases, whose data no report shows", read=Path),
     ] = None
     results: Annotated[
         Path,
-        Declaration("--results", "where the reports go", reader=Reader.COMMAND, read=Path, replayed=False),
+        Declaration("--results", "folder for the reports", reader=Reader.COMMAND, read=Path, replayed=False),
     ] = Path("results")
     tell: Annotated[
         int | None,
         Declaration(
             "--tell",
-            "descriptor to tell the progress to, in place of a bar",
+            "file descriptor to write progress messages to, instead of a progress bar",
             reader=Reader.COMMAND,
             read=int,
             replayed=False,
@@ -129,14 +132,14 @@ class RunOptions:
     ] = None
 
     def arguments(self, always: Collection[str] = ()) -> list[str]:
-        """The words after `python -m grader` that ask for this run, without options that have their default.
+        """Return the words after `python -m grader` for this run, without options that have their default.
 
-        The fields named in `always` are written whatever they hold.
+        The fields named in `always` are always written.
         """
         return ["grade", *self._words(DECLARED, always)]
 
     def pytest_arguments(self) -> list[str]:
-        """Those of the options that pytest and the plugin read, as words of pytest's command line."""
+        """Return the options that pytest and the plugin read, as words of pytest's command line."""
         read = {name: one for name, one in DECLARED.items() if one.reader is not Reader.COMMAND}
         return self._words(read)
 
@@ -157,8 +160,9 @@ DECLARED = _declared()  # by the names of the fields, in their order
 
 
 def command_of(arguments: list[str]) -> str:
-    """What was asked for, to be typed again, without what holds on one machine or in one process only: the
-    folder for the reports, the descriptor for the progress.
+    """Return the command that repeats a run on any machine.
+
+    It leaves out the folder for the reports and the descriptor for progress messages.
     """
     left_out = {one.flag for one in DECLARED.values() if not one.replayed}
     pairs = zip(arguments, ["", *arguments], strict=False)

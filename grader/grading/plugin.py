@@ -1,4 +1,4 @@
-"""The pytest side: every lab.py becomes items, one a case, and their outcomes become verdicts."""
+"""The pytest plugin: it collects every lab.py as items, one for each case, and reports their verdicts."""
 
 from __future__ import annotations
 
@@ -31,29 +31,29 @@ HIDDEN = pytest.StashKey[dict]()
 
 
 def pytest_addoption(parser):
-    """Options of a graded run, and the shards of the GPU tests."""
+    """Add the options of a graded run, and those to shard and resume the project's tests."""
     group = parser.getgroup("grader")
     for name, one in DECLARED.items():
         if one.reader is Reader.PLUGIN:
             group.addoption(one.flag, dest=name, default=one.default, help=one.help, **_kind(one))
-    group.addoption("--resume", default=None, metavar="FILE", help="leave out tests that FILE says passed")
+    group.addoption("--resume", default=None, metavar="FILE", help="skip tests that passed according to FILE")
     group.addoption(
         "--shard", default=None, metavar="I/N", help="run the I-th of N parts of the selected tests"
     )
 
 
 def _kind(one: Declaration) -> dict[str, Any]:
-    """What values an option takes, in the terms of argparse."""
+    """Return the keyword arguments of argparse for an option's values."""
     if isinstance(one.default, bool):
         return {"action": "store_false"}
     if one.choices:
         return {"choices": one.choices}
-    # pytest-xdist hands options on to its processes, and can hand on no Path.
+    # pytest-xdist passes options on to its processes, and cannot pass a Path.
     return {"type": str if one.read is Path else one.read}
 
 
 def _asked(config) -> RunOptions:
-    """What pytest's command line asked for."""
+    """Return the options on pytest's command line."""
     given = {name: config.getoption(name) for name, one in DECLARED.items() if one.reader is Reader.PLUGIN}
     read = {
         name: DECLARED[name].read(text) if isinstance(text, str) else text for name, text in given.items()
@@ -62,15 +62,15 @@ def _asked(config) -> RunOptions:
 
 
 def pytest_configure(config):
-    """Choose the tier and the seed once for the whole run."""
+    """Choose tier and seed, and create the run; UsageError for options that cannot be used."""
     asked, (found, missing) = _asked(config), gpu.find()
     tier, seed = asked.tier, asked.seed
     if tier == AUTO:
         tier = "gpu" if found else "cpu"
     if tier == "gpu" and not found:
-        raise pytest.UsageError(f"--tier gpu: {missing}; --tier cpu grades what needs no GPU")
+        raise pytest.UsageError(f"--tier gpu: {missing}; use --tier cpu to grade what needs no GPU")
     if asked.source != "reference" and not Path(asked.source).is_dir():
-        raise pytest.UsageError(f"--from {asked.source}: no such folder")
+        raise pytest.UsageError(f"--from {asked.source}: there is no such folder")
     config.stash[HIDDEN] = _hidden(asked.hidden)
     run = Run(
         asked.source,
@@ -85,12 +85,14 @@ def pytest_configure(config):
     record = config.getoption("resume")
     if record:
         config.stash[PASSED] = Passed(Path(record))
-        if not hasattr(config, "workerinput"):  # of several processes, the one that hears of all tests writes
+        if not hasattr(
+            config, "workerinput"
+        ):  # under xdist, only the main process sees and records all tests
             config.pluginmanager.register(config.stash[PASSED])
 
 
 def _hidden(file: Path | None) -> dict:
-    """Hidden cases by exercise; none without a file."""
+    """Return hidden cases by exercise; none without a file."""
     if file is None:
         return {}
     try:
@@ -100,20 +102,20 @@ def _hidden(file: Path | None) -> dict:
 
 
 def pytest_report_header(config):
-    """One line with what a replay needs."""
+    """Return one line with tier, source and seed, which a second run needs."""
     run = config.stash[RUN]
     return f"grader: tier {run.tier}, grading {run.source}, seed {run.seed}"
 
 
 def pytest_collect_file(file_path, parent):
-    """A folder with a lab.py is a lab."""
+    """Collect a lab.py as a lab."""
     if _is_lab(file_path) and not parent.session.isinitpath(file_path):
         return LabFile.from_parent(parent, path=file_path)
     return None
 
 
 def pytest_pycollect_makemodule(module_path, parent):
-    """A lab.py named on the command line would be taken for a test module."""
+    """Collect a lab.py that is named on the command line as a lab, not as a test module."""
     return LabFile.from_parent(parent, path=module_path) if _is_lab(module_path) else None
 
 
@@ -121,9 +123,9 @@ def _is_lab(path: Path) -> bool:
     return path.name == "lab.py" and catalog.FOLDER.fullmatch(path.parent.name) is not None
 
 
-@pytest.hookimpl(trylast=True)  # after -m and -k have made their choice
+@pytest.hookimpl(trylast=True)  # after -m and -k
 def pytest_collection_modifyitems(config, items):
-    """Keep one shard, where one was asked for."""
+    """Apply --shard, and deselect the tests that --resume knows as passed."""
     shard = config.getoption("shard")
     if shard:
         try:
@@ -131,7 +133,7 @@ def pytest_collection_modifyitems(config, items):
         except ValueError:
             raise pytest.UsageError(f"--shard {shard}: write it as 1/4") from None
         if not 1 <= part <= parts:
-            raise pytest.UsageError(f"--shard {shard}: the first number counts from 1 to the second")
+            raise pytest.UsageError(f"--shard {shard}: the first number must be from 1 to the second")
         kept = items[part - 1 :: parts]
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = kept
@@ -142,9 +144,9 @@ def pytest_collection_modifyitems(config, items):
 
 
 class Passed:
-    """Remembers in a file which tests passed on this very code, so that an interrupted run goes on.
+    """Record in a file which tests passed on this version of the code, so that a run can be resumed.
 
-    `earlier` has the ids of those that an earlier run saw pass, with the seconds that each took.
+    `earlier` maps the ids of tests that passed in an earlier run to the seconds that each took.
     """
 
     def __init__(self, record: Path):
@@ -157,7 +159,7 @@ class Passed:
         self._all = dict(self.earlier)
 
     def pytest_runtest_logreport(self, report):
-        """Write a passed test down at once: the next one may hang the machine."""
+        """Record a passed test immediately, because the next one may hang the machine."""
         if report.when == "call" and report.passed:
             self._all[report.nodeid] = round(report.duration, 1)
             self._record.parent.mkdir(parents=True, exist_ok=True)
@@ -166,18 +168,18 @@ class Passed:
 
 
 def pytest_collection_finish(session):
-    """Have the imports of the warm parents begin while the first items run."""
+    """Take the GPU lock, and start the fork servers so that their imports overlap with the first items."""
     asked = [item.asked for item in session.items if isinstance(item, LabItem)]
     if asked and not session.config.option.collectonly:
         run = session.config.stash[RUN]
-        if run.gpu:  # two graders on one card would time each other
+        if run.gpu:  # two graders on one GPU would disturb each other's timings
             session.config.stash[LOCK] = GpuLock(run.gpu.uuid_hash)
             session.config.stash[LOCK].__enter__()
         run.warm(asked)
 
 
 def pytest_unconfigure(config):
-    """Leave no process behind."""
+    """End all processes of the run, and release the GPU lock."""
     if RUN in config.stash:
         config.stash[RUN].close()
     if LOCK in config.stash:
@@ -188,14 +190,14 @@ class LabFile(pytest.File):
     """One lab.py."""
 
     def collect(self):
-        """One item for each item of the lab."""
+        """Yield one pytest item for each item of the lab."""
         entry = hidden_cases.add(catalog.load(self.path), self.config.stash[HIDDEN])
         for item in graded_items(entry):
             yield LabItem.from_parent(self, name=item.id, item=item)
 
 
 class LabItem(pytest.Item):
-    """One item; fails with the message a student reads, and skips what this run cannot grade."""
+    """A pytest item; it fails with the message for the student, or is skipped if it cannot be graded."""
 
     def __init__(self, *, item: Item, **more):
         super().__init__(**more)
@@ -203,7 +205,7 @@ class LabItem(pytest.Item):
         self.user_properties.append(("max_points", f"{item.points:g}"))
 
     def runtest(self):
-        """Ask the judge."""
+        """Let the judge grade the item."""
         start = time.monotonic()
         outcome = self.config.stash[RUN].answer(self.asked)
         self.config.stash[ANSWERS].append((self.asked, outcome, time.monotonic() - start))
@@ -215,18 +217,18 @@ class LabItem(pytest.Item):
             raise NotPassedError(outcome)
 
     def repr_failure(self, excinfo, style=None):
-        """The message for the student; a stack trace only where pytest or this plugin broke."""
+        """Return the message for the student; a stack trace only for an error in pytest or this plugin."""
         if isinstance(excinfo.value, NotPassedError):
             return "\n".join(explain(self.asked, excinfo.value.outcome))
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self):
-        """Where a test explorer should jump: the lab's definition."""
+        """Return the location that a test explorer opens: the lab's definition."""
         return self.path, None, self.name
 
 
 class NotPassedError(Exception):
-    """Carries an outcome other than PASS from the judge to the report."""
+    """An outcome other than PASS, on its way from the judge to the report."""
 
     def __init__(self, outcome: Outcome):
         super().__init__(outcome.verdict.value)
@@ -235,14 +237,14 @@ class NotPassedError(Exception):
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
-    """Hand the verdict on to the words of the terminal."""
+    """Add the verdict to the report, for pytest_report_teststatus."""
     report = (yield).get_result()
     if isinstance(item, LabItem) and call.when == "call" and OUTCOME in item.stash:
         report.verdict = item.stash[OUTCOME].verdict.value
 
 
 def pytest_report_teststatus(report):
-    """Verdicts in the words of the course instead of passed, failed and skipped."""
+    """Show the verdict instead of passed, failed or skipped."""
     verdict = getattr(report, "verdict", None)
     if verdict is None or report.when != "call":
         return None

@@ -1,4 +1,4 @@
-"""What a run shows while it works, and a pytest plugin that shows it for a graded run."""
+"""Show the progress of a run, and the pytest plugin that does so for a graded run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from grader.grading.run_state import RunState
 
 
 class Follower:
-    """A bar on a terminal; where output is piped, a line whenever what runs is another thing."""
+    """A progress bar on a terminal; if output is piped, a line whenever the current step changes."""
 
     def __init__(self, console: Console, *columns: ProgressColumn):
         self.console = console
@@ -39,13 +39,13 @@ class Follower:
         self._announced = ""
 
     def begin(self, items: int) -> None:
-        """Start once the number of items is known."""
+        """Start; `items` is the number of items."""
         if self.console.is_terminal:
             self._task = self._bar.add_task("starting", total=items)
             self._bar.start()
 
     def running(self, words: str, item: str) -> None:
-        """Say what runs now."""
+        """Show what is running."""
         if self._task is not None:
             self._bar.update(self._task, description=f"{words}  {item}")
         elif words != self._announced:
@@ -53,78 +53,78 @@ class Follower:
             self.note(words)
 
     def note(self, words: str) -> None:
-        """A line that stays."""
+        """Print a line that stays on the terminal."""
         self.console.print(f"  {words}", highlight=False, markup=False)
 
     def done(self) -> None:
-        """One item is done."""
+        """Count one item as done."""
         if self._task is not None:
             self._bar.advance(self._task)
 
     def end(self) -> None:
-        """Leave the terminal clean for what follows."""
+        """Remove the bar from the terminal."""
         if self._task is not None:
             self._bar.stop()
 
 
 class Teller:
-    """Tells another process, a line of JSON with the `RunState` for each event, in the place of a bar."""
+    """Write progress to another process: a line of JSON with the `RunState` for each event."""
 
     def __init__(self, descriptor: int):
         self._lines = os.fdopen(descriptor, "w", buffering=1)
         self._state = RunState()
 
     def begin(self, items: int) -> None:
-        """How many items there are."""
+        """Send the number of items."""
         self._tell(RunState(items=items))
 
     def running(self, words: str, _item: str) -> None:
-        """What runs now."""
+        """Send what is running."""
         self._tell(self._state.model_copy(update={"words": words}))
 
     def done(self) -> None:
-        """One item is done."""
+        """Send that one item is done."""
         self._tell(self._state.model_copy(update={"done": self._state.done + 1}))
 
     def end(self) -> None:
-        """Nothing more to tell."""
+        """Close the channel."""
         self._lines.close()
 
     def _tell(self, state: RunState) -> None:
         self._state = state
-        with contextlib.suppress(OSError):  # nobody listens any more: the run is worth finishing all the same
+        with contextlib.suppress(OSError):  # the reader is gone, but the run must still finish
             self._lines.write(state.model_dump_json() + "\n")
 
 
 class ProgressPlugin:
-    """A pytest plugin that follows the items of one run."""
+    """A pytest plugin that shows the progress of one run."""
 
     def __init__(self, follower: Follower | Teller):
         self._follower = follower
         self.broken: list[str] = []
 
     def pytest_collectreport(self, report):
-        """A lab.py that does not load is said, not passed over."""
+        """Record a lab.py that cannot be loaded, for an error message."""
         if report.failed:
             self.broken.append(f"{report.nodeid}: {report.longreprtext.strip().splitlines()[-1]}")
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session):
-        """Start once the number of items is known."""
+        """Start when the number of items is known."""
         self._follower.begin(len(session.items))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item):
-        """Say what runs now."""
+        """Show what is running."""
         asked: Item = item.asked
         lab = lab_word(asked.entry.folder.name, asked.entry.number)
         words = f"{lab}  {asked.exercise.name}  {asked.kind}"
         self._follower.running(words, asked.name)
 
     def pytest_runtest_logfinish(self):
-        """One item is done."""
+        """Count one item as done."""
         self._follower.done()
 
     def pytest_sessionfinish(self):
-        """Leave the terminal clean for the report."""
+        """Remove the progress bar before the report."""
         self._follower.end()

@@ -1,4 +1,4 @@
-"""Pytest as a graded run calls it: no plugin, no conftest and no setting but the grader's own."""
+"""Run pytest for a graded run, with no plugins, conftest files or settings but the grader's."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ NO_AUTOLOAD = "PYTEST_DISABLE_PLUGIN_AUTOLOAD"
 def run(
     entries: Sequence[catalog.Entry], asked: RunOptions, plugins: Sequence[object], own: Sequence[str] = ()
 ) -> int:
-    """Pytest's exit code over these labs; `own` are options of pytest's own."""
+    """Run pytest on these labs and return its exit code; `own` are further options of pytest."""
     import pytest
 
     folders = {entry.folder for entry in entries}
     arguments = [
-        # The capstone's folders lie in one of them.
+        # The capstone's other folders are inside its main folder.
         *(str(entry.folder) for entry in entries if entry.folder.parent not in folders),
         "-c",
         str(Path(__file__).with_name("grading.ini")),
@@ -35,7 +35,7 @@ def run(
         "grader.grading.plugin",
     ]
     before = os.environ.get(NO_AUTOLOAD)
-    os.environ[NO_AUTOLOAD] = "1"  # no plugin of somebody else's takes part in a grade
+    os.environ[NO_AUTOLOAD] = "1"  # installed plugins must not take part in grading
     try:
         return pytest.main([*arguments, *own, *asked.pytest_arguments()], plugins=[*plugins])
     finally:

@@ -1,4 +1,4 @@
-"""Grade the same files again and again into one record, in a new process each time."""
+"""Grade the same files repeatedly into one record, in a new process each time."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from grader.system.processes import run_tool
 
 
 class RegradeError(Exception):
-    """A grading failed, or the record is of something else."""
+    """A grading failed, or the record does not match the files or the command."""
 
 
 def grade_again(options: RunOptions, record: Path, times: int) -> Iterator[int]:
-    """Grade with `options` until `record` holds `times` runs; yields their numbers.
+    """Grade with `options` until `record` has `times` runs; yield the number of each run before it starts.
 
-    A record begun earlier is continued where its runs were asked for the same and graded the files that are
-    in the tree now. RegradeError where that is not so, or where a grading ends with an error.
+    An existing record is continued if its runs had the same command and graded the files that are in the tree
+    now. RegradeError if not, or if a grading ends with an error.
     """
-    always = ("source",)  # the tree is named in every record
+    always = ("source",)  # every record names the tree
     command, source = command_of(options.arguments(always)), Path(options.source)
-    # What was stored stays as it is, whatever version wrote it.
+    # Stored runs are kept unchanged, whichever version wrote them.
     stored = json.loads(record.read_text("utf-8")) if record.is_file() else []
     try:
         runs = reading.parse_runs(json.dumps(stored))
     except ValueError:
-        raise RegradeError(f"{record} holds no runs of this grader: move it away") from None
+        raise RegradeError(f"{record} is not a record of this grader's runs: move it away") from None
     if any(run.command != command or not _same_files(run, source) for run in runs):
-        raise RegradeError(f"{record} is of other files or another command: move it away")
+        raise RegradeError(f"{record} is from other files or another command: move it away")
     for number in range(len(stored) + 1, times + 1):
         yield number
         with tempfile.TemporaryDirectory() as scratch:
@@ -45,7 +45,7 @@ def grade_again(options: RunOptions, record: Path, times: int) -> Iterator[int]:
             if done.code:
                 raise RegradeError(f"grading {number} of {times} failed: {done.complaint[-500:]}")
             stored.append(json.loads((Path(scratch) / "results.json").read_text("utf-8")))
-        replace(record, json.dumps(stored))  # after each: what is measured is not lost
+        replace(record, json.dumps(stored))  # after each run, so that none is lost
 
 
 def _same_files(run: Results, source: Path) -> bool:

@@ -1,4 +1,4 @@
-"""How far a run is, as it tells another process."""
+"""The progress message of a run to another process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pydantic import BaseModel
 
 
 class RunState(BaseModel):
-    """Items in all and done, and in words what the run is at."""
+    """Number of items, number of items done, and a description of the current step."""
 
     items: int = 0
     done: int = 0

@@ -1,4 +1,4 @@
-"""Files made from the results: results.json itself, a Markdown summary, and facts for the JUnit file."""
+"""Write results.json and a Markdown summary, and add the run's facts to the JUnit file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from grader.system.files import replace
 
 
 def markdown(results: Results) -> str:
-    """A summary for a CI step: one table row an exercise and kind, failures below."""
+    """Return a summary for a CI step: one table row for each exercise and kind, failures below."""
     machine = results.machine
     score = points.score_of(results.items)
     labs = points.split(score, [lab.items for lab in results.labs])
@@ -57,13 +57,16 @@ def markdown(results: Results) -> str:
         for exercise in {e.file: e for e in lab.exercises}.values()
     ]
     if failures:
-        # Indented text is code in Markdown: nothing a student printed can become markup.
+        # Indented text is code in Markdown, so nothing that a student printed becomes markup.
         lines += ["", "### What failed", "", *("    " + line for line in failures)]
     return "\n".join(lines) + "\n"
 
 
 def sign_junit(results: Results, path: Path) -> None:
-    """Add to pytest's JUnit file, as properties of its suite, what a second run needs to agree or differ."""
+    """Add to pytest's JUnit file, as suite properties, what a second run needs to compare itself.
+
+    ValueError if the file has no test suite.
+    """
     tree = ElementTree.parse(path)
     suite = tree.getroot().find("testsuite")
     properties = ElementTree.Element("properties")
@@ -88,7 +91,7 @@ def sign_junit(results: Results, path: Path) -> None:
     for name, value in facts.items():
         ElementTree.SubElement(properties, "property", name=name, value=str(value))
     if suite is None:
-        raise ValueError(f"{path} is no JUnit file of pytest")
+        raise ValueError(f"{path} is not a JUnit file written by pytest")
     suite.insert(0, properties)
     part = path.with_name(f".{path.name}.part")
     tree.write(part, encoding="utf-8", xml_declaration=True)
@@ -100,7 +103,7 @@ def _why_no_gpu(results: Results) -> str:
 
 
 def write(results: Results, folder: Path) -> None:
-    """results.json and summary.md, each complete or not there at all."""
+    """Write results.json and summary.md, each completely or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in (
         ("results.json", results.model_dump_json(indent=1)),

@@ -1,6 +1,6 @@
-"""Markdown made from records: tables, pages of paragraphs, and marked regions that are rendered again.
+"""Markdown from records: tables, paragraphs, and marked regions that can be replaced.
 
-A region stands between `<!-- BEGIN label -->` and `<!-- END -->`, each mark alone on its line.
+A region is the text between `<!-- BEGIN label -->` and `<!-- END -->`, each mark alone on its line.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-MOST_MARKS = 2000  # of a text that may be a student's
+MOST_MARKS = 2000  # in one text, which may be a student's
 
 
 @dataclass(frozen=True)
 class Region:
-    """A region of a text: what its BEGIN says, the number of that line, and where it stands."""
+    """A region of a text: the label of its BEGIN, the number of that line, and the positions."""
 
     label: str
     line: int
@@ -23,9 +23,9 @@ class Region:
 
 
 def table(heads: Sequence[str], rows: Iterable[Iterable[object]], align: str) -> str:
-    """A table; `align` has l or r for each column, and its last letter stands for those beyond it.
+    """Return a table; `align` has l or r for each column, and its last letter also applies to further ones.
 
-    Cells are shown as str() has them. No padding: another number changes one line, not a column.
+    Cells are formatted by str() and not padded, so that a new number changes one line, not a whole column.
     """
     sides = align.ljust(len(heads), align[-1])
     lines = [
@@ -36,19 +36,19 @@ def table(heads: Sequence[str], rows: Iterable[Iterable[object]], align: str) ->
 
 
 def page(paragraphs: Iterable[str]) -> str:
-    """Paragraphs and tables with an empty line between them."""
+    """Join paragraphs and tables with an empty line between them."""
     return "\n\n".join(paragraphs) + "\n"
 
 
 def marked(label: str, inside: str, named_end: bool = False) -> str:
-    """A region with its marks; `inside` ends with a line break."""
+    """Return a region with its marks; `inside` ends with a line break."""
     return f"<!-- BEGIN {label} -->\n{inside}<!-- END{f' {label}' if named_end else ''} -->"
 
 
 def regions(text: str, label: str, named_ends: bool = False) -> tuple[list[Region], list[str]]:
-    """The regions whose label matches a pattern, in order, and what is wrong with their marks, by line.
+    """Return the regions whose label matches a pattern, in order, and the problems with their marks, by line.
 
-    With `named_ends` an END repeats the label, and one without it is no mark.
+    With `named_ends`, an END repeats the label, and an END without a label is ignored.
     """
     ends = f" ({label})" if named_ends else "()"
     marks = re.finditer(rf"^[ \t]*<!-- (?:BEGIN ({label})|END{ends}) -->[ \t\r]*$", text, re.MULTILINE)
@@ -76,7 +76,7 @@ def regions(text: str, label: str, named_ends: bool = False) -> tuple[list[Regio
 
 
 def rewrite(text: str, found: Iterable[Region], render: Callable[[Region], str]) -> str:
-    """The text with what each region holds rendered again, and everything else byte for byte as it was."""
+    """Return the text with the inside of each region rendered again and all other bytes unchanged."""
     parts, at = [], 0
     for one in found:
         parts += [text[at : one.inside.start], render(one)]

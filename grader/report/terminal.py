@@ -1,7 +1,8 @@
-"""What a student reads on the terminal; text only, no arithmetic on points."""
+"""The terminal report that a student reads; text only, no arithmetic on points."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -20,7 +21,7 @@ WIDTH = 100
 KINDS = {CORRECTNESS: "correctness", CODEGEN: "generated code", SPEED: "speed", DOCUMENT: "document"}
 FAULT_ADVICE = (
     "This is a problem in the grader or the machine, not in your file. No points were taken off.",
-    "Run it again; if it repeats, send results/results.json to the course staff.",
+    "Run it again; if it happens again, send results/results.json to the course staff.",
 )
 STYLES = {
     "PASS": "green",
@@ -31,26 +32,27 @@ STYLES = {
 }
 LABS = "labs"  # the tree that is graded by default
 SHOWN_FRAMES = 3
-SHOWN_NAMES = 6  # of cases that failed like the first
-SHOWN_LINES = 12  # of an error's text
-SHOWN_PRINTED = 12  # lines of what a failing file printed
+SHOWN_NAMES = 6  # names of cases that failed like the first
+SHOWN_LINES = 12  # lines of an error's text
+SHOWN_PRINTED = 12  # lines that a failing file printed
 
 
 def explain(asked: Item, outcome: Outcome) -> list[str]:
-    """The message for one item, as a test explorer shows it."""
+    """Return the lines of the message for one item, as a test explorer shows it."""
     item = result_of(asked, outcome)
     details = details_of(item, asked.entry.folder.name, asked.exercise.file)
     return [f"{word(item)}  {item.name}", *details]
 
 
 def word(item: ItemResult) -> str:
-    """`WRONG/MISMATCH`, as a person reads it."""
+    """Return the verdict as it is printed: `NOT STARTED`, `WRONG/MISMATCH`."""
     return item.label.replace("_", " ")
 
 
 def details_of(item: ItemResult, folder: str, file: str, source: str = LABS) -> Iterator[str]:
-    """The lines under an item's verdict: where, which pattern, why, and what to read. `source` is the graded
-    tree, as `--from` names it.
+    """Yield the lines below an item's verdict: where, which pattern, why, and what to read.
+
+    `source` is the graded tree, as given to `--from`.
     """
     path = path_of(folder, file, source)
     for todo in item.open_todos:
@@ -59,7 +61,7 @@ def details_of(item: ItemResult, folder: str, file: str, source: str = LABS) -> 
     if item.where:
         first, *rest = item.where.splitlines()
         yield f"    {label:<13} {first}"
-        # Triton quotes the kernel first and gives its reason last.
+        # Triton quotes the kernel first; the reason is at the end.
         yield from (f"    {'':<13} {line}" for line in rest[-SHOWN_LINES:])
     if item.pattern:
         yield f"    {'pattern':<13} {item.pattern}"
@@ -78,12 +80,12 @@ def details_of(item: ItemResult, folder: str, file: str, source: str = LABS) -> 
 
 
 def label_of(item: ItemResult) -> str:
-    """What an item's `where` is called beside its text."""
+    """Return the label that is printed before an item's `where`."""
     return {Verdict.WRONG: "first wrong" if item.kind == CORRECTNESS else "found"}.get(item.verdict, "what")
 
 
 def alike(items: Sequence[ItemResult], folder: str, file: str) -> list[list[ItemResult]]:
-    """Items with one verdict and one cause, or with the same message where no cause is known."""
+    """Group items with the same verdict and the same cause, or the same message if no cause is known."""
     groups: dict[tuple[str, ...], list[ItemResult]] = {}
     for item in items:
         same = (item.cause,) if item.cause else tuple(details_of(item, folder, file))
@@ -92,12 +94,12 @@ def alike(items: Sequence[ItemResult], folder: str, file: str) -> list[list[Item
 
 
 def readme_of(folder: str) -> str:
-    """Where a lab's hints are."""
+    """Return the path of the README with a lab's hints."""
     return path_of(folder, "README.md")
 
 
 def path_of(folder: str, file: str, source: str = LABS) -> str:
-    """Where a file of a lab lies, as an editor finds it; a tree outside of the checkout is not told."""
+    """Return a lab file's path from the top of the checkout; in a tree elsewhere, the one below labs/."""
     tree = Path(source)
     tree = Path(LABS) if tree.is_absolute() or ".." in tree.parts else tree
     if folder.startswith("lab"):
@@ -107,7 +109,7 @@ def path_of(folder: str, file: str, source: str = LABS) -> str:
 
 
 def kinds_of(exercise: ExerciseResult, score: Score) -> list[tuple[str, list[ItemResult], Score]]:
-    """The items of an exercise by their kind, and what each kind has of the exercise's `score`."""
+    """Return the items of an exercise by kind, each kind with its part of the exercise's `score`."""
     groups = [(kind, [item for item in exercise.items if item.kind == kind]) for kind in KINDS]
     groups = [(kind, items) for kind, items in groups if items]
     scores = points.split(score, [items for _, items in groups])
@@ -115,7 +117,7 @@ def kinds_of(exercise: ExerciseResult, score: Score) -> list[tuple[str, list[Ite
 
 
 def _lab_lines(lab: LabResult, score: Score, source: str) -> Iterator[tuple[str, str]]:
-    """A lab's report, line by line, each with the style a terminal may give it, on files of `source`."""
+    """Yield the lines of a lab's report with their styles; paths are in the tree `source`."""
     scores = points.split(score, [exercise.items for exercise in lab.exercises])
     for exercise, of_exercise in zip(lab.exercises, scores, strict=True):
         yield "", ""
@@ -168,7 +170,7 @@ def _group(
 
 
 def not_graded(items: Sequence[ItemResult], score: Score) -> Iterator[tuple[str, list[ItemResult], Shown]]:
-    """Each reason for which items of one kind were not graded, the items, and their part of the `score`."""
+    """Yield each reason why items of one kind were not graded, with these items and their part of `score`."""
     reasons = dict.fromkeys(item.where for item in items if item.verdict is Verdict.NOT_GRADED)
     by_reason = {
         why: [item for item in items if item.verdict is Verdict.NOT_GRADED and item.where == why]
@@ -183,12 +185,12 @@ def not_graded(items: Sequence[ItemResult], score: Score) -> Iterator[tuple[str,
 def _failures(
     lab: LabResult, exercise: ExerciseResult, items: Sequence[ItemResult], title: str, source: str
 ) -> Iterator[tuple[str, str]]:
-    """Each failure once: the first of those with one verdict and one cause in full, the others by name."""
+    """Yield the failures; of those with the same verdict and cause the first in full, the others by name."""
     if not items or _said_above(lab, exercise, items):
         return
     for first, *others in alike(items, lab.folder, exercise.file):
         if first.verdict is Verdict.NOT_STARTED and title != "correctness":
-            continue  # said once, under correctness
+            continue  # already listed under correctness
         if first.blocked:
             yield f"  {first.blocked.words}", "dim"
             continue
@@ -208,7 +210,7 @@ def _failures(
 
 
 def _said_above(lab: LabResult, exercise: ExerciseResult, items: Sequence[ItemResult]) -> bool:
-    """Whether an exercise of the same file, higher up, has listed the very same open TODOs."""
+    """Whether an earlier exercise of the same file has listed the same open TODOs."""
     todos = items[0].open_todos
     above = lab.exercises[: lab.exercises.index(exercise)]
     return bool(todos) and any(e.file == exercise.file and e.items[0].open_todos == todos for e in above)
@@ -229,7 +231,7 @@ def _speed_table(items: Sequence[ItemResult]) -> Iterator[tuple[str, str]]:
         percent = f"{timing.percent_of_baseline:>8.1f}%"
         peers = "".join(f", {name} {us:.0f} us" for name, us in timing.peers_us.items())
         mark = "  <- slowest" if item is slowest and len(timed) > 1 else ""
-        flag = "  TIMING MISMATCH: the worker's own clock disagrees" if timing.timing_mismatch else ""
+        flag = "  TIMING MISMATCH: a clock in your file's process disagrees" if timing.timing_mismatch else ""
         times = f"{timing.student_us:>9.1f} us {timing.reference_us:>11.1f} us"
         band = f"{low:.1f}-{high:.1f}"
         rate = f"{timing.rate}{peers}{mark}{flag}"
@@ -260,7 +262,7 @@ def _codegen_lines(items: Sequence[ItemResult]) -> Iterator[tuple[str, str]]:
 
 
 def show(results: Results, console: Console) -> None:
-    """The whole report on a console; plain where it is piped."""
+    """Print the whole report on a console, without colours if it is piped."""
     score = points.score_of(results.items)
     labs = points.split(score, [lab.items for lab in results.labs])
     for lab, own in zip(results.labs, labs, strict=True):
@@ -286,6 +288,9 @@ def show(results: Results, console: Console) -> None:
         soft_wrap=True,
         highlight=False,
     )
+    # What the next level lacks is for the course staff, who find it in results.json.
+    isolation = "; ".join(part for part in results.assurance.split("; ") if not part.startswith("for L"))
+    isolation = re.sub(r"^L(\d)", r"level \1", isolation)  # L2 alone would read as the cache
     console.print(
-        f"assurance {results.assurance}", style="dim", soft_wrap=True, highlight=False, markup=False
+        f"isolation of your code: {isolation}", style="dim", soft_wrap=True, highlight=False, markup=False
     )

@@ -1,4 +1,4 @@
-"""What all models of results.json have in common."""
+"""The base of all models of results.json."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, FiniteFloat
 
 DECIMALS = 6  # of sums of points in results.json
-OF_AN_ITEM = 9  # decimals of its points: more, so that their sums are exact to six
+OF_AN_ITEM = 9  # decimals of an item's points: more, so that sums are exact to six
 
 
 class Model(BaseModel):
-    """A part of results.json: it cannot be changed, and a field that it does not know is an error."""
+    """A part of results.json; it is immutable, and an unknown field is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-# A share of 50 points for 24 cases is 2.083333333, and 21 of them are 43.75.
-# Less than a millionth of a point is none: a sum may show it where no item does.
+# One of 24 equal shares of 50 points is 2.083333333, and 21 of them are 43.75.
+# Less than a millionth of a point counts as 0, else a sum could show points that no item has.
 ItemPoints = Annotated[
     FiniteFloat,
     AfterValidator(lambda value: round(value, OF_AN_ITEM) + 0.0 if abs(value) >= 10**-DECIMALS else 0.0),

@@ -1,4 +1,4 @@
-"""Where in an output the wrong elements lie: a coarse grid of a size that no output can make larger."""
+"""Error maps: where in an output the wrong elements are, as a coarse grid of bounded size."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ if TYPE_CHECKING:
     import torch
 
 MOST_ROWS = MOST_COLUMNS = 32
-MOST_OF_A_VECTOR = 128  # cells of one row: there is no second axis to look along
-ALL = 9  # the level of a cell that is wrong throughout; 0 is one without a wrong element
+MOST_OF_A_VECTOR = 128  # cells of a vector, whose map has only one row
+ALL = 9  # the level of a cell with only wrong elements; 0 is a cell without any
 
 Index = Annotated[int, Field(ge=0)]
 Cells = Annotated[str, Field(pattern=r"^[0-9]{1,128}$")]
 
 
 class ErrorMap(BaseModel):
-    """The wrong elements of one output, seen as rows of its last dimension; a vector is one row.
+    """The positions of the wrong elements of one output, as a grid over rows of its last dimension.
 
-    Positions and counts alone: of what is expected there, nothing. `cells` holds a string per row of the
-    grid and a digit per cell, from 0, none of its elements is wrong, over eighths rounded up, 1 to 8, to 9,
-    all of them are. `box` is exact: first and last wrong row, first and last wrong column.
+    A vector is one row. The map has positions and counts only, no values. `cells` has a string for each row
+    of the grid and a digit for each cell: 0 if no element is wrong, 1 to 8 for the wrong share in eighths,
+    rounded up, 9 if all are wrong. `box` is exact: first and last wrong row, first and last wrong column.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -47,11 +47,11 @@ class ErrorMap(BaseModel):
 
 
 class WrongOutput(Protocol):
-    """What a comparison says of a wrong output."""
+    """The facts about a wrong output that a map needs."""
 
     @property
     def output(self) -> str:
-        """Its name."""
+        """The output's name."""
 
     @property
     def wrong(self) -> int:
@@ -59,15 +59,15 @@ class WrongOutput(Protocol):
 
     @property
     def index(self) -> tuple[int, ...]:
-        """The first of them."""
+        """The index of the first wrong element."""
 
     @property
     def bad(self) -> torch.Tensor:
-        """All of them: bool, of the output's shape."""
+        """True for each wrong element: bool, of the output's shape."""
 
 
 def map_of(finding: WrongOutput) -> ErrorMap:
-    """The map of an output of which at least one element is wrong."""
+    """Return the map of an output with at least one wrong element."""
     flat = finding.bad.reshape(-1, finding.bad.shape[-1]) if finding.bad.dim() else finding.bad.reshape(1, 1)
     height, width = flat.shape
     most = MOST_OF_A_VECTOR if height == 1 else MOST_COLUMNS
@@ -87,7 +87,7 @@ def map_of(finding: WrongOutput) -> ErrorMap:
 
 
 def _edges(size: int, most: int) -> list[int]:
-    """Where the cells along one axis begin, and the end of the last."""
+    """Return the starts of the cells along one axis, and the end of the last."""
     cells = min(size, most)
     return [size * k // cells for k in range(cells + 1)]
 

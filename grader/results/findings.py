@@ -1,4 +1,4 @@
-"""What an outcome points at: lines of a file, open TODOs, the first wrong element, what blocks an item."""
+"""Parts of an outcome: lines of a file, open TODOs, the first wrong element, what blocks an item."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from grader.results.base import Model
 
 
 class Frame(Model):
-    """One line of the student's file in a traceback or a refusal."""
+    """One line of the student's file that an error or a broken rule points to."""
 
-    line: int  # from 1; 0 where it is not known
+    line: int  # from 1; 0 if it is not known
     function: str
     code: str
 
 
 class OpenTodo(Model):
-    """A task that is still open in the student's file, and the line of its placeholder, from 1."""
+    """An open TODO of the student's file, with the line of its placeholder, from 1."""
 
     number: int
     text: str
@@ -33,7 +33,7 @@ class FirstWrong(Model):
 
     @property
     def place(self) -> str:
-        """`out[3, 17]`."""
+        """The output and index, such as `out[3, 17]`."""
         when = "while timed, " if self.while_timed else ""
         return f"{when}{self.output}[{', '.join(map(str, self.index))}]"
 
@@ -44,7 +44,7 @@ class FirstWrong(Model):
 
 
 class Blocked(Model):
-    """Why code or speed of a function was not looked at: one of its cases is not right, with this verdict."""
+    """The failed exercise, with the verdict, because of which code or speed was not checked."""
 
     exercise: str
     verdict: Verdict
@@ -52,5 +52,5 @@ class Blocked(Model):
 
     @property
     def words(self) -> str:
-        """For a report."""
+        """The sentence for a report."""
         return f"not looked at until every case of {self.exercise} is right"

@@ -1,4 +1,4 @@
-"""When, where and with what a run was made."""
+"""The machine of a run: GPU, driver and versions; and the date."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from grader.system.gpu import Gpu
 
 
 class Machine(Model):
-    """GPU, driver and versions; why there is no GPU, where there is none."""
+    """GPU, driver and versions; without a GPU, the reason why there is none."""
 
     gpu: Gpu | None
     gpu_missing: str = ""
@@ -23,18 +23,18 @@ class Machine(Model):
 
     @property
     def gpu_name(self) -> str:
-        """The GPU, or `no GPU`."""
+        """The name of the GPU, or `no GPU`."""
         return self.gpu.name if self.gpu else "no GPU"
 
     @property
     def words(self) -> str:
-        """GPU, driver and versions, for the line under a table."""
+        """GPU, driver and versions, for the line below a table."""
         gpu = f"{self.gpu.name}, driver {self.gpu.driver}" if self.gpu else "no GPU"
         return f"{gpu}, torch {self.torch}, triton {self.triton}"
 
 
 def machine(gpu: Gpu | None, missing: str) -> Machine:
-    """This machine, without importing torch or triton."""
+    """Describe this machine, without importing torch or triton."""
 
     def version(package: str) -> str:
         try:
@@ -54,5 +54,5 @@ def machine(gpu: Gpu | None, missing: str) -> Machine:
 
 
 def now() -> str:
-    """The date of a record: UTC, to the second."""
+    """Return the date of a record: UTC, ISO 8601, to the second."""
     return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")

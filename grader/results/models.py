@@ -1,4 +1,4 @@
-"""The model of results.json: one graded run, and its JSON Schema."""
+"""The model of results.json, one graded run, and its JSON Schema."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from grader.results.machine import Machine
 from grader.results.timing import Timing
 
 SCHEMA_VERSION: Final = 3
-MOST_BYTES = 64 << 20  # of a results.json: a whole run, with every failing case's output, is far below
+MOST_BYTES = 64 << 20  # limit of a results.json; a run in which every case fails is far below
 
 
 class ItemResult(Model):
@@ -29,7 +29,7 @@ class ItemResult(Model):
     points: ItemPoints
     max_points: ItemPoints
     where: str = ""
-    needs_gpu: bool = False  # a GPU, or a larger one, would grade it
+    needs_gpu: bool = False  # it needs a GPU, or a larger one, to be graded
     blocked: Blocked | None = None
     first_wrong: FirstWrong | None = None
     pattern: str = ""
@@ -46,12 +46,12 @@ class ItemResult(Model):
 
     @property
     def label(self) -> str:
-        """`WRONG/MISMATCH`: the verdict, with its reason where it has one."""
+        """The verdict, with its reason if it has one: `WRONG/MISMATCH`."""
         return self.verdict.value + (f"/{self.reason}" if self.reason else "")
 
 
 class ExerciseResult(Model):
-    """One graded function, with the file it was read from and the hash of that file."""
+    """One graded function or document, with its file and the hash of that file."""
 
     name: str
     file: str
@@ -60,7 +60,7 @@ class ExerciseResult(Model):
 
 
 class LabResult(Model):
-    """One lab: what was earned, what was graded, and what this machine could not grade."""
+    """One lab: points earned, points graded, and points that this machine could not grade."""
 
     folder: str
     number: int
@@ -78,7 +78,7 @@ class LabResult(Model):
 
 
 class Results(Model):
-    """A graded run; the only truth from which every other report is made."""
+    """A graded run, from which every other report is made."""
 
     schema_version: Literal[3] = SCHEMA_VERSION
     grader: str
@@ -90,7 +90,7 @@ class Results(Model):
     seed: int
     arch: int
     assurance: str
-    assurance_level: int | None = None  # 1 for L1; None where nothing was run
+    assurance_level: int | None = None  # 1 for L1; None if nothing was run
     machine: Machine
     points: Points
     graded_points: Points
@@ -104,7 +104,7 @@ class Results(Model):
         return [item for lab in self.labs for item in lab.items]
 
     def every_item(self) -> Iterator[tuple[LabResult, ExerciseResult, ItemResult]]:
-        """Each item of the run with its exercise and its lab."""
+        """Yield each item of the run with its lab and its exercise."""
         for lab in self.labs:
             for exercise in lab.exercises:
                 for item in exercise.items:
@@ -112,5 +112,5 @@ class Results(Model):
 
 
 def schema() -> str:
-    """JSON Schema of results.json, as JSON."""
+    """Return the JSON Schema of results.json, as JSON."""
     return json.dumps(Results.model_json_schema(), indent=1)

@@ -1,4 +1,4 @@
-"""What the judge found out about one case: a verdict, its reason, and everything a student needs to go on."""
+"""The outcome of one case: a verdict, its reason, and the facts that help a student to continue."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ MAX_FRAMES = 8
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """A verdict with its reason after the slash, and the parts of the message that goes with it."""
+    """A verdict with its reason, and the parts of its message."""
 
     verdict: Verdict
-    reason: Reason = Reason.NONE  # UNWRITTEN, STALE, ... as in `WRONG/UNWRITTEN`
-    share: float = 0.0  # of the case's points, 0 to 1
+    reason: Reason = Reason.NONE  # after the slash, as in `WRONG/UNWRITTEN`
+    share: float = 0.0  # part of the case's points that was earned, 0 to 1
     where: str = ""  # the first wrong element, or the error's text
-    fault: str = ""  # of a GRADER_FAULT: what failed, without data of the case
-    needs_gpu: bool = False  # of NOT_GRADED: a GPU, or a larger one, would grade it
+    fault: str = ""  # for GRADER_FAULT: what failed, without data of the case
+    needs_gpu: bool = False  # for NOT_GRADED: it needs a GPU, or a larger one
     blocked: Blocked | None = None
     first_wrong: FirstWrong | None = None
     pattern: str = ""
     cause: str = ""
     hint: int | None = None
-    frames: tuple[Frame, ...] = ()  # of the student's file, last one first
+    frames: tuple[Frame, ...] = ()  # lines of the student's file, innermost call first
     open_todos: tuple[OpenTodo, ...] = ()
-    printed: str = ""  # what the student's code wrote, for failures
+    printed: str = ""  # output of the student's code, for failures
     used: float | None = None  # share of the tolerance that the worst element used
     timing: Timing | None = None
     kernels: tuple[KernelFacts, ...] = ()
-    error_map: ErrorMap | None = None  # where the wrong elements lie, of a wrong result
+    error_map: ErrorMap | None = None  # positions of the wrong elements of a wrong result
 
     @property
     def label(self) -> str:
-        """`WRONG/UNWRITTEN`, or the verdict alone where it has no reason."""
+        """The verdict, with its reason if it has one: `WRONG/UNWRITTEN`."""
         return self.verdict.value + (f"/{self.reason}" if self.reason else "")
 
 
 def result_of(item: Item, outcome: Outcome, share: float = 0.0, seconds: float = 0.0) -> ItemResult:
-    """One outcome as the results file holds it; `share` is what was earned of the item's points."""
+    """Convert an outcome to its form in results.json; `share`, 0 to 1, is the earned part of the points."""
     return ItemResult(
         id=item.id,
         kind=item.kind,

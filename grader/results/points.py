@@ -1,4 +1,4 @@
-"""Points as they are printed: at most two decimals, and every column of them adds up to its total."""
+"""Round points for printing: at most two decimals, and every column adds up to its total."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from grader.results import scoring
 from grader.results.base import DECIMALS
 from grader.results.models import ItemResult
 
-UNIT = 10**DECIMALS  # of a point, in which sums are exact
-PRINTED = UNIT // 100  # one hundredth
+UNIT = 10**DECIMALS  # units in a point; sums of units are exact
+PRINTED = UNIT // 100  # units in a hundredth of a point
 
 
 class Shown(int):
-    """Points in hundredths; as text with as many decimals as needed, `43.75`, `43.8` or `100`."""
+    """Points in hundredths; as text, they have only the decimals needed: `43.75`, `43.8` or `100`."""
 
     def __str__(self) -> str:
         whole, rest = divmod(abs(self), 100)
@@ -27,17 +27,17 @@ class Shown(int):
 
 
 def text(points: float) -> str:
-    """Points that stand alone, to two decimals."""
+    """Format points that are not part of a sum, to two decimals."""
     return str(_shown(_units(points)))
 
 
 def rounded(points: float) -> float:
-    """The number that `text` shows."""
+    """Return the number that `text` shows."""
     return _shown(_units(points)) / 100
 
 
 def column(points: Sequence[float]) -> list[Shown]:
-    """Points that stand below each other; what is printed adds up to their rounded sum."""
+    """Round the points of a column so that the printed numbers add up to their rounded sum."""
     exact = [_units(one) for one in points]
     up = _rounded_up(exact, _shown(sum(exact)))
     return [Shown(value // PRINTED + (k in up)) for k, value in enumerate(exact)]
@@ -53,17 +53,17 @@ class Score:
 
     @property
     def graded(self) -> Shown:
-        """Earned and lost."""
+        """Earned and lost points together."""
         return Shown(self.earned + self.lost)
 
     @property
     def most(self) -> Shown:
-        """All that there are."""
+        """All points: graded and not graded."""
         return Shown(self.graded + self.not_graded)
 
 
 def score_of(items: Sequence[ItemResult]) -> Score:
-    """The points of items whose total is printed."""
+    """Return the printed total of several items."""
     earned, lost, still_open = _parts(items)
     graded = _shown(earned + lost)
     return Score(
@@ -74,10 +74,10 @@ def score_of(items: Sequence[ItemResult]) -> Score:
 
 
 def split(score: Score, groups: Sequence[Sequence[ItemResult]]) -> list[Score]:
-    """The score of each group of the items that `score` is of; earned, lost and not graded add up to it.
+    """Split a score among groups of its items; earned, lost and not graded points add up to it.
 
-    Each number is rounded up or down to a hundredth, by largest remainders, and so is what a group has in
-    all: a group that is worth 20 points reads so, whatever was earned of them.
+    Each number, and each group's sum, is rounded up or down to a hundredth by the largest-remainder method: a
+    group that is worth 20 points is printed with 20, whatever was earned.
     """
     parts = [_parts(items) for items in groups]
     totals = (score.earned, score.lost, score.not_graded)
@@ -90,23 +90,23 @@ def split(score: Score, groups: Sequence[Sequence[ItemResult]]) -> list[Score]:
 
 
 def _parts(items: Sequence[ItemResult]) -> tuple[int, int, int]:
-    """What was earned, lost and not graded."""
+    """Return the earned, lost and not graded points of items, in units."""
     found = scoring.total(items)
     earned, graded = _units(found.earned), _units(found.graded)
     return earned, graded - earned, _units(found.not_graded)
 
 
 def _rounded_up(exact: Sequence[int], total: int) -> set[int]:
-    """Which of the values are rounded up to a hundredth, so that all add up to `total` of them."""
+    """Return the positions of the values to round up to a hundredth, so that all add up to `total`."""
     left = {k: value % PRINTED for k, value in enumerate(exact) if value % PRINTED}
     missing = total - sum(value // PRINTED for value in exact)
     return set(sorted(left, key=lambda k: (-left[k], k))[: max(0, missing)])
 
 
 def _even_out(up: list[set[int]], left: Sequence[Sequence[int]]) -> None:
-    """Have other rows rounded up in the same columns, until each row's sum is right to a hundredth, too.
+    """Change in place which rows are rounded up, until each row's sum is also right to a hundredth.
 
-    `up` has, by column, the rows that are rounded up; `left`, by row, what is left over in each column.
+    `up` has, by column, the rows that are rounded up; `left` has, by row, the remainder in each column.
     """
     rows = range(len(left))
     fewest = [sum(row) // PRINTED for row in left]
@@ -128,7 +128,7 @@ def _even_out(up: list[set[int]], left: Sequence[Sequence[int]]) -> None:
 def _path(
     givers: Sequence[int], takers: Sequence[int], up: Sequence[set[int]], left: Sequence[Sequence[int]]
 ) -> list[tuple[int, int, int]]:
-    """The fewest exchanges, each from row to row in a column, that lead from a giver to a taker."""
+    """Find, by breadth-first search, the fewest exchanges in columns that lead from a giver to a taker."""
     reached: dict[int, list[tuple[int, int, int]]] = {row: [] for row in givers}
     waiting = deque(givers)
     while waiting:

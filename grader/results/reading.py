@@ -1,4 +1,4 @@
-"""Read results.json, of this version of its schema or an older one: the one way from JSON to the models."""
+"""Read results.json of the current schema version or an older one; nothing else parses it into the models."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from grader.system.files import read_bytes
 
 
 class NewerSchemaError(ValueError):
-    """A newer grader wrote the file: it may have fields that are unknown here."""
+    """The file is from a newer grader, and may have fields that are unknown here."""
 
 
 def parse(data: str | bytes) -> Results:
-    """One run.
+    """Parse one run.
 
-    NewerSchemaError; ValueError, which may be pydantic's, where it is no run of this grader.
+    NewerSchemaError if a newer grader wrote it; ValueError, possibly pydantic's, if it is not a graded run.
     """
     return _run(_loaded(data))
 
 
 def parse_runs(data: str | bytes) -> list[Results]:
-    """The run of a record, or the runs of a record of several; the errors of `parse`."""
+    """Parse a record of one run or a list of runs; raises the errors of `parse`."""
     found = _loaded(data)
     return [_run(one) for one in (found if isinstance(found, list) else [found])]
 
 
 def read(path: Path) -> Results:
-    """The run of a file, which may be a student's; OSError, and the errors of `parse`."""
+    """Read the run in a file, which may be a student's; raises OSError and the errors of `parse`."""
     return parse(read_bytes(path, MOST_BYTES))
 
 
 def measured_sha256(data: str | bytes) -> str:
-    """One hash of the raw rounds and of all else that was measured, by item, in data that `parse` takes.
+    """Return a hash of everything measured, by item, in data that `parse` accepts.
 
-    It is made of the file as it is: the hash in a receipt of an older version stays right.
+    It is computed from the JSON before any upgrade, so that it equals the hash in receipts of older versions.
     """
     run = _loaded(data)
     measured = {
@@ -52,7 +52,7 @@ def measured_sha256(data: str | bytes) -> str:
 
 
 def _measured(item: JSON) -> JSON:
-    """What receipts vouch for: until version 2 all of `figures`, since then timing and kernels."""
+    """Return what receipts cover: up to version 2 all of `figures`, since then timing and kernels."""
     if "figures" in item:
         return item["figures"]
     return {name: item[name] for name in ("timing", "kernels") if item.get(name)}
@@ -68,7 +68,7 @@ def _loaded(data: str | bytes) -> Any:
 def _run(found: object) -> Results:
     version = found.get("schema_version") if isinstance(found, dict) else None
     if isinstance(version, int) and version > SCHEMA_VERSION:
-        raise NewerSchemaError(f"schema version {version}, and this grader knows {SCHEMA_VERSION}")
+        raise NewerSchemaError(f"schema version {version}; this grader reads up to {SCHEMA_VERSION}")
     if isinstance(found, dict) and version in (1, 2):
         try:
             found = upgraded(found)

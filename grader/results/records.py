@@ -1,4 +1,4 @@
-"""Records of measurements as files: what stands at the head of each, and how one is saved and read."""
+"""Records of measurements as files: their common fields, and how to save and read them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ M = TypeVar("M", bound="Measurement")
 
 
 class Model(base.Model, frozen=False):
-    """A part of a record, which grows while it is measured; a field that it does not know is an error."""
+    """A part of a record, which can change while it is measured; an unknown field is an error."""
 
 
 class Record(Model):
-    """A file of its own; `made_by` is the command that writes it."""
+    """A record that is a file; `made_by` is the command that writes it."""
 
     made_by: ClassVar[str] = "the grader"
     most_bytes: ClassVar[int] = 16 << 20
@@ -29,26 +29,26 @@ class Record(Model):
     schema_version: Literal[1] = 1
 
     def save(self, path: Path) -> None:
-        """Write it whole or not at all."""
+        """Write the record completely or not at all."""
         replace(path, self.model_dump_json(indent=1))
 
     @classmethod
     def parse(cls: type[R], data: bytes, name: str) -> R:
-        """The record in the bytes of the file `name`; ValueError, in one line, where they are none."""
+        """Parse the bytes of the file `name`; ValueError, in one line, if they are not a valid record."""
         try:
             return cls.model_validate_json(data)
         except ValidationError as error:
-            raise ValueError(f"{name} is no record of {cls.made_by}: {finding(error)}") from None
+            raise ValueError(f"{name} is not a record of {cls.made_by}: {finding(error)}") from None
 
     @classmethod
     def read(cls: type[R], path: Path, name: str = "") -> R:
-        """The record at `path`, which errors call `name`; FileNotFoundError, or ValueError in one line."""
+        """Read the record at `path`; FileNotFoundError, or ValueError in one line that calls it `name`."""
         name = name or path.name
         return cls.parse(read(path, name, cls.most_bytes), name)
 
 
 class Measurement(Record):
-    """A record of what a command measured on this machine: when, how and with what."""
+    """A record of a measurement on this machine: date, command, protocol and versions."""
 
     date: str
     command: str
@@ -58,18 +58,21 @@ class Measurement(Record):
 
     @classmethod
     def begin(cls: type[M], command: str, gpu: Gpu | None, cuda: str | None, **more: object) -> M:
-        """A record of this moment, on this machine and its GPU; `more` are fields of its own."""
+        """Create a record with the current date and this machine; `more` are fields of the subclass."""
         fields = {"date": now(), "command": command, "machine": machine(gpu, ""), "cuda": cuda}
         return cls.model_validate(fields | more)
 
     @property
     def where(self) -> str:
-        """GPU, versions and day, for the line under a table."""
+        """GPU, versions and day, for the line below a table."""
         return f"{self.machine.words}, CUDA {self.cuda or 'none'}, {self.date[:10]}"
 
 
 def read(path: Path, name: str, most: int) -> bytes:
-    """The bytes of a file that may be a student's; FileNotFoundError, or ValueError that calls it `name`."""
+    """Read a file that may be a student's, of at most `most` bytes.
+
+    FileNotFoundError if it is missing; otherwise ValueError, whose message calls it `name`.
+    """
     try:
         return read_bytes(path, most)
     except FileNotFoundError:

@@ -10,7 +10,7 @@ from grader.course.spec import Speed, Verdict
 from grader.results.base import DECIMALS
 from grader.results.models import ItemResult
 
-UNGRADED = (Verdict.NOT_GRADED, Verdict.GRADER_FAULT)  # points stay open: nobody's answer was judged
+UNGRADED = (Verdict.NOT_GRADED, Verdict.GRADER_FAULT)  # their points are neither earned nor lost
 
 
 class Total(NamedTuple):
@@ -22,12 +22,15 @@ class Total(NamedTuple):
 
     @property
     def most(self) -> float:
-        """All points that there are."""
+        """All points: graded and not graded."""
         return round(self.graded + self.not_graded, DECIMALS)
 
 
 def speed_share(percents: Sequence[float], speed: Speed) -> float:
-    """Share of the speed points for percents of the baseline, one a shape; each counts for 100 at most."""
+    """Return the share of the speed points, 0 to 1, for the percent of the baseline at each shape.
+
+    Each percentage counts as 100 at most; the share is linear in their geometric mean.
+    """
     if not percents:
         return 0.0
     capped = [min(percent, 100.0) for percent in percents]
@@ -38,19 +41,19 @@ def speed_share(percents: Sequence[float], speed: Speed) -> float:
 
 
 def geometric_mean(values: Sequence[float]) -> float:
-    """Of positive values; ValueError for none."""
+    """Return the geometric mean of positive values; ValueError if there are none."""
     if not values:
         raise ValueError("the geometric mean of nothing")
     return math.exp(sum(map(math.log, values)) / len(values))
 
 
 def is_open(item: ItemResult) -> bool:
-    """Whether an item's points were not graded; what the machine disturbed costs nobody points."""
+    """Whether an item's points were not graded, also because the machine disturbed the measurement."""
     return item.verdict in UNGRADED or (item.verdict is Verdict.INCONCLUSIVE and item.timing is None)
 
 
 def total(items: Iterable[ItemResult]) -> Total:
-    """The points of several items together."""
+    """Add up the points of several items."""
     earned, graded, still_open = [], [], []
     for item in items:
         if is_open(item):

@@ -1,4 +1,4 @@
-"""What the timing of one shape measured: times, rounds, clocks, and the rates that follow from them."""
+"""The timing of one shape: times, rounds, clocks, and the rates computed from them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Round(Model):
     student_us: tuple[FiniteFloat, FiniteFloat]
 
     def ratio(self, overhead_us: float) -> float:
-        """Reference over student, the hand-shake of each block taken off; 2.0 is twice as fast."""
+        """Return reference time over student time, less the overhead of each block; 2.0 is twice as fast."""
         student = sum(self.student_us) - 2 * overhead_us
         return (sum(self.reference_us) - 2 * overhead_us) / student if student > 0.0 else math.inf
 
@@ -30,7 +30,7 @@ class Spread(Model):
 
 
 class Clocks(Model):
-    """What NVML said of the GPU between the blocks; None where nothing was sampled."""
+    """NVML's samples between the blocks; None for a quantity that was not sampled."""
 
     sm_mhz: Spread | None
     watts: Spread | None
@@ -40,40 +40,40 @@ class Clocks(Model):
 
 
 class Timing(Model):
-    """One timed shape. Times are of one call, the hand-shake around a block taken off; a round's are raw."""
+    """One timed shape; times are per call, less the overhead around a block, but those of rounds are raw."""
 
     shape: dict[str, int | float | str | bool]
     dtype: str
-    baseline: str  # the fastest function that the student's is held against
+    baseline: str  # the fastest function that the student's is compared with
     calls_per_block: int
     student_us: FiniteFloat
     reference_us: FiniteFloat
-    percent_of_baseline: FiniteFloat  # the median, or its upper end where the interval stayed wide
+    percent_of_baseline: FiniteFloat  # the median, or the interval's upper end if that stayed wide
     interval_percent: tuple[FiniteFloat, FiniteFloat]
     zero_at_percent: float | None = None  # where points begin; schema 1 has none of these three
     passing_at_percent: float | None = None
     full_at_percent: float | None = None
-    overhead_us: FiniteFloat  # of the hand-shake around a block
+    overhead_us: FiniteFloat  # of the messages around a block
     bytes_moved: int  # each input once, each output once
-    flops: int  # of one call; 0 where bandwidth decides
-    floor_us: FiniteFloat  # the least time that physics allows; 0 if unknown
+    flops: int  # of one call; 0 if bandwidth is the limit
+    floor_us: FiniteFloat  # the shortest time that the hardware allows; 0 if unknown
     terabytes_per_s: FiniteFloat
     teraflops_per_s: FiniteFloat
-    peers_us: dict[str, FiniteFloat]  # of functions that are timed and shown without points
+    peers_us: dict[str, FiniteFloat]  # of functions that are timed and shown without an effect on points
     rounds: tuple[Round, ...]
     rounds_dropped: int
     configs: dict[str, str]  # what each autotuned kernel ran with, by its name
     claimed_us: FiniteFloat  # by the worker's own clock
-    timing_mismatch: bool  # that clock disagrees with the judge's
+    timing_mismatch: bool  # the worker's clock disagrees with the judge's
     clocks: Clocks
 
     @property
     def ratios_percent(self) -> list[float]:
-        """The speed of each round in percent of the baseline's; without rounds that have no finite ratio."""
+        """The speed of each round in percent of the baseline, without rounds that have no finite ratio."""
         ratios = (100.0 * one.ratio(self.overhead_us) for one in self.rounds)
         return [ratio for ratio in ratios if math.isfinite(ratio)]
 
     @property
     def rate(self) -> str:
-        """`512 TFLOP/s`, or `3.41 TB/s` where bandwidth decides."""
+        """The rate: `512 TFLOP/s`, or `3.41 TB/s` if bandwidth is the limit."""
         return f"{self.teraflops_per_s:.0f} TFLOP/s" if self.flops else f"{self.terabytes_per_s:.2f} TB/s"

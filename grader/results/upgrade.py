@@ -1,7 +1,7 @@
-"""Bring the JSON of an older results.json to the schema of today; a test holds every stored record to it.
+"""Upgrade the JSON of an older results.json to the current schema; a test does so for every stored record.
 
-Version 2 and before had a dictionary `figures`, words in `where` that other modules read, and points without
-rounding. Version 1 had neither error maps nor the lines of a speed score.
+Up to version 2 there was a dictionary `figures`, other modules parsed the words in `where`, and points were
+not rounded. Version 1 had no error maps, and no percentages at which speed points begin, pass and are full.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-JSON = dict[str, Any]  # an object as the json module reads it; it does not leave this package
+JSON = dict[str, Any]  # an object as the json module reads it; used only in this package
 
 CURRENT = 3
 BLOCKED = re.compile(r"not looked at until every case of (\w+) is right")
 FIRST_WRONG = re.compile(r"(while timed, )?(\w+)\[([\d, ]*)\] {3}yours (.*?) {3}expected (.*)")
 ASSURANCE_LEVEL = re.compile(r"L(\d)")
-RENAMED = {  # of a timing
+RENAMED = {  # fields of a timing
     "percent": "percent_of_baseline",
     "interval": "interval_percent",
     "zero_at": "zero_at_percent",
@@ -27,7 +27,7 @@ RENAMED_OF_KERNELS = {"shared_limit": "shared_limit_bytes", "load_widths": "load
 
 
 def upgraded(run: JSON) -> JSON:
-    """The same run in the schema of today; what is no run of an older version is given back as it is."""
+    """Return the run in the current schema; anything but a run of an older version is returned unchanged."""
     version = run.get("schema_version")
     if version not in (1, 2):
         return run

@@ -1,4 +1,4 @@
-"""Say what this machine can grade and what is in the way, by running a known kernel on each tier."""
+"""Report what this machine can grade and what prevents the rest; runs a known-good kernel on each tier."""
 
 from __future__ import annotations
 
@@ -53,26 +53,26 @@ TRIAL = Exercise(
 NUMPY_FIX = (
     "Triton 3.6.0's interpreter fails in loops with numpy 2.4 or newer: use 'numpy<2.4' or Triton 3.7.1"
 )
-ADVICE = {  # a pattern in what was found, and what to do about it
+ADVICE = {  # a pattern in the text of a row, and what to do about it
     "only 0-dimensional arrays": NUMPY_FIX,
     "ptxas|cuobjdump": "Triton's own compiler tools are missing or do not run: install triton again",
     "No module named": "a package is missing: run `make setup`, after `make clean` if that does not help",
-    "cuIpc": "no CUDA IPC here, as in WSL2 and some containers: TIER=cpu works, the rest needs native Linux",
+    "cuIpc": "no CUDA IPC, as in WSL2 and some containers: use TIER=cpu; the rest needs native Linux",
     r"Python\.h|C compiler|gcc": "Triton needs a C compiler and Python.h: apt install gcc python3-dev",
-    "(?i)out.of.memory": "another program holds the memory: end it, or wait until it is done",
-    "no kernel image": "this build of torch has no code for this GPU: another release of torch may",
-    "mismatch": "the driver was updated while it ran: restart the machine",
-    "no NVIDIA driver": "with a GPU: install its driver; in a container, start that with --gpus all",
+    "(?i)out.of.memory": "another program uses the memory: stop it, or wait until it ends",
+    "no kernel image": "this build of torch has no code for this GPU: install a release that supports it",
+    "mismatch": "the driver was updated while it was in use: restart the machine",
+    "no NVIDIA driver": "if there is a GPU, install its driver; in a container, start it with --gpus all",
 }
 HERE = "here"  # can be graded on this machine
 STYLES = {"ok": "green", "BROKEN": "red", "note": "yellow"}
 
 
 def examine(console: Console) -> bool:
-    """Print what was found; False where a tier that `make grade` uses on this machine is broken."""
+    """Print what was found; return False if a tier that `make grade` uses on this machine is broken."""
 
     def show(title: str, rows: Iterable[Row]) -> set[str]:
-        """Print rows as they come, with advice where there is some; the names of what is broken."""
+        """Print each row as soon as it is known, with advice if there is any; return names of broken rows."""
         broken = set()
         console.print(Text(f"\n{title}", style="bold"))
         for name, state, words in rows:
@@ -87,8 +87,8 @@ def examine(console: Console) -> bool:
     show(f"grader {__version__}, {platform.system()} {platform.machine()}", _packages())
     usable = not show("GPU", gpu_check.look_at(found) if found else [gpu_check.why_none(missing)])
     with tempfile.TemporaryDirectory(prefix="doctor-") as folder:
-        broken = show("tiers, each with a kernel known to be right", _tiers(Path(folder), found, usable))
-        once = ", once what is BROKEN is repaired" if broken else ""
+        broken = show("tiers, each tested with a known-good kernel", _tiers(Path(folder), found, usable))
+        once = ", once everything marked BROKEN is fixed" if broken else ""
         usable = "gpu" not in broken
         show(f"points that can be graded here{once}", gradable(Path(folder), tier, found if usable else None))
     return not broken
@@ -106,7 +106,7 @@ def _packages() -> Iterator[Row]:
     if numbers(here["triton"]) == [3, 6, 0] and numbers(here["numpy"]) >= [2, 4]:
         yield "numpy", "note", NUMPY_FIX
     if not os.access("results" if os.path.exists("results") else ".", os.W_OK):
-        yield "results/", "note", "cannot be written to: `python -m grader grade --results DIR` uses another"
+        yield "results/", "note", "not writable: choose another with `python -m grader grade --results DIR`"
 
 
 def _tiers(folder: Path, found: gpu.Gpu | None, usable: bool) -> Iterator[Row]:
@@ -116,9 +116,7 @@ def _tiers(folder: Path, found: gpu.Gpu | None, usable: bool) -> Iterator[Row]:
     asked = {item.kind: item for item in graded_items(entry)}
     with closing(Run(folder, "cpu", seed=1, gpu=None, screened=False)) as run:
         run.warm(list(asked.values()))
-        yield _row(
-            "codegen", run.answer(asked[CODEGEN]), f"compiles for a GPU that is not here, sm_{run.arch}"
-        )
+        yield _row("codegen", run.answer(asked[CODEGEN]), f"compiles for sm_{run.arch}, which needs no GPU")
         outcome = run.answer(asked[CORRECTNESS])
         yield _row("cpu", outcome, "runs in Triton's interpreter", state="note" if found else "BROKEN")
     if found and usable:
@@ -129,21 +127,21 @@ def _tiers(folder: Path, found: gpu.Gpu | None, usable: bool) -> Iterator[Row]:
 
 
 def _row(tier: str, outcome: Outcome, words: str, state: str = "BROKEN") -> Row:
-    """A tier that works is ok; `state` is for one that does not: a note, where another takes its place."""
+    """Return the row of a tier; `state` is used if it fails: "note" if another tier takes its place."""
     if outcome.verdict is Verdict.PASS:
         return tier, "ok", words
     return tier, state, f"{outcome.verdict.value}: {outcome.where}"
 
 
 def gradable(folder: Path, tier: str, found: gpu.Gpu | None) -> Iterator[Row]:
-    """Points of each lab that this tier grades, and what keeps the others; `folder` is an empty one."""
+    """Yield the points of each lab that this tier can grade, and why not the rest; `folder` is empty."""
     with closing(Run(folder, tier, seed=1, gpu=found, screened=False)) as run:
         for entry in catalog.find():
             by_reason: Counter[str] = Counter()
             for item in graded_items(entry):
                 file = item.entry.submission(folder, item.exercise)
                 file.parent.mkdir(exist_ok=True)
-                file.write_text("# stands for a finished file\n")
+                file.write_text("# in place of a finished file\n")
                 outcome = run.ungradable(item)
                 reason = outcome.where if outcome else gpu_check.too_large(item) if found else ""
                 by_reason[f"{item.kind} ({reason})" if reason else HERE] += item.points

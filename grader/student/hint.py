@@ -1,4 +1,4 @@
-"""Show one more level of a hint, and remember it; imports no torch."""
+"""Show the next level of a hint and record it; imports no torch."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from grader.student.next_hint import Pointer
 from grader.student.opened_hints import OpenedHints
 
 SOURCE = Path("labs")
-WIDEST = 100  # columns; longer lines of prose are hard to read
+WIDEST = 100  # columns; longer lines of text are hard to read
 
 
 class NoHintError(ValueError):
-    """Why no hint can be shown, in words for a student."""
+    """No hint can be shown; the message, for a student, says why."""
 
 
 def give(
@@ -34,13 +34,14 @@ def give(
     again: bool,
     everything: bool,
 ) -> None:
-    """Show the next level of the hint that helps next, or with `again` the levels shown so far.
+    """Show the next level of the most useful hint, or with `again` the levels shown so far.
 
-    `keyword` is a hint's number, which needs one lab, or a word that chooses; `folder` has the results.
+    `keyword` is a hint's number, which needs exactly one lab, or a word to select by; `folder` has the
+    results. NoHintError if there is no such hint.
     """
     known, trouble = opened_hints.load(folder)
     if trouble:
-        words = f"{folder / opened_hints.FILE} is damaged ({trouble}): what was revealed is forgotten"
+        words = f"{folder / opened_hints.FILE} is damaged ({trouble}): every hint starts at level 1 again"
         _say(console, words, "yellow")
     chosen, others = _choose(entries, labs, keyword, folder, console, known.last if again else None)
     hints = _hints(chosen)
@@ -49,7 +50,7 @@ def give(
     levels, lab = hints[chosen.hint], chosen.entry.folder.name
     so_far = min(known.level(lab, chosen.hint), len(levels))
     if again and not so_far:
-        raise NoHintError(f"nothing of hint {chosen.hint} was revealed so far")
+        raise NoHintError(f"hint {chosen.hint} has not been shown yet: run this without AGAIN=1")
     until = so_far if again else len(levels) if everything else min(so_far + 1, len(levels))
     shown = range(1 if again else so_far + 1, until + 1)
     lab_words = lab_word(lab, chosen.entry.number)
@@ -66,10 +67,10 @@ def give(
 
 
 def _choose(entries, labs, keyword, folder, console, last) -> tuple[Pointer, list[Pointer]]:
-    """The pointer to follow, and those to other hints of its lab. `last` was shown last, and is wanted."""
+    """Return the hint to show, and other useful hints of its lab; `last` is the one to show again, if any."""
     if keyword.isdigit():
         if labs is None or len(entries) != 1:
-            raise NoHintError(f"hint {keyword} of which lab? make hint LAB=2 K={keyword}")
+            raise NoHintError(f"hint {keyword} of which lab? For lab 2: make hint LAB=2 K={keyword}")
         return Pointer(entries[0], int(keyword), ""), []
     if last and not keyword:
         for entry in entries:
@@ -77,13 +78,13 @@ def _choose(entries, labs, keyword, folder, console, last) -> tuple[Pointer, lis
                 return Pointer(entry, last[1], ""), []
     results, trouble = next_hint.last_results(folder)
     if trouble:
-        words = f"{folder / 'results.json'} cannot be read ({trouble}): only open TODOs are looked at"
+        words = f"{folder / 'results.json'} cannot be read ({trouble}): hints for open TODOs only"
         _say(console, words, "yellow")
     found = next_hint.pointers(entries, results, keyword, SOURCE)
     if not found:
-        what = f"nothing with {keyword!r} in its name" if keyword else "nothing"
-        by_number = "a hint by its number: make hint LAB=2 K=3"
-        raise NoHintError(f"{what} failed in the last run or is an open TODO; {by_number}")
+        of_name = f" with {keyword!r} in its name" if keyword else ""
+        by_number = "for a hint by its number: make hint LAB=2 K=3"
+        raise NoHintError(f"no failure in the last run and no open TODO{of_name}; {by_number}")
     first = found[0]
     same_lab = [one for one in found if one.entry is first.entry and one.hint]
     return first, [one for one in same_lab if one.hint != first.hint]
@@ -100,9 +101,9 @@ def _hints(pointer: Pointer) -> dict[int, dict[int, Hint]]:
 
 def _no_such_hint(pointer: Pointer, hints: dict[int, dict[int, Hint]]) -> str:
     titles = "\n".join(f"  hint {number}: {levels[1].title}" for number, levels in sorted(hints.items()))
-    none_written = f"{pointer.why}\nno hint is written for it"
+    none_written = f"{pointer.why}\nthere is no hint for it"
     wanted = f"there is no hint {pointer.hint}" if pointer.hint is not None else none_written
-    return f"{wanted}; {next_hint.place_of(pointer)} has\n{titles}"
+    return f"{wanted}; {next_hint.place_of(pointer)} has these:\n{titles}"
 
 
 def _show(console: Console, hint: Hint, levels: int) -> None:
@@ -113,7 +114,7 @@ def _show(console: Console, hint: Hint, levels: int) -> None:
         if is_code:
             _say(console, textwrap.indent(text, "    "), "")
         else:
-            # Not rich's wrapping, which fills piped lines up with blanks.
+            # rich's own wrapping pads piped lines with blanks.
             wrapped = textwrap.wrap(text, width - 2, break_long_words=False, break_on_hyphens=False)
             _say(console, textwrap.indent("\n".join(wrapped), "  "), "")
 
@@ -126,9 +127,10 @@ def _remember(known: OpenedHints, folder: Path, console: Console) -> None:
 
 
 def _what_next(pointer: Pointer, left: int, is_new: bool, others: Sequence[Pointer]) -> str:
-    words = [] if is_new else [f"all of hint {pointer.hint} was revealed: AGAIN=1 shows it again"]
+    words = [] if is_new else [f"you have seen all of hint {pointer.hint}: AGAIN=1 shows it again"]
     if left:
-        words.append(f"{left} more in hint {pointer.hint}: try first, then the same command again")
+        levels = f"{left} more level{'s' if left > 1 else ''}"
+        words.append(f"{levels} in hint {pointer.hint}: try first, then run the same command again")
     if others:
         numbers = ", ".join(str(number) for number in dict.fromkeys(other.hint for other in others))
         words.append(f"other hints that may help: {numbers} (K=number)")

@@ -1,4 +1,4 @@
-"""Show what the compiler made of a lab's launches: what stands out, and PTX and SASS in files to read."""
+"""Show the generated code of a lab's launches: a table, what to look at, and PTX and SASS in files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from grader.judge.run import Run
 from grader.report.terminal import STYLES, explain
 from grader.system.text import printable
 
-# Warps that one multiprocessor holds, from the CUDA programming guide's table of compute capabilities.
+# Warps that fit on one multiprocessor, from the CUDA programming guide's table of compute capabilities.
 MAX_WARPS = {75: 32, 80: 64, 86: 48, 89: 48, 90: 64, 100: 64, 120: 48}
 REGISTERS, WIDEST = 65536, 16  # of one multiprocessor; bytes that one thread moves at once
 COLUMNS = "    {:<20}{:<50}{:>4}  {:<10}{:<11}{:>6} {:>5} {:>6} {:>6}  {}"
@@ -28,30 +28,33 @@ TITLES = ("file", "config", "regs", "warps", "shared KB", "spills", "load", "sto
 LEGEND = """
   the columns
     regs          registers of one thread, which has at most 255
-    warps         that fit one multiprocessor at a time, if nothing but its 65,536 registers counted
-    spills        bytes of each thread that did not fit its registers and travel to memory and back
+    warps         that fit on one multiprocessor at a time, limited by its 65,536 registers alone
+    spills        bytes of each thread that did not fit in its registers and go to local memory
     load, store   bytes that a thread moves with its widest instruction on global memory; 16 is best
-    async         copies from global to shared memory that no thread waits for, counted in the text"""
+    async         asynchronous copies from global to shared memory: instructions, not executions"""
 GUIDE = (
-    (re.compile(r"\bld\.global"), "ld.global", "loads from global memory; .v4.b32 is 16 bytes a thread"),
-    (ASYNC_COPY, "cp.async", "copies global to shared memory and goes on; wait_group waits for it"),
+    (re.compile(r"\bld\.global"), "ld.global", "loads from global memory; .v4.b32 is 16 bytes per thread"),
+    (ASYNC_COPY, "cp.async", "starts a copy from global to shared memory; wait_group waits for it"),
     (TENSOR_CORE, "mma", "tensor cores: m64n256k16 adds 16 products to each of 64 x 256 sums"),
     (re.compile(r"\bbar\.sync"), "bar.sync", "all warps of the program wait here for each other"),
-    (re.compile(r"\bst\.global"), "st.global", "stores the result; @%p in front of it is your mask"),
+    (re.compile(r"\bst\.global"), "st.global", "stores the result; the @%p before it is your mask"),
 )
 AUTOTUNING = """
   TRITON_PRINT_AUTOTUNING=1 make grade LAB={lab}, on a GPU, shows the autotuner at work
-    Autotuning kernel ... with config ...   one config is tried; `failed with` next: it does not fit this GPU
-    with key as (...)                       the arguments in key= and the dtypes; a new set is tuned anew
+    Autotuning kernel ... with config ...   tries one config; if `failed with` follows, this GPU cannot run it
+    with key as (...)                       the arguments in key= and the dtypes; each new set is tuned again
     finished after ...s                     seconds for all configs of this key, compiling included
     best config selected: ...               the fastest, used from now on for this key
     The time of each config is in the dict KERNEL.configs_timings after the call; it is not printed."""
-NARROW = "neighbouring lanes use scattered addresses, a mask or stride hides it if not, or the block is small"
-NO_DOT = "tl.dot takes fp32 with input_precision='ieee', or a tile has a side below 16"
+NARROW = (
+    "the addresses of neighbouring lanes are scattered, or a mask or stride hides that they are contiguous, "
+    "or the block is small"
+)
+NO_DOT = "tl.dot is called on fp32 with input_precision='ieee', or a side of a tile is below 16"
 
 
 def inspect_lab(entry: Entry, source: Path, arch: int, folder: Path, console: Console) -> None:
-    """Compile what each exercise of a lab launches, print what was found, write PTX and SASS to `folder`."""
+    """Compile what each exercise of a lab launches, print the findings, write PTX and SASS to `folder`."""
     if arch not in MAX_WARPS:
         raise click.UsageError(f"--arch sm_{arch}: choose one of sm_{', sm_'.join(map(str, MAX_WARPS))}")
 
@@ -59,7 +62,7 @@ def inspect_lab(entry: Entry, source: Path, arch: int, folder: Path, console: Co
         console.print(Text(printable(text), style=style))
 
     files, tuned = [], False
-    # A file with one matrix product may have others that are not asked for.
+    # If one function of a file must use tensor cores, expect them of the file's other functions, too.
     with_dot = {
         each.file for each in entry.lab.exercises if each.codegen and "tensor cores" in each.codegen.checks
     }
@@ -67,7 +70,7 @@ def inspect_lab(entry: Entry, source: Path, arch: int, folder: Path, console: Co
         name = item.exercise.name
         lab = lab_word(entry.folder.name, entry.number)
         say(f"\n{lab}  {name}, compiled for sm_{arch}, {item.case.name}", "bold")
-        # A run of its own: in the worker of another exercise the autotuner would have chosen already.
+        # Each exercise has its own run: in the process of an earlier one, the autotuner has already chosen.
         with closing(Run(source, "codegen", seed=0, gpu=None, arch=arch)) as run:
             run.warm([item])
             outcome = run.answer(item)
@@ -88,9 +91,9 @@ def inspect_lab(entry: Entry, source: Path, arch: int, folder: Path, console: Co
 
 
 def write(kernels: Sequence[CompiledKernel], folder: Path, name: str, arch: int) -> list[Path]:
-    """PTX and SASS of each kernel as `name`-1.ptx and on, those of an earlier look removed; the PTX files.
+    """Write PTX and SASS of each kernel as `name`-1.ptx, `name`-2.ptx and so on; return the PTX files.
 
-    Of CUDA C++ there is SASS alone.
+    Files of an earlier call are removed. For CUDA C++ there is only SASS, and those files are returned.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -110,9 +113,9 @@ def write(kernels: Sequence[CompiledKernel], folder: Path, name: str, arch: int)
 
 
 def resident_warps(kernel: CompiledKernel, arch: int) -> int:
-    """Warps on one multiprocessor if only registers counted; a warp gets them in portions of 256."""
+    """Return how many warps fit on one multiprocessor by registers, which a warp gets in units of 256."""
     of_a_warp = -(-32 * kernel.registers // 256) * 256
-    together = kernel.num_warps or 1  # of CUDA C++ the launch alone knows
+    together = kernel.num_warps or 1  # 0 for CUDA C++, where only the launch knows it
     return min(REGISTERS // of_a_warp, MAX_WARPS[arch]) // together * together
 
 
@@ -130,7 +133,7 @@ def _table(kernels: Sequence[CompiledKernel], files: Sequence[Path], arch: int) 
 
 
 def remarks(kernels: Sequence[CompiledKernel], files: Sequence[Path], arch: int, has_dot: bool) -> list[str]:
-    """One line for each thing that stands out, with where it was seen; `has_dot` expects a matrix product."""
+    """Return one line for each finding, with the kernels it is from; `has_dot` expects a matrix product."""
     seen: dict[str, list[str]] = {}
     for kernel, file in zip(kernels, files, strict=True):
         for words in _signs(kernel, arch, has_dot):
@@ -143,23 +146,23 @@ def remarks(kernels: Sequence[CompiledKernel], files: Sequence[Path], arch: int,
 
 def _signs(k: CompiledKernel, arch: int, has_dot: bool) -> Iterator[str]:
     if k.spill_bytes:
-        yield "registers spill to memory: let more warps share a tile, or make it smaller"
+        yield "registers spill to memory: use more warps for a tile, or a smaller tile"
     if k.shared_bytes > k.shared_limit_bytes:
-        yield "too much shared memory, it would not start: fewer stages, or a smaller tile"
+        yield "too much shared memory, so the kernel cannot launch: use fewer stages or a smaller tile"
     if has_dot and not k.tensor_core:
         yield f"no tensor cores: {NO_DOT if arch >= 80 else 'Triton uses none on this GPU'}"
     if has_dot and arch >= 80 and not k.async_copies:
-        yield "no async copies, so each step waits for its loads: give num_stages 3 or more"
+        yield "no async copies, so each step waits for its loads: set num_stages to 3 or more"
     for what, widths in (("loads", k.load_widths_bytes), ("stores", store_widths(k.sass))):
         if widths and widths[0] < WIDEST:
             yield f"{what} are {widths[0]} bytes wide at most, not {WIDEST}: {NARROW}"
 
 
 def guide(file: Path) -> Iterator[str]:
-    """Where the first of each instruction worth finding stands in a PTX file, and what it does."""
+    """Yield lines that say where each instruction of GUIDE first occurs in a PTX file, and what it does."""
     lines = file.read_text("utf-8").split("\n")
-    yield f"  how to read {file}\n    {'.loc':<22}the comment behind it names a line of your file"
+    yield f"  how to read {file}\n    {'.loc':<22}the comment after it names a line of your file"
     for pattern, name, words in GUIDE:
         first = next((number for number, line in enumerate(lines, 1) if pattern.search(line)), None)
         yield f"    {name:<11}{f'line {first}' if first else 'not there':<11}{words}"
-    yield f"    {'STL, LDL':<11}{'in .sass':<11}spilled registers; PTX still has registers without end"
+    yield f"    {'STL, LDL':<11}{'in .sass':<11}spilled registers; not in PTX, whose registers are unlimited"

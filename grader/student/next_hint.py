@@ -1,4 +1,4 @@
-"""Which hint helps next: what the last run found wrong, else the next open TODO; imports no torch."""
+"""Choose the next hint: for a failure of the last run, else for the next open TODO; imports no torch."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ FINE = (Verdict.PASS, Verdict.NOT_GRADED, Verdict.NOT_STARTED, Verdict.GRADER_FA
 
 @dataclass(frozen=True)
 class Pointer:
-    """A hint and why it is the one: a failure or an open TODO; hint None where none is written for it."""
+    """A hint and the failure or open TODO that it is for; `hint` is None if the README has none for it."""
 
     entry: Entry
     hint: int | None
     why: str
-    cause: str = ""  # as the report words it; it may name another hint for another case
+    cause: str = ""  # in the words of the report; it may name another hint for another case
 
     @property
     def readme(self) -> Path:
@@ -38,7 +38,7 @@ class Pointer:
 
 
 def last_results(folder: Path) -> tuple[Results | None, str]:
-    """The last graded run, None where there is none; and what is wrong with its file, if anything is."""
+    """Return the last graded run, or None, and what is wrong with its file, if anything."""
     try:
         return reading.read(folder / "results.json"), ""
     except FileNotFoundError:
@@ -50,8 +50,9 @@ def last_results(folder: Path) -> tuple[Results | None, str]:
 
 
 def pointers(entries: Sequence[Entry], results: Results | None, keyword: str, source: Path) -> list[Pointer]:
-    """What to look at, the most urgent first: failures of the last run, then open TODOs. `keyword` keeps
-    those with this word in the name of the case, the function or the file.
+    """Return pointers to hints: first for failures of the last run, then for open TODOs.
+
+    `keyword` keeps those with this word in the name of the case, the function or the file.
     """
     ours = results and results.source == str(source)  # not a run of the solutions
     failed = list(_failures(entries, results, keyword, source)) if ours else []
@@ -90,7 +91,7 @@ def _open(entries, keyword, source) -> Iterator[Pointer]:
             if keyword and keyword not in exercise.file:
                 if keyword not in exercise.name:
                     continue
-                # Of a file with several functions, what this one needs.
+                # In a file with several functions, only the TODOs that this one needs.
                 todos = submission.open_todos_of(exercise.name)
             for todo in todos:
                 if todo.number and (exercise.file, todo.number) not in seen:
@@ -100,5 +101,5 @@ def _open(entries, keyword, source) -> Iterator[Pointer]:
 
 
 def place_of(pointer: Pointer) -> str:
-    """The README that a message cites, as a report does."""
+    """Return the path of the README as messages and reports show it."""
     return readme_of(pointer.entry.folder.name)

@@ -1,4 +1,4 @@
-"""Which hints a student has opened: a small file beside the results; imports no torch."""
+"""Record which hints a student has opened, in a small file next to the results; imports no torch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FILE = "hints.json"
 
 
 class OpenedHints(BaseModel):
-    """The highest level shown, by the lab's folder and the hint's number; and which hint was the last."""
+    """The highest level shown of each hint, by the lab's folder and the hint's number, and the last hint."""
 
     model_config = ConfigDict(extra="forbid")
     version: int = 1
@@ -30,7 +30,7 @@ class OpenedHints(BaseModel):
 
 
 def load(folder: Path) -> tuple[OpenedHints, str]:
-    """What was shown so far, and what was wrong with the file that should say so, empty where nothing was."""
+    """Return what was shown so far, and what is wrong with the file (empty if nothing is)."""
     try:
         return OpenedHints.model_validate_json(read_bytes(folder / FILE)), ""
     except FileNotFoundError:
@@ -42,6 +42,6 @@ def load(folder: Path) -> tuple[OpenedHints, str]:
 
 
 def save(revealed: OpenedHints, folder: Path) -> None:
-    """Write the file whole or not at all; OSError where that cannot be done."""
+    """Write the file completely or not at all; OSError if that fails."""
     folder.mkdir(parents=True, exist_ok=True)
     replace(folder / FILE, revealed.model_dump_json(indent=1))

@@ -1,7 +1,7 @@
-"""Put a skeleton back in the place of a student's file, and the work in safety first; imports no torch.
+"""Replace a student's file by its skeleton, after saving a copy of the work; imports no torch.
 
-The skeletons are the copies in grader/course/skeletons/. Git would give what a student has committed, and
-students have no solutions to render them from.
+The skeletons are the copies in grader/course/skeletons/: git would restore what the student has committed,
+and students have no solutions to render skeletons from.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from grader.course.skeleton import COPIES
 from grader.system.files import read_bytes, replace
 from grader.system.text import one_line
 
-KEPT = "kept"  # below the folder for results; `make clean` leaves it
+KEPT = "kept"  # in the folder for results; `make clean` does not delete it
 _STAMP = re.compile(r"-(\d{8}-\d{6})(?:-(\d+))?$")
 
 
 class ResetError(ValueError):
-    """Why a file is not reset or brought back, in words for a student."""
+    """A file cannot be reset or restored; the message, for a student, says why."""
 
 
 @dataclass(frozen=True)
 class StudentFile:
-    """A file that a student writes: where it is, its skeleton, its lab's folder, and the functions in it."""
+    """A file that a student completes: its path, its skeleton, its lab's folder, and the functions in it."""
 
     path: Path
     skeleton: Path
@@ -42,7 +42,7 @@ class StudentFile:
 
 
 def student_files(entries: Iterable[catalog.Entry], root: Path = catalog.ROOT) -> list[StudentFile]:
-    """Every file of these labs that begins as a skeleton, in the order of the exercises."""
+    """Return every file of these labs that starts as a skeleton, in the order of the exercises."""
     found = []
     for entry in entries:
         for name in dict.fromkeys(exercise.file for exercise in entry.lab.exercises):
@@ -56,19 +56,19 @@ def student_files(entries: Iterable[catalog.Entry], root: Path = catalog.ROOT) -
 
 
 def current(file: StudentFile) -> bytes | None:
-    """What stands in the file, None where it is missing; ResetError where it is no plain file."""
+    """Return the content of the file, None if it is missing; ResetError if it is not a regular file."""
     try:
         return read_bytes(file.path)
     except FileNotFoundError:
         return None
     except ValueError as error:
-        raise ResetError(f"{error}: look at it yourself, nothing was changed") from None
+        raise ResetError(f"{error}: nothing was changed, check the file yourself") from None
     except OSError as error:
         raise ResetError(f"{file.path.name} cannot be read: {error.strerror}") from None
 
 
 def keep(file: StudentFile, data: bytes, results: Path) -> Path:
-    """Write a copy that no other copy makes room for, and read it back; ResetError where that fails."""
+    """Write a copy under a new name, read it back and return its path; ResetError if that fails."""
     folder = results / KEPT / file.lab / Path(file.name).parent
     stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
     try:
@@ -87,15 +87,15 @@ def keep(file: StudentFile, data: bytes, results: Path) -> Path:
             copy.flush()
             os.fsync(copy.fileno())
         if path.read_bytes() != data:
-            raise ResetError(f"{path} does not hold what was written to it; {file.path.name} was left alone")
+            raise ResetError(f"the copy {path} differs from what was written; {file.path.name} is unchanged")
     except OSError as error:
-        words = f"no copy can be kept below {results} ({error.strerror}); {file.path.name} was left alone"
+        words = f"no copy can be saved in {results} ({error.strerror}); {file.path.name} is unchanged"
         raise ResetError(words) from None
     return path
 
 
 def kept(file: StudentFile, results: Path) -> list[Path]:
-    """Copies of the file that were kept, the oldest first."""
+    """Return the paths of the saved copies of the file, the oldest first."""
     folder = results / KEPT / file.lab / Path(file.name).parent
     found = []
     for path in folder.glob(f"*{file.path.suffix}"):
@@ -106,12 +106,16 @@ def kept(file: StudentFile, results: Path) -> list[Path]:
 
 
 def reset(file: StudentFile, results: Path) -> Path | None:
-    """Bring the skeleton back; the copy of what stood there, None where that is the skeleton or nothing."""
+    """Put the skeleton back; return the path of the saved copy, None if there was no work to save."""
     return _put(file, file.skeleton.read_bytes(), results)
 
 
 def restore(file: StudentFile, which: str | None, results: Path) -> tuple[Path, Path | None]:
-    """Bring a kept copy back, the newest unless `which` names one; that copy, and one of what stood there."""
+    """Restore a saved copy, the newest unless `which` names one; return its path and that of the new copy.
+
+    The new copy, of the file's content until then, is None if there was no work to save. ResetError if there
+    is no such copy.
+    """
     copies = kept(file, results)
     chosen = [path for path in copies if which in (None, path.name, str(path))]
     if not chosen:
@@ -129,7 +133,7 @@ def _copy(path: Path) -> bytes:
 
 
 def _put(file: StudentFile, data: bytes, results: Path) -> Path | None:
-    """Replace the file in one step, once what stands there is a skeleton or lies among the copies."""
+    """Replace the file in one step, after its content is saved; return the path of that copy, if any."""
     before = current(file)
     copy = None
     if before == data:
@@ -138,7 +142,7 @@ def _put(file: StudentFile, data: bytes, results: Path) -> Path | None:
         same = [path for path in kept(file, results) if _copy(path) == before]
         copy = same[-1] if same else keep(file, before, results)
     if current(file) != before:
-        raise ResetError(f"{file.path.name} was saved at this very moment; nothing was changed, try again")
+        raise ResetError(f"{file.path.name} was saved again meanwhile; nothing was changed, try again")
     try:
         file.path.parent.mkdir(parents=True, exist_ok=True)
         replace(file.path, data)

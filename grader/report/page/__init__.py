@@ -1,1 +1,1 @@
-"""A graded run as one page of HTML, made from its results alone."""
+"""The HTML page of a graded run, made from its results alone."""

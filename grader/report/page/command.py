@@ -1,4 +1,4 @@
-"""Read the results of a run, and write its page beside them."""
+"""Read the results of a run, and write its HTML page."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ PAGE = "report.html"
 
 
 class ReportError(Exception):
-    """Why there is no page, and what to do about it, in one line."""
+    """No page can be written; the message says in one line why, and what to do."""
 
 
 def read(path: Path) -> Results:
-    """The results in a file, or in the folder that a run wrote; ReportError where there are none."""
+    """Read the results in a file, or in the folder that a run wrote; ReportError if there are none."""
     file = path if path.suffix == ".json" else path / "results.json"
     try:
         data = files.read_bytes(file, MOST_BYTES)
     except (FileNotFoundError, NotADirectoryError):
-        raise ReportError(f"{file}: no run is stored there; `make grade` makes one") from None
+        raise ReportError(f"{file}: no graded run found; run `make grade` first") from None
     except OSError as error:
         raise ReportError(f"{file}: cannot be read ({error.strerror})") from None
     except ValueError as error:
@@ -33,14 +33,14 @@ def read(path: Path) -> Results:
     try:
         return reading.parse(data)
     except reading.NewerSchemaError as error:
-        raise ReportError(f"{file}: {error}; take the grader that wrote it") from None
+        raise ReportError(f"{file}: {error}; use the version of the grader that wrote it") from None
     except ValueError as error:
         why = files.finding(error) if isinstance(error, ValidationError) else one_line(str(error))
-        words = f"{file}: these are no results of this grader ({why})"
-        raise ReportError(f"{words}; `make grade` writes them again") from None
+        words = f"{file}: not a results file of this grader ({why})"
+        raise ReportError(f"{words}; run `make grade` to write a new one") from None
 
 
 def write(results: Results, out: Path) -> None:
-    """The page, complete or not there at all."""
+    """Write the page completely or not at all."""
     out.parent.mkdir(parents=True, exist_ok=True)
     files.replace(out, render(results))

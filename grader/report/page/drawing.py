@@ -1,6 +1,6 @@
-"""Pictures of pages as SVG, by svg.py: shapes with classes, to which the style of a page gives colours.
+"""SVG pictures for pages, by svg.py; their shapes have classes, which the page's style sheet colours.
 
-svg.py writes what it is given as it is. Every text, which may be a student's, is escaped here.
+svg.py does not escape text. All text, which may be a student's, is escaped here.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ Anchor = Literal["start", "middle", "end"]
 
 
 class Drawing:
-    """A picture of `width` by `height`, drawn shape by shape; `words` say what it shows to who cannot see it.
+    """A picture of `width` by `height` pixels; `words` describe it to readers who cannot see it.
 
-    `kinds` are classes, apart by spaces; `root` are further attributes, such as xmlns for a file of its own.
+    `kinds` are class names, separated by spaces; `root` are further attributes of the svg element.
     """
 
     def __init__(
@@ -40,11 +40,11 @@ class Drawing:
         )  # fmt: skip
 
     def add(self, element: svg.Element) -> None:
-        """A shape of svg.py, none of whose attributes is a text of a student's."""
+        """Add a shape of svg.py, none of whose attributes may be a student's text."""
         self._shapes.append(element)
 
     def rect(self, x: float, y: float, width: float, height: float, kinds: str, radius: float = 0) -> None:
-        """A box from its upper left corner."""
+        """Add a box; x and y are its upper left corner."""
         box = svg.Rect(
             x=number(x), y=number(y), width=number(width), height=number(height),
             rx=number(radius) if radius else None, class_=_classes(kinds),
@@ -52,26 +52,26 @@ class Drawing:
         self.add(box)
 
     def text(self, x: float, y: float, words: str, kinds: str = "", anchor: Anchor | None = None) -> None:
-        """One line of text; y is where its letters stand, and x its start, its middle or its end."""
+        """Add one line of text; y is its baseline, x its start, middle or end, as `anchor` says."""
         letters = safe(words)
         self.add(svg.Text(text=letters, x=number(x), y=number(y), text_anchor=anchor, class_=_classes(kinds)))
 
     def line(self, x1: float, y1: float, x2: float, y2: float, kinds: str) -> None:
-        """A straight line."""
+        """Add a straight line."""
         kind = _classes(kinds)
         self.add(svg.Line(x1=number(x1), y1=number(y1), x2=number(x2), y2=number(y2), class_=kind))
 
     def polyline(self, points: Points, kinds: str) -> None:
-        """Straight lines from point to point."""
+        """Add straight lines from point to point."""
         flat: list[Any] = [number(value) for point in points for value in point]
         self.add(svg.Polyline(points=flat, class_=_classes(kinds)))
 
     def path(self, steps: Sequence[svg.PathData], kinds: str) -> None:
-        """Lines and curves, step by step."""
+        """Add a path of lines and curves."""
         self.add(svg.Path(d=list(steps), class_=_classes(kinds)))
 
     def circle(self, x: float, y: float, radius: float, kinds: str, words: str = "") -> None:
-        """A disc around its centre; `words` are shown where one points at it."""
+        """Add a disc around its centre; `words` are its tooltip."""
         title: list[svg.Element] | None = [svg.Title(text=safe(words))] if words else None
         disc = svg.Circle(
             cx=number(x), cy=number(y), r=number(radius), elements=title, class_=_classes(kinds)
@@ -79,17 +79,17 @@ class Drawing:
         self.add(disc)
 
     def __html__(self) -> str:
-        """The picture as part of a page: the same for the same shapes."""
+        """Return the picture as part of a page; the same shapes give the same text."""
         return str(self._root)
 
 
 def number(value: float) -> Decimal:
-    """A number with at most six digits, and no more than it needs."""
+    """Round a number to at most six significant digits."""
     return Decimal(f"{value:.6g}")
 
 
 def safe(words: str) -> str:
-    """Text as it may stand between tags and between quotes."""
+    """Escape text for use between tags and in quoted attributes."""
     return str(escape(printable(words)))
 
 

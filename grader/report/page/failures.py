@@ -1,4 +1,4 @@
-"""What failed, as the page shows it: place, values, text and map, within what one page may hold."""
+"""The failures as the page shows them: place, values, text and map, within the size limits of a page."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from grader.results.error_map import ErrorMap
 from grader.results.findings import Frame
 from grader.results.models import ItemResult
 
-# On one page: a run in which everything is wrong must not weigh megabytes.
+# Limits for one page: a run in which everything is wrong must not give a page of megabytes.
 MOST_STROKES = 55_000  # of all maps
 MOST_QUOTED = 250_000  # characters of errors and of what was printed
-LEFT_OUT = "left out: this page has as much as it may hold, results.json has all of it"
+LEFT_OUT = "left out, as this page has reached its size limit; results.json has all of it"
 MOST_SMALL = 6  # maps side by side below the first of a group
 MOST_LINE = 400  # characters of a line that a student's code wrote
 MOST_PRINTED = 40  # lines of it
@@ -23,7 +23,7 @@ MOST_PRINTED = 40  # lines of it
 
 @dataclass(frozen=True)
 class Failure:
-    """One item that failed, with its place and values apart where it has any."""
+    """One item that failed, with the place and the values of the first wrong element if it has one."""
 
     item: ItemResult
     label: str
@@ -40,7 +40,7 @@ class Failure:
 
 
 def failures_of(items: Sequence[ItemResult]) -> dict[str, Failure]:
-    """The failures by the ids of their items; where the page is full, without map or without text."""
+    """Return the failures by item id; beyond the page's limits they have no map or no text."""
     drawn = quoted = 0
     found = {}
     for item in items:
@@ -59,7 +59,7 @@ def failures_of(items: Sequence[ItemResult]) -> dict[str, Failure]:
 
 
 def gallery(group: Sequence[Failure]) -> list[Failure]:
-    """A few others of a group whose maps show more than one cell, to see a pattern over several sizes."""
+    """Return a few more of a group whose maps have several cells, to show a pattern over several sizes."""
     maps = [one for one in group[1:] if one.error_map and len("".join(one.error_map.cells)) > 1]
     return maps[:MOST_SMALL]
 
@@ -73,7 +73,7 @@ def _failure(item: ItemResult) -> Failure:
         place=short(wrong.place if wrong else first),
         yours=wrong.yours if wrong else "",
         expected=wrong.expected if wrong else "",
-        # Triton quotes the kernel first and gives its reason last.
+        # Triton quotes the kernel first; the reason is at the end.
         text=[short(line) for line in rest[-SHOWN_LINES:]],
         frames=item.frames[:SHOWN_FRAMES],
         printed=[short(line) for line in item.printed.strip().splitlines()[:MOST_PRINTED]],
@@ -85,7 +85,7 @@ def _failure(item: ItemResult) -> Failure:
 
 
 def short(line: str) -> str:
-    """A line cut where no reader would follow it."""
+    """Cut a line after MOST_LINE characters, and say how many are missing."""
     return line if len(line) <= MOST_LINE else f"{line[:MOST_LINE]} ... {len(line) - MOST_LINE:,} more"
 
 

@@ -1,4 +1,4 @@
-"""The marks beside the words of verdicts: each has a shape of its own, so that no colour is needed."""
+"""The marks beside verdicts: each has a different shape, so that colour is not needed to tell them apart."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SHAPES: dict[str, list[svg.Element]] = {
 
 
 def symbols() -> Markup:
-    """The shapes, for `mark` to refer to; once in each page."""
+    """Return the shapes that `mark` refers to; needed once in each page."""
     shapes: list[svg.Element] = [
         svg.Symbol(id=f"v-{name}", viewBox=BOX, elements=shape) for name, shape in SHAPES.items()
     ]
@@ -51,5 +51,5 @@ def symbols() -> Markup:
 
 
 def mark(shape: str) -> Markup:
-    """The mark of one shape, as high as the letters beside it."""
+    """Return the mark with one shape, as high as the letters beside it."""
     return Markup(svg.SVG(xmlns=None, class_=["mark"], extra=HIDDEN, elements=[svg.Use(href=f"#v-{shape}")]))

@@ -1,4 +1,4 @@
-"""The one thing to do next, in a sentence."""
+"""Choose the one thing to do next, as a sentence for the page."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ UNFINISHED = (
     Verdict.NOT_GRADED,
     Verdict.GRADER_FAULT,
 )
-AGAIN = "No case is wrong; run it again"
+AGAIN = "No case is wrong; grade again"
 
 
 def next_step(results: Results) -> str:
-    """What failed comes before what is open, and that before what is slow or was not graded."""
+    """Return the next step: first what failed, then an open TODO, then what is slow or was not graded."""
     items = list(results.every_item())
     for lab, exercise, item in items:
         if item.verdict is not Verdict.PASS and item.verdict not in UNFINISHED:
@@ -35,16 +35,16 @@ def next_step(results: Results) -> str:
         return f"Make {exercise.name} faster at {item.name}, now {percent}: {_hint(lab, item)}"
     verdicts = {item.verdict for _, _, item in items}
     if Verdict.GRADER_FAULT in verdicts:
-        words = "as the grader or the machine failed; if that repeats, send results.json to the course staff"
-        return f"{AGAIN}, {words}."
+        repeated = "if that happens again, send results.json to the course staff"
+        return f"{AGAIN}, because the grader or the machine failed; {repeated}."
     if any(one.verdict is Verdict.INCONCLUSIVE and one.points < one.max_points for _, _, one in items):
         return f"{AGAIN} while nothing else uses the GPU: a timing was too noisy to decide."
     if results.not_graded_points:
         first = next(item for _, _, item in items if item.verdict is Verdict.NOT_GRADED and item.max_points)
         place = "Grade on a machine with a GPU" if first.needs_gpu else "Have the rest graded"
         still_open = points.score_of(results.items).not_graded
-        return f"{place}: {still_open} points are open ({first.where})."
-    return "Nothing is left to mend; make bench shows how your kernels do over all sizes."
+        return f"{place}: {still_open} points are not graded yet ({first.where})."
+    return "Nothing is left to fix; make bench shows the speed of your kernels over all sizes."
 
 
 def _percent(item: ItemResult) -> float:
@@ -58,7 +58,7 @@ def _mend(lab: LabResult, exercise: ExerciseResult, item: ItemResult) -> str:
         return f"{said}: {advice}"
     if item.frames:
         return f"{said}: look at line {item.frames[0].line} of {exercise.file}."
-    return f"{said}: {one_line(item.where) or 'read what is said there'}."
+    return f"{said}: {one_line(item.where) or 'see its entry on this page'}."
 
 
 def _begin(lab: LabResult, exercise: ExerciseResult, item: ItemResult) -> str:

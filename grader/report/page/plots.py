@@ -1,4 +1,4 @@
-"""The plots of the page: the rounds of a timed shape, and where an output is wrong."""
+"""The plots of the page: the rounds of a timed shape, and the error map of an output."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from grader.results.error_map import ErrorMap
 from grader.results.timing import Timing
 
 WIDTH, HEIGHT = 360, 170
-LEFT, RIGHT, TOP, BOTTOM = 40, 76, 10, 26  # margins: numbers on the left, names of lines on the right
-SHADES = (0, 1, 1, 1, 2, 2, 2, 3, 3, 4)  # of the ten levels: an eye tells four apart
-NEAREST = 11  # between the names of two lines
+LEFT, RIGHT, TOP, BOTTOM = 40, 76, 10, 26  # margins, with numbers on the left, names of lines on the right
+SHADES = (0, 1, 1, 1, 2, 2, 2, 3, 3, 4)  # one for each of ten levels; more than four look alike
+NEAREST = 11  # pixels between the names of two lines, at least
 
 
 @dataclass(frozen=True)
 class Line:
-    """A horizontal line: its height, its name, where the name stands, and its style."""
+    """A horizontal line: its y, its name, the y of the name, and its style."""
 
     y: float
     name: str
@@ -41,7 +41,7 @@ class RoundsPlot:
     words: str
 
     def draw(self, shape: str, baseline: str) -> Drawing:
-        """The picture; `shape` and `baseline` are called what the record calls them."""
+        """Draw the plot; `shape` and `baseline` are named as in the record."""
         right = WIDTH - RIGHT
         picture = Drawing(WIDTH, HEIGHT, f"{shape}: {self.words}")
         for y, label in self.ticks:
@@ -59,17 +59,17 @@ class RoundsPlot:
 
 @dataclass(frozen=True)
 class MapPlot:
-    """An error map: its grid, the strokes of each shade, a row high, and where its edges lie in cells."""
+    """An error map: its grid, the strokes of each shade, one row high, and its edges in cells."""
 
     columns: int
     rows: int
     height: int  # pixels
-    strokes: dict[int, list[tuple[int, int, int]]]  # column, row and columns of each
+    strokes: dict[int, list[tuple[int, int, int]]]  # first column, row and number of columns of each
     box: tuple[float, float, float, float]  # x, y, width, height in cells
     words: str
 
     def draw(self) -> Drawing:
-        """The picture, which the page stretches over its own width."""
+        """Draw the map; the page stretches it to its own width."""
         picture = Drawing(
             self.columns, self.rows, self.words, kinds="", style=f"height:{self.height}px",
             preserveAspectRatio=svg.PreserveAspectRatio("none"),
@@ -84,7 +84,7 @@ class MapPlot:
 
 
 def rounds_plot(timing: Timing) -> RoundsPlot | None:
-    """The plot of a timed shape; None where no round left a ratio."""
+    """Return the plot of a timed shape, None if no round has a finite ratio."""
     ratios = timing.ratios_percent
     if not ratios:
         return None
@@ -125,7 +125,7 @@ def _shown(percent: float) -> str:
 
 
 def _scale(least: float, most: float) -> tuple[float, float, float]:
-    """Round ends around a range, and a round step that divides it into few parts."""
+    """Return round ends of an axis that covers a range, and a round step between its ticks."""
     rough = max(most - least, 0.01 * most, 0.01) / 4
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * k for k in (1, 2, 5, 10) if power * k >= rough)
@@ -134,7 +134,7 @@ def _scale(least: float, most: float) -> tuple[float, float, float]:
 
 
 def _spread(lines: list[tuple[float, str, str]]) -> list[Line]:
-    """The lines from the top, their names moved apart where they would touch."""
+    """Return the lines from the top, with names moved apart so that they do not overlap."""
     found, last = [], -math.inf
     for y, name, kind in sorted(lines):
         last = max(y + 3, last + NEAREST)
@@ -143,7 +143,7 @@ def _spread(lines: list[tuple[float, str, str]]) -> list[Line]:
 
 
 def map_plot(found: ErrorMap) -> MapPlot:
-    """The picture of an error map."""
+    """Return the plot of an error map."""
     rows, columns = len(found.cells), len(found.cells[0])
     height, width = found.extent
     top, bottom, left, right = found.box
@@ -164,7 +164,7 @@ def map_plot(found: ErrorMap) -> MapPlot:
 
 
 def _strokes(cells: list[str]) -> dict[int, list[tuple[int, int, int]]]:
-    """For each shade the strokes that fill its cells, a stroke for those side by side."""
+    """Return the strokes of each shade; neighbouring cells of a row share one stroke."""
     strokes: dict[int, list[tuple[int, int, int]]] = {}
     for y, row in enumerate(cells):
         x = 0
@@ -177,7 +177,7 @@ def _strokes(cells: list[str]) -> dict[int, list[tuple[int, int, int]]]:
 
 
 def map_words(found: ErrorMap) -> str:
-    """What an error map shows, for who does not see it."""
+    """Describe an error map for readers who cannot see it."""
     height, width = found.extent
     top, bottom, left, right = found.box
     if found.wrong == height * width:
@@ -191,8 +191,8 @@ def map_words(found: ErrorMap) -> str:
 
 
 def edge(first: int, last: int, size: int) -> str:
-    """Where wrong elements reach the end, which block their first place is a multiple of."""
+    """If the wrong elements reach the end, say which power of two their start is a multiple of."""
     block = first & -first
     if last != size - 1 or block < 8:
         return ""
-    return f"; {first} is {first // block} x {block}, where a block may begin"
+    return f"; {first} is {first // block} x {block}, so a block may start there"

@@ -1,4 +1,4 @@
-"""The page of a graded run: a pure function of its results, safe whatever a student wrote."""
+"""Render the page of a graded run from its results; a student's text cannot become markup."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from grader.system.text import printable
 
 
 def render(results: Results, notes: Sequence[str] = ()) -> str:
-    """One HTML file with styles and pictures in it; the same results give the same bytes. `notes` are said
-    below the points: what somebody else decides, such as what being late costs.
+    """Return one HTML file with its styles and pictures; the same results give the same bytes.
+
+    `notes` are sentences shown below the points, such as what being late costs.
     """
     score = points.score_of(results.items)
     return (
@@ -37,7 +38,7 @@ def render(results: Results, notes: Sequence[str] = ()) -> str:
 
 
 def environment(*folders: Path) -> Environment:
-    """What renders the page's templates, and those of other pages in `folders`, which are looked at first."""
+    """Return the jinja environment of the page's templates; templates in `folders` take precedence."""
     environment = Environment(
         loader=FileSystemLoader([*folders, Path(__file__).with_name("templates")]),
         autoescape=True,
@@ -63,5 +64,5 @@ def environment(*folders: Path) -> Environment:
 
 
 def _clean(value: object) -> object:
-    """Text without control characters or marks that turn its direction; markup and numbers as they are."""
+    """Remove control characters and bidirectional marks from text; markup and numbers stay unchanged."""
     return printable(value) if isinstance(value, str) and not hasattr(value, "__html__") else value

@@ -1,4 +1,4 @@
-"""How near each timed shape comes to what its GPU could do at best; pure arithmetic on the record."""
+"""The roofline: how close each timed shape comes to the limits of its GPU, computed from the record."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 260, 46, 26, 12, 36
 
 @dataclass(frozen=True)
 class Under:
-    """One timed shape under the roof: shares of what physics allows, in percent, and which limit binds."""
+    """One timed shape below the roofline: percent of the hardware limit, and which limit applies."""
 
     exercise: str
     shape: str
@@ -38,7 +38,7 @@ class Dot:
 
 @dataclass(frozen=True)
 class Plot:
-    """The roofline, with the shapes whose arithmetic was counted."""
+    """The roofline plot, with the shapes whose FLOPs are known."""
 
     roof: list[tuple[float, float]]
     dots: list[Dot]
@@ -47,7 +47,7 @@ class Plot:
     words: str
 
     def draw(self) -> Drawing:
-        """The picture."""
+        """Draw the plot."""
         right, low = WIDTH - RIGHT, HEIGHT - BOTTOM
         picture = Drawing(WIDTH, HEIGHT, self.words, style="max-width:46rem")
         for x, label in self.x_ticks:
@@ -60,19 +60,19 @@ class Plot:
         for at, dot in enumerate(self.dots):
             picture.circle(dot.x, dot.y, 4, "dot", dot.words)
             picture.text(dot.x + 7, dot.y + 4 + 11 * (at % 2), str(dot.number))
-        picture.text(right, HEIGHT - 6, "FLOP a byte; vertical: TFLOP/s", anchor="end")
+        picture.text(right, HEIGHT - 6, "FLOP/byte; vertical: TFLOP/s", anchor="end")
         return picture
 
 
 def timed(results: Results) -> Iterator[tuple[str, str, Timing]]:
-    """Exercise, shape and timing of everything timed whose least time is known."""
+    """Yield exercise, shape and timing of every timed item whose shortest possible time is known."""
     for _, exercise, item in results.every_item():
         if item.timing and item.timing.floor_us and item.timing.student_us:
             yield exercise.name, item.name, item.timing
 
 
 def under_the_roof(results: Results) -> list[Under]:
-    """A row for each timed shape; none where the record has no limits of the GPU."""
+    """Return a row for each timed shape; no rows if the record has no limits of the GPU."""
     gpu = results.machine.gpu
     if gpu is None or not gpu.bandwidth or not gpu.peak_flops:
         return []
@@ -91,7 +91,7 @@ def under_the_roof(results: Results) -> list[Under]:
 
 
 def plot(results: Results) -> Plot | None:
-    """The roofline; None where nothing with counted arithmetic was timed, or no limits are known."""
+    """Return the roofline plot; None if no timed shape has known FLOPs, or the limits are unknown."""
     counted = [one for one in timed(results) if one[2].flops]
     gpu = results.machine.gpu
     if gpu is None or not counted or not under_the_roof(results):
@@ -118,9 +118,9 @@ def plot(results: Results) -> Plot | None:
         ],
         x_ticks=_ticks(x_range, x),
         y_ticks=_ticks(y_range, y),
-        words=f"Roofline: {bandwidth:.2f} TB/s up to {ridge:.0f} FLOP a byte, then {peak:.0f} TFLOP/s. "
+        words=f"Roofline: {bandwidth:.2f} TB/s up to {ridge:.0f} FLOP/byte, then {peak:.0f} TFLOP/s. "
         + "; ".join(
-            f"{name} {shape} does {timing.rate} at {at:.0f} FLOP a byte"
+            f"{name} {shape} does {timing.rate} at {at:.0f} FLOP/byte"
             for (name, shape, timing), at in zip(counted, intensity, strict=True)
         ),
     )

@@ -1,4 +1,4 @@
-"""What the page shows of a graded run, sorted and counted: the templates only lay it out."""
+"""Prepare the data of a graded run for the page, so that the templates only lay it out."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ QUIET = (Verdict.PASS, Verdict.NOT_GRADED, Verdict.NOT_STARTED)
 
 @dataclass(frozen=True)
 class Open:
-    """Items that were not graded, for one reason."""
+    """Items that were not graded for the same reason."""
 
     why: str
     count: int
@@ -50,7 +50,7 @@ class Section:
 
     @property
     def kernels(self) -> tuple[KernelFacts, ...]:
-        """What the compiler made of the launches, where that is known."""
+        """The facts about the compiled kernels, empty if they are not known."""
         return next((item.kernels for item, _ in self.items if item.kernels), ())
 
     @property
@@ -78,20 +78,20 @@ class Lab:
     title: str
     score: Score
     tally: list[tuple[Verdict, int]]
-    blocked: int  # items that are looked at once every case is right
+    blocked: int  # items that are checked only once every case passes
     todos: list[tuple[str, OpenTodo]]  # path of the file, and its open TODO
     exercises: list[Exercise]
 
 
 def labs_of(results: Results, score: Score) -> list[Lab]:
-    """Every lab of a run, in its order, with its part of the run's `score`."""
+    """Return every lab of a run, in order, with its part of the run's `score`."""
     failures = failures_of([item for item in results.items if item.verdict not in QUIET])
     scores = points.split(score, [lab.items for lab in results.labs])
     return [_lab(lab, own, failures) for lab, own in zip(results.labs, scores, strict=True)]
 
 
 def files_of(results: Results) -> list[tuple[str, str]]:
-    """Path and sha256 of each graded file."""
+    """Return path and sha256 of each graded file."""
     files = {
         f"{lab.folder}/{exercise.file}": exercise.file_sha256 or "missing"
         for lab in results.labs
@@ -101,13 +101,13 @@ def files_of(results: Results) -> list[tuple[str, str]]:
 
 
 def tally(items: Sequence[ItemResult]) -> list[tuple[Verdict, int]]:
-    """How many items have each verdict, in the order of their meanings."""
+    """Count the items of each verdict, in the order of the enumeration."""
     counted = Counter(item.verdict for item in items)
     return [(verdict, counted[verdict]) for verdict in Verdict if counted[verdict]]
 
 
 def shape_of(verdict: Verdict) -> str:
-    """The mark beside a verdict's word, which tells verdicts apart without colour."""
+    """Return the name of the mark beside a verdict, which distinguishes verdicts without colour."""
     return SHAPES.get(verdict, "fail")
 
 
@@ -157,5 +157,5 @@ def _exercise(
 
 
 def spaced(name: str) -> str:
-    """The name of a case with places where a line may break."""
+    """Return the name of a case with spaces where a line may break."""
     return name.replace(",", ", ")

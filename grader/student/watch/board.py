@@ -1,4 +1,4 @@
-"""What the watcher shows: one screen on a terminal, one line for each event where output is piped."""
+"""Show the watcher's state: one screen on a terminal, one line for each event if output is piped."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from grader.student.watch.child import Child
 from grader.student.watch.scores import SETTLED, Score, Scores, Watched
 
 COLUMNS = {CORRECTNESS: "correctness", CODEGEN: "code", SPEED: "speed", DOCUMENT: "document"}
-ROWS_BESIDE = 6  # of the screen, for the heading, the state, the total and blank lines
+ROWS_BESIDE = 6  # rows of the screen for the heading, the state, the total and blank lines
 SHOWN_DETAILS = 8  # lines under one failure
 
 
 class Board:
-    """The screen. `state` is what goes on now; `events` are told one by one where there is no screen."""
+    """The screen with the current state; without a terminal, each event is printed as a line instead."""
 
     def __init__(self, console: Console, heading: str):
         self._console, self._heading = console, heading
@@ -42,12 +42,12 @@ class Board:
             self._live.stop()
 
     def event(self, words: str) -> None:
-        """Something happened; on a screen it shows in the state."""
+        """Print an event as a line; on a terminal the state shows it instead."""
         if not self._console.is_terminal:
             self._console.print(Text(f"watch: {words}"), soft_wrap=True)
 
     def show(self, state: Text, troubles: Sequence[str], going: Child | None, scores: Scores) -> None:
-        """Draw the screen again; `troubles` keep files from being graded."""
+        """Redraw the screen; `troubles` are what prevents files from being graded."""
         if not self._console.is_terminal:
             return
         parts = [Text(self._heading, style="bold"), _state(state, going)]
@@ -55,7 +55,7 @@ class Board:
         parts += [_table(scores, busy=going is not None), Text(total_words(scores), style="bold")]
         room = self._console.height - ROWS_BESIDE - len(scores.watched) - 1 - len(troubles)
         told = [tuple(failure_lines(one, score)) for one, score in scores.failures()]
-        # Functions of one file have the same open TODOs: said once.
+        # Functions of one file have the same open TODOs: list them once.
         told = [lines for at, lines in enumerate(told) if lines[1:] not in [one[1:] for one in told[:at]]]
         lines = [line for lines in told for line in lines]
         parts += [Text(), *(Text(line, style=style, no_wrap=True) for line, style in lines[: max(0, room)])]
@@ -124,22 +124,22 @@ def _cell(items: Sequence[ItemResult]) -> Text:
 
 
 def points_words(points: Points) -> str:
-    """`30 / 30` of what was graded."""
+    """Return `30 / 30`, the earned of the graded points; empty if none were graded."""
     return f"{points.earned} / {points.graded}" if points.graded else ""
 
 
 def total_words(scores: Scores) -> str:
-    """All points that were earned, of those that were graded."""
+    """Return the line with all earned points, of those that were graded."""
     if not scores.scores:
         return "score: none yet"
     total = scores.total
     more = f", {total.not_graded} not graded" if total.not_graded else ""
-    earlier = "" if scores.is_complete else ", in part of an earlier save"
+    earlier = "" if scores.is_complete else ", partly from an earlier save"
     return f"score {total.earned} / {total.graded}{more}{earlier}"
 
 
 def failure_lines(one: Watched, score: Score) -> Iterator[tuple[str, str]]:
-    """The first thing to mend in an exercise, as the report words it, and how many more there are."""
+    """Yield the first failure of an exercise as the report shows it, and how many more there are."""
     failed = [item for item in score.result.items if item.verdict not in SETTLED]
     looked_at = [item for item in failed if not item.blocked]
     first = (looked_at or failed)[0]

@@ -1,4 +1,4 @@
-"""One run of `grade` as a process of its own, which can be stopped at any time and leaves nothing behind."""
+"""Run `grade` in a separate process that can be stopped at any time and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Child:
     """A run of `grade` with these options."""
 
     def __init__(self, options: RunOptions):
-        # Whatever outlives a stopped run becomes a child of this process, which ends it.
+        # Processes that outlive a stopped run become children of this process, which then ends them.
         process_tree.adopt_orphans()
         self._folder = tempfile.mkdtemp(prefix="grader-watch-")
-        os.chmod(self._folder, 0o711)  # workers run as users of their own
+        os.chmod(self._folder, 0o711)  # workers may run as other users
         self._pipe, tell = os.pipe()
         self._messages = Messages(self._pipe)
         self._began = time.monotonic()
-        self.state = RunState()  # what the run last told of itself
+        self.state = RunState()  # the last progress message of the run
         self._errors = open(Path(self._folder, "stderr"), "w+b")  # noqa: SIM115 - lives with self
         self._process = processes.Child(
             [sys.executable, "-m", "grader", *replace(options, tell=tell).arguments()],
@@ -37,19 +37,19 @@ class Child:
             stdout=DEVNULL,
             stderr=self._errors,
             pass_fds=[tell],
-            own_session=True,  # Ctrl-C reaches the watcher alone, and that decides what ends
+            own_session=True,  # Ctrl-C reaches only the watcher, which then stops the run
         )
         os.close(tell)
 
     def poll(self) -> int | None:
-        """The exit code once the run has ended; until then its progress is brought up to date."""
+        """Read new progress messages; return the exit code, or None while the run has not ended."""
         for message in self._messages.new():
             self.state = RunState.model_validate(message)
         return self._process.wait(0.0)
 
     @property
     def seconds(self) -> float:
-        """How long the run has taken so far."""
+        """Seconds since the run started."""
         return time.monotonic() - self._began
 
     @property
@@ -60,9 +60,9 @@ class Child:
         return " | ".join(lines[-SHOWN_LINES:])
 
     def end(self) -> None:
-        """Stop the run if it goes on, with all that it started, and remove what it wrote for itself.
+        """Stop the run and all processes that it started, and remove its temporary files.
 
-        A run that is stopped writes no reports: half of a result must not pass for one.
+        A stopped run writes no reports: a partial result must not look like a complete one.
         """
         self._process.end()
         process_tree.end_orphans(())

@@ -1,4 +1,4 @@
-"""The loop of `make watch`: look at the files, stop, start and take over runs of `grade`."""
+"""The loop of `make watch`: poll the files, start and stop runs of `grade`, and collect their results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ REDRAW_S = 0.25
 
 @dataclass(frozen=True)
 class Going:
-    """A run that goes on: its process, what the files held when it began, and when that was saved."""
+    """A run in progress: its process, the contents of the files at its start, and when they were saved."""
 
     child: Child
     graded: tuple[Watched, ...]
@@ -39,12 +39,12 @@ class Going:
 
 
 def watch(options: RunOptions, entries: Sequence[Entry], console: Console) -> None:
-    """Watch until Ctrl-C, and grade as `options` say; then nothing that was started goes on."""
+    """Watch and grade with `options` until Ctrl-C; at the end, stop every process that was started."""
     source = Path(options.source)
     watched = [Watched(entry, exercise, source) for entry in entries for exercise in entry.lab.exercises]
     files = ", ".join(dict.fromkeys(one.file.name for one in watched))
     scores = Scores(watched)
-    with Board(console, f"watching {files}; Ctrl-C ends") as board, _asked_to_end() as to_end:
+    with Board(console, f"watching {files}; stop with Ctrl-C") as board, _asked_to_end() as to_end:
         loop = Loop(options, scores, board)
         try:
             while not to_end:
@@ -57,9 +57,9 @@ def watch(options: RunOptions, entries: Sequence[Entry], console: Console) -> No
 
 @contextlib.contextmanager
 def _asked_to_end() -> Iterator[list[int]]:
-    """Filled by Ctrl-C, a polite kill or the terminal that closes.
+    """Yield a list that Ctrl-C, SIGTERM or a closed terminal adds a signal's number to.
 
-    Noted, not raised: an exception in the middle of starting a run would lose hold of it.
+    Nothing is raised: an exception while a run starts would leave its process without an owner.
     """
     noted: list[int] = []
     ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -72,7 +72,7 @@ def _asked_to_end() -> Iterator[list[int]]:
 
 
 class Loop:
-    """One look after the other at the files and at the run that goes on."""
+    """The state of the watcher; `turn` polls the files and the run in progress once."""
 
     def __init__(self, options: RunOptions, scores: Scores, board: Board):
         self._options, self._scores, self._board = options, scores, board
@@ -84,7 +84,7 @@ class Loop:
         self._drawn = 0.0
 
     def turn(self, now: float) -> None:
-        """Look once, and do what follows from it."""
+        """Poll once, then start, stop or collect a run as needed; `now` is in seconds."""
         quiet = self._scores.look(now)
         if quiet and not self._quiet:
             self._saved = _now()
@@ -98,7 +98,7 @@ class Loop:
             self._show()
 
     def end(self) -> None:
-        """Stop what goes on, and leave the screen with the last state."""
+        """Stop the run in progress, and leave the last state on the screen."""
         if self._going:
             self._going.child.end()
             self._going = None
@@ -111,7 +111,7 @@ class Loop:
         self._board.show(self._state, troubles, child, self._scores)
 
     def _follow(self, stale: Sequence[Watched]) -> None:
-        """Stop a run that a save has overtaken; take over one that has ended."""
+        """Stop the run if a file has been saved since; collect its results if it has ended."""
         going = self._going
         if any(going.held.get(one.key) != self._scores.held(one) for one in stale):
             going.child.end()
@@ -139,7 +139,7 @@ class Loop:
                 self._board.event("; ".join([first, *rest[:1]]))
 
     def _begin(self, stale: Sequence[Watched]) -> None:
-        """Grade what can be graded; say of the others what is in the way."""
+        """Grade what can be graded; for the rest, show what prevents it."""
         found = {one.key: self._trouble(one) for one in stale}
         self._troubles = {key: words for key, words in {**self._troubles, **found}.items() if words}
         for words in dict.fromkeys(filter(None, found.values())):
@@ -166,7 +166,7 @@ class Loop:
 
 
 def _only(options: RunOptions, ready: Sequence[Watched], watched: Sequence[Watched]) -> RunOptions:
-    """The same options for these exercises alone."""
+    """Return the same options, limited to these exercises."""
     keywords = [f"({options.keyword})"] if options.keyword else []
     if len(ready) < len(watched):
         keywords.append("(" + " or ".join(f"{one.exercise.name}/" for one in ready) + ")")
@@ -174,7 +174,7 @@ def _only(options: RunOptions, ready: Sequence[Watched], watched: Sequence[Watch
 
 
 def _trouble(one: Watched, path: Path) -> str:
-    """Why a run would be in vain as long as this file is as it is; empty where it would not."""
+    """Return why a run on this file cannot succeed yet; empty if it can."""
     if isinstance(one.exercise, Document):
         return ""
     if not path.exists():
@@ -189,7 +189,7 @@ def _trouble(one: Watched, path: Path) -> str:
 
 
 def _identity(results: Path) -> tuple[int, int]:
-    """Which results.json this is: a run replaces the file."""
+    """Return inode and time of results.json, which change when a run replaces the file."""
     try:
         facts = (results / "results.json").stat()
     except OSError:

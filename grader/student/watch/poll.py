@@ -1,10 +1,10 @@
-"""What a few files contain, and whether it has been so for long enough to be a whole save.
+"""Poll the contents of a few files, and tell when a save is complete.
 
-The files are read again and again; no library of file events (watchfiles) takes the place of that. Inotify
-hears nothing of a save on another machine of an NFS share, nor through the bind mount of a container on
-macOS or Windows. Polling by time stamp misses a save where the stamp is too coarse to tell two saves apart,
-and stat may answer from a cache where open asks the server. No event says that a save is whole, so the quiet
-time would have to pass all the same. These are a handful of small files.
+The files are read repeatedly, without a library of file events such as watchfiles. Inotify does not report a
+save on another machine of an NFS share, nor one through the bind mount of a container on macOS or Windows.
+Polling by time stamp misses a save if the stamp is too coarse to tell two saves apart, and stat may be
+answered from a cache while open asks the server. No event says that a save is complete, so a quiet time would
+be needed anyway. The files are few and small.
 """
 
 from __future__ import annotations
@@ -16,43 +16,41 @@ from pathlib import Path
 
 from grader.system.files import read_bytes
 
-QUIET_S = 0.3  # an editor that truncates and writes, or removes and renames, is done by then
+QUIET_S = 0.3  # seconds in which an editor that truncates and writes, or removes and renames, is done
 MISSING = "missing"
 
 
 @dataclass(frozen=True)
 class Content:
-    """A file as it was found, and since when: a hash of what is in it, or why it cannot be read."""
+    """A hash of a file's content, or why it cannot be read, and the time in seconds since when it is so."""
 
     digest: str
     since: float
 
     def is_quiet(self, now: float) -> bool:
-        """Whether it has stayed like this for as long as a save may take."""
+        """Whether it has been unchanged for as long as a save may take."""
         return now - self.since >= QUIET_S
 
 
 class Poller:
-    """The latest content of files; `look` goes and sees."""
+    """The latest known content of files; `look` updates it."""
 
     def __init__(self):
         self._contents: dict[Path, Content] = {}
 
     def look(self, paths: Iterable[Path], now: float) -> bool:
-        """Read these files at the time `now`, in seconds of a clock that only goes forward; whether any of
-        them holds something new.
-        """
+        """Read these files and return whether any has changed; `now` is in seconds of a monotonic clock."""
         before = dict(self._contents)
         for path in paths:
             digest, known = _digest(path), before.get(path)
             if known is None:
-                self._contents[path] = Content(digest, now - QUIET_S)  # what is there at first is no save
+                self._contents[path] = Content(digest, now - QUIET_S)  # the first content is not a new save
             elif digest != known.digest:
                 self._contents[path] = Content(digest, now)
         return self._contents != before
 
     def digest(self, path: Path) -> str:
-        """What was found at the last look."""
+        """Return the file's hash as of the last look."""
         return self._contents[path].digest
 
     def is_quiet(self, paths: Iterable[Path], now: float) -> bool:
@@ -65,5 +63,5 @@ def _digest(path: Path) -> str:
         return hashlib.sha256(read_bytes(path)).hexdigest()
     except FileNotFoundError:
         return MISSING
-    except (OSError, ValueError) as error:  # too large, a link, a folder: the grader has a verdict for it
+    except (OSError, ValueError) as error:  # too large, a link, a folder: grading reports it with a verdict
         return f"unreadable: {error}"

@@ -1,4 +1,4 @@
-"""The last result of every exercise that is watched, each perhaps of another run."""
+"""The last result of every watched exercise; they may be from different runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SETTLED = (Verdict.PASS, Verdict.NOT_GRADED)
 
 @dataclass(frozen=True, eq=False)
 class Watched:
-    """An exercise of a lab, as it is watched in one tree."""
+    """A watched exercise of a lab, with the tree that its file is in."""
 
     entry: Entry
     exercise: Exercise | Document
@@ -32,7 +32,7 @@ class Watched:
 
     @property
     def key(self) -> tuple[str, str]:
-        """How results name it: the lab's folder, and the exercise."""
+        """The names of the lab's folder and the exercise, as in results.json."""
         return self.entry.folder.name, self.exercise.name
 
     @property
@@ -43,7 +43,7 @@ class Watched:
 
 @dataclass(frozen=True)
 class Score:
-    """A graded exercise, what its files held when the run began, and when that was saved, as text."""
+    """A graded exercise, the contents of its files when the run began, and when they were saved, as text."""
 
     result: ExerciseResult
     held: tuple[str, ...]
@@ -51,7 +51,7 @@ class Score:
 
 
 class Scores:
-    """Scores by exercise, what was tried without one, and what stands in the files now."""
+    """The last score of each exercise, the contents last tried, and the current contents of the files."""
 
     def __init__(self, watched: list[Watched]):
         self.watched = watched
@@ -61,9 +61,9 @@ class Scores:
         self._sources: dict[tuple[str, str], tuple[Path, ...]] = {}
 
     def look(self, now: float) -> bool:
-        """Look at all files at this time, in seconds; whether all of them are quiet."""
+        """Read all files and return whether none is being written; `now` is in seconds."""
         if self._poller.look(self._paths(), now) or not self._sources:
-            # What a file imports may be new, and then it is looked at, too.
+            # A changed file may import further files, which then must be read, too.
             found = {one.key: sources_of(one.entry, one.exercise, one.source) for one in self.watched}
             self._sources = found
             self._poller.look(self._paths(), now)
@@ -73,29 +73,30 @@ class Scores:
         return {path for paths in self._sources.values() for path in paths}
 
     def sources(self, one: Watched) -> tuple[Path, ...]:
-        """All files that decide about an exercise, the student's first."""
+        """Return all files that an exercise's result depends on, the student's first."""
         return self._sources[one.key]
 
     def held(self, one: Watched) -> tuple[str, ...]:
-        """What these files hold."""
+        """Return the hashes of these files."""
         return tuple(self._poller.digest(path) for path in self._sources[one.key])
 
     def stale(self) -> list[Watched]:
-        """Exercises whose files hold something else than when they were last graded."""
+        """Return the exercises whose files have changed since they were last tried."""
         return [one for one in self.watched if self._tried.get(one.key) != self.held(one)]
 
     def is_fresh(self, one: Watched) -> bool:
-        """Whether its score is that of the files as they are."""
+        """Whether its score is for the current contents of the files."""
         score = self.scores.get(one.key)
         return score is not None and score.held == self.held(one)
 
     def tried(self, one: Watched, what: tuple[str, ...]) -> None:
-        """A run over these contents has ended, or can wait for others."""
+        """Record that a run on these contents has ended, or is not worth starting."""
         self._tried[one.key] = what
 
     def take(self, results: Results, began_with: dict[tuple[str, str], tuple[str, ...]], saved: str) -> None:
-        """Take over what a run graded, which began with these contents; nothing of a run over other files,
-        which may have written to the same folder.
+        """Store the results of a run that began with these contents.
+
+        Results for other contents are ignored: another run may have written to the same folder.
         """
         for lab in results.labs:
             for exercise in lab.exercises:
@@ -105,22 +106,22 @@ class Scores:
 
     @property
     def total(self) -> Points:
-        """All points."""
+        """The points of all exercises together."""
         return points.score_of([item for score in self.scores.values() for item in score.result.items])
 
     @property
     def points(self) -> dict[tuple[str, str], Points]:
-        """The points of each exercise, as its part of the total."""
+        """The points of each exercise; they add up to the total."""
         parts = points.split(self.total, [score.result.items for score in self.scores.values()])
         return dict(zip(self.scores, parts, strict=True))
 
     @property
     def is_complete(self) -> bool:
-        """Whether each score is that of the files as they are."""
+        """Whether every score is for the current contents of the files."""
         return all(self.is_fresh(one) for one in self.watched if one.key in self.scores)
 
     def failures(self) -> Iterator[tuple[Watched, Score]]:
-        """Exercises with something to mend, in their order."""
+        """Yield the exercises with a failure, in their order."""
         for one in self.watched:
             score = self.scores.get(one.key)
             if score and any(item.verdict not in SETTLED for item in score.result.items):

@@ -1,4 +1,4 @@
-"""Which files an exercise is made of: its own, what it imports or includes beside it, and its lab.py."""
+"""Find the files an exercise depends on: its own, those it imports or includes, and its lab.py."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 
 
 def sources_of(entry: Entry, exercise: Exercise | Document, source: Path) -> tuple[Path, ...]:
-    """The student's file first; then, in the order of their names, whatever else can change its verdict."""
+    """Return the student's file, then all other files that can change its verdict, sorted by path."""
     file = entry.submission(source, exercise)
     given = {path.stem: path for path in entry.given if path.suffix == ".py"}
     found, open_files = {file}, [file]
@@ -29,7 +29,7 @@ def sources_of(entry: Entry, exercise: Exercise | Document, source: Path) -> tup
 
 
 def _needs(path: Path, given: dict[str, Path]) -> Iterator[Path]:
-    """Files that this one names and that are there; of two modules of a name, the given one is imported."""
+    """Yield existing files that this one imports or includes; a given module takes precedence by name."""
     try:
         text = path.read_text("utf-8", errors="replace") if path.is_file() else ""
     except OSError:

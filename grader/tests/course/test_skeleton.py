@@ -158,19 +158,22 @@ BEGIN_1, END_1 = "# BEGIN TODO 1: a (about 1 line)", "# END TODO 1"
 BEGIN_2 = "# BEGIN TODO 2: b (about 1 line)"
 BAD_MARKS = {
     "begin without end": ([BEGIN_1, "x = 1"], "line 2: TODO 1 has no END"),
-    "end without begin": (["x = 1", END_1], "line 3: '# BEGIN TODO 1"),
-    "nested": ([BEGIN_1, BEGIN_2, "x = 1", "# END TODO 2", END_1], "line 3: '# END TODO 1' is due"),
-    "end of another number": ([BEGIN_1, "x = 1", "# END TODO 2"], "line 4: '# END TODO 1' is due"),
-    "end at another indent": ([BEGIN_1, "x = 1", "    " + END_1], "line 4: '# END TODO 1' is due"),
-    "first is not 1": ([BEGIN_2, "x = 1", "# END TODO 2"], "line 2: '# BEGIN TODO 1"),
-    "duplicate": ([BEGIN_1, "x = 1", END_1, BEGIN_1, "y = 1", END_1], "line 5: '# BEGIN TODO 2"),
-    "gap": ([BEGIN_1, "x = 1", END_1, "# BEGIN TODO 3: c (about 1 line)"], "line 5: '# BEGIN TODO 2"),
+    "end without begin": (["x = 1", END_1], "line 3: expected '# BEGIN TODO 1"),
+    "nested": ([BEGIN_1, BEGIN_2, "x = 1", "# END TODO 2", END_1], "line 3: expected '# END TODO 1', found"),
+    "end of another number": ([BEGIN_1, "x = 1", "# END TODO 2"], "line 4: expected '# END TODO 1', found"),
+    "end at another indent": ([BEGIN_1, "x = 1", "    " + END_1], "line 4: expected '# END TODO 1', found"),
+    "first is not 1": ([BEGIN_2, "x = 1", "# END TODO 2"], "line 2: expected '# BEGIN TODO 1"),
+    "duplicate": ([BEGIN_1, "x = 1", END_1, BEGIN_1, "y = 1", END_1], "line 5: expected '# BEGIN TODO 2"),
+    "gap": (
+        [BEGIN_1, "x = 1", END_1, "# BEGIN TODO 3: c (about 1 line)"],
+        "line 5: expected '# BEGIN TODO 2",
+    ),
     "no size": (["# BEGIN TODO 1: a", "x = 1", END_1], "line 2: .*about 3 lines"),
     "no task": (["# BEGIN TODO 1: (about 1 line)", "x = 1", END_1], "line 2: .*task"),
     "lower case": (["# begin todo 1: a (about 1 line)", "x = 1", "# end todo 1"], "line 2"),
     "no space": (["#BEGIN TODO 1: a (about 1 line)", "x = 1", "#END TODO 1"], "line 2"),
     "behind code": (["x = 1  " + BEGIN_1, "y = 1", END_1], "line 2"),
-    "no code": ([BEGIN_1, "# a comment", "", END_1], "line 2: TODO 1 holds no code"),
+    "no code": ([BEGIN_1, "# a comment", "", END_1], "line 2: TODO 1 contains no code"),
     "no mark": (["x = 1"], "no TODO mark.*whole solution"),
 }
 

@@ -57,7 +57,7 @@ def exercise(**changes):
 
 @pytest.mark.parametrize(("file", "native"), [("sum.cu", None), ("sum.py", Native("sum", nothing))])
 def test_a_cuda_file_and_how_to_call_it_come_together(file, native):
-    with pytest.raises(ValueError, match="do not belong together"):
+    with pytest.raises(ValueError, match="do not match"):
         exercise(file=file, native=native)
 
 
@@ -98,7 +98,7 @@ def test_exercise_without_cases_is_refused():
 
 
 def test_two_cases_of_one_name_are_refused():
-    with pytest.raises(ValueError, match="case 'n=7,fp32' stands there twice"):
+    with pytest.raises(ValueError, match="case 'n=7,fp32' is listed twice"):
         exercise(cases=(Case({"n": 7}), Case({"n": 8}), Case({"n": 7}, bitwise=True)))
 
 

@@ -43,8 +43,8 @@ def lab_with(folder, causes):
     [
         ('{"nothing writen": (1, "look")}', r"'nothing writen' .* did you mean Symptom\.NOTHING_WRITTEN\?"),
         ('{"nothing written": (1, "look")}', r"'nothing written' .* did you mean Symptom\.NOTHING_WRITTEN\?"),
-        ('{"quite another": (1, "look")}', r"'quite another' is no Symptom and no LabSymptom$"),
-        ('{None: (1, "look")}', "None is no Symptom"),
+        ('{"quite another": (1, "look")}', r"'quite another' is neither a Symptom nor a LabSymptom$"),
+        ('{None: (1, "look")}', "None is neither a Symptom"),
         ('{Symptom.NOTHING_WRITEN: (1, "look")}', "NOTHING_WRITEN"),
         ('{Mistake.MEAN: (1, "look"), Mistake.COUNTED: (1, "look")}', "MEAN"),
     ],

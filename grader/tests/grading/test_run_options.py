@@ -177,7 +177,7 @@ def test_an_architecture_that_is_none_is_wrong_usage(command):
     done = CliRunner().invoke(main, [command, "--arch", "hopper"], prog_name="python -m grader")
     assert done.exit_code == 2
     assert done.output.startswith(f"Usage: python -m grader {command} [OPTIONS]\n")
-    assert done.output.endswith("Error: --arch hopper: write it as sm_90\n")
+    assert done.output.endswith("Error: --arch hopper: not a GPU architecture; write it as sm_90\n")
 
 
 @pytest.mark.parametrize(("text", "arch"), [("sm_90", 90), ("SM_90a", 90), ("sm_120f", 120), ("75", 75)])

@@ -151,14 +151,14 @@ def test_numbers_that_no_gpu_has_and_words_that_no_record_has_are_refused(record
         at = at[word]
     at[last] = value
     (folder / RECORD).write_text(json.dumps(data))
-    with pytest.raises(ValueError, match=r"^survey\.json is no record of make survey: \S"):
+    with pytest.raises(ValueError, match=r"^survey\.json is not a record of make survey: \S"):
         read(folder)
 
 
 def test_what_is_no_record_is_said_in_words(folder):
     record = folder / RECORD
     record.write_text("{")
-    with pytest.raises(ValueError, match=r"survey\.json is no record of make survey: Invalid JSON"):
+    with pytest.raises(ValueError, match=r"survey\.json is not a record of make survey: Invalid JSON"):
         read(folder)
     record.write_text(" " * (2**20 + 1))
     with pytest.raises(ValueError, match=r"survey\.json has more than 1,048,576 bytes"):
@@ -321,7 +321,7 @@ def test_a_plot_that_is_no_plain_svg_is_refused(folder, svg, said):
 def test_a_bad_bench_record_is_named(folder):
     write_bench(folder, "cuda-kernels", bench_of())
     (folder.parent / "cuda-kernels" / "bench.json").write_text("[]")
-    with pytest.raises(ValueError, match=r"cuda-kernels/bench\.json is no record of make bench"):
+    with pytest.raises(ValueError, match=r"cuda-kernels/bench\.json is not a record of make bench"):
         survey_plots.write(folder)
 
 

@@ -148,7 +148,8 @@ def test_shares_of_the_roof_are_those_of_the_least_time():
     assert {row.limit for row in rows} == {"memory", "arithmetic"}
     assert {row.exercise for row in rows if row.limit == "arithmetic"} == BY_ARITHMETIC
     assert roof.plot(record("cpu.json")) is None
-    assert "Under the roof" not in render(record("cpu.json"))
+    assert "Roofline of this GPU" in render(results)
+    assert "Roofline of this GPU" not in render(record("cpu.json"))
 
 
 def test_findings_on_generated_code_are_listed_for_each_config():
@@ -236,7 +237,7 @@ STEPS = {
         "h200.json",
         lambda item: failed(item, Verdict.NOT_STARTED, open_todos=(OpenTodo(number=1, line=9, text="add"),)),
     ),
-    "Nothing is left to mend": (  # nor where noise takes no points
+    "Nothing is left to fix": (  # nor where noise takes no points
         "h200.json",
         lambda item: (
             failed(item, Verdict.INCONCLUSIVE, points=item.max_points) if item.kind == "speed" else item
@@ -419,10 +420,13 @@ def test_it_is_opened_where_that_was_asked_for(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (None, "`make grade` makes one"),
-        ("[", "no results of this grader"),
-        ("{}", "no results of this grader"),
-        (f'{{"schema_version": {SCHEMA_VERSION + 1}, "more": 1}}', "take the grader that wrote it"),
+        (None, "run `make grade` first"),
+        ("[", "not a results file of this grader"),
+        ("{}", "not a results file of this grader"),
+        (
+            f'{{"schema_version": {SCHEMA_VERSION + 1}, "more": 1}}',
+            "use the version of the grader that wrote it",
+        ),
     ],
 )
 def test_without_results_it_says_what_to_do_and_writes_nothing(tmp_path, text, words):

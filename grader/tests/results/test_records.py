@@ -42,7 +42,7 @@ def test_a_record_comes_back_as_it_was_saved(path):
     "fields", [{"schema_version": 2}, {"more": 1}, {"count": "many"}, {"machine": None}, {"date": 1}]
 )
 def test_what_is_no_such_record_is_said_with_the_command_that_makes_one(path, fields):
-    with pytest.raises(ValueError, match=r"^mine/count\.json is no record of make count: \w+"):
+    with pytest.raises(ValueError, match=r"^mine/count\.json is not a record of make count: \w+"):
         Counted.read(spoiled(path, **fields), "mine/count.json")
 
 

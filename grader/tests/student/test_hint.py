@@ -226,8 +226,8 @@ def test_a_damaged_result_leaves_the_open_todos(course, damage):
     [
         (["--lab", "2", "-k", "99"], "there is no hint 99"),
         (["-k", "3"], "of which lab"),
-        (["--lab", "2", "-k", "nonsense"], "nothing with 'nonsense'"),
-        (["--lab", "2", "-k", "3", "--again"], "nothing of hint 3 was revealed"),
+        (["--lab", "2", "-k", "nonsense"], "with 'nonsense' in its name"),
+        (["--lab", "2", "-k", "3", "--again"], "hint 3 has not been shown yet"),
         (["--lab", "9"], "the labs are 1, 2, 3, 4"),
     ],
 )

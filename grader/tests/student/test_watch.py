@@ -347,7 +347,7 @@ def test_the_screen_marks_a_score_of_an_earlier_save(watcher):
         child = SimpleNamespace(state=RunState(items=26, done=3), seconds=4.2)
         board.show(command.Text("grading"), [], child, one.scores)
     assert "00, an earlier save" in re.sub(r":\d\d,", ":00,", out.getvalue())
-    assert "score 1 / 1, in part of an earlier save" in out.getvalue()
+    assert "score 1 / 1, partly from an earlier save" in out.getvalue()
     assert "3/26  4 s" in re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue())
 
 
