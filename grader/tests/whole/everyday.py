@@ -51,11 +51,11 @@ def kinds(specimen: Specimen) -> set[str]:
 
     Rows of student bugs are left out: each has its own.
     """
-    screened, unscreened = (" or ".join(words) for words in (specimen.screened, specimen.unscreened))
-    found = {f"verdict {screened}", f"kind {specimen.kind}", f"folder {path_of(specimen).rpartition('/')[0]}"}
+    found = {f"kind {specimen.kind}", f"folder {path_of(specimen).rpartition('/')[0]}"}
+    found |= {f"verdict {label}" for label in specimen.screened}
     found |= {f"exercise {function}" for function in specimen.functions}
-    if unscreened != screened:
-        found.add(f"unscreened verdict {unscreened}")
+    if specimen.unscreened != specimen.screened:
+        found |= {f"unscreened verdict {label}" for label in specimen.unscreened}
     if specimen.row and not specimen.row.startswith("S"):
         found.add(f"row {specimen.row}")
     return found

@@ -71,7 +71,8 @@ def test_other_right_answer_passes_without_a_flag(cpu, specimen):
 
 
 @pytest.mark.parametrize(("specimen", "screened"), list(both_ways("CPU", CHEATS)))
-def test_cheat_gets_its_verdict(cpu, specimen, screened):
+def test_cheat_gets_its_verdict(cpu, specimen, screened, monkeypatch):
+    monkeypatch.setattr(limits, "MOST_BYTES", 2 << 30)  # to touch eight takes a quarter of a minute
     check(cpu, specimen, screened)
 
 

@@ -222,7 +222,6 @@ AFTER = {
     "f15_half_a_frame_and_the_end": Verdict.CRASHED,
     "f16_huge_file": Verdict.RESOURCE_LIMIT,
 }
-LONG = {"f08_signals_ignored", "f14_output_without_end"}  # each waits for two limits, as f08_stopped does
 
 
 @pytest.fixture(scope="module")
@@ -236,9 +235,7 @@ def session():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if name in LONG else []) for name in AFTER]
-)
+@pytest.mark.parametrize("name", AFTER)
 def test_after_a_fault_the_next_file_is_graded_as_before_and_nothing_is_left(tmp_path, session, name):
     entry, limit_s = lab(1), 2.0
     before = zombies()
@@ -774,10 +771,7 @@ def graded_facts(found: dict) -> dict:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "number",
-    [
-        pytest.param(signal.SIGKILL, id="SIGKILL"),
-        pytest.param(signal.SIGTERM, id="SIGTERM", marks=pytest.mark.slow),
-    ],
+    [pytest.param(signal.SIGKILL, id="SIGKILL"), pytest.param(signal.SIGTERM, id="SIGTERM")],
 )
 def test_f23_a_grader_that_is_ended_leaves_whole_results_and_no_process(tmp_path, number):
     keyword = ("-k", "correctness and 127 and fp32")
