@@ -178,7 +178,7 @@ def test_an_exception_shows_the_line_of_the_file_and_no_frame_of_ours(submission
 def test_a_call_without_end_is_stopped_at_its_limit(submissions, body):
     text = function(f"if x.numel() == 7:\n{indent(body, '    ')}\nadd(x, y, out)")
     bad, good = submissions.grade(1, text, ADD7, ADD129, limit_s=0.5).values()
-    assert (bad.verdict, bad.where) == (Verdict.TIMEOUT, "no answer within 0.5 s")
+    assert (bad.verdict, bad.where) == (Verdict.TIMEOUT, "stopped at the time limit of 0.5 s")
     assert good.verdict is Verdict.PASS
 
 
