@@ -382,13 +382,19 @@ B_PTRS = "offs_k[:, None] * stride_bk + offs_n[None, :] * stride_bn"
 
 WRONG = {
     "a new tensor is returned": (1, NEW_OUT, ADD7, "WRONG/UNWRITTEN", "never reach `out`"),
-    "the sum goes into x": (1, ("[grid](x, y, out,", "[grid](x, y, x,"), ADD7, "MUTATED_INPUT", "x differs"),
+    "the sum goes into x": (
+        1,
+        ("[grid](x, y, out,", "[grid](x, y, x,"),
+        ADD7,
+        "MUTATED_INPUT",
+        "x is an input",
+    ),
     "out and x are written": (
         1,
         (KERNEL_ADD, f"{KERNEL_ADD}\n    tl.store(x_ptr + offs, y, mask=mask)"),
         ADD7,
         "MUTATED_INPUT",
-        "x differs",
+        "x is an input and was changed by the call",
     ),
     "the store has no mask": (1, ("x + y, mask=mask)", "x + y)"), ADD7, "OUT_OF_BOUNDS/WRITE", "no mask"),
     "the mask has <=": (1, ("offs < n", "offs <= n"), ADD7, "OUT_OF_BOUNDS/WRITE", "nearest at +0"),
