@@ -1,4 +1,4 @@
-"""Read what the compiler made of a student's launches: PTX and SASS as facts."""
+"""Read facts from the PTX and SASS that the compiler generated for a student's kernels."""
 
 from __future__ import annotations
 
@@ -40,28 +40,28 @@ STORE = re.compile(r"\bSTG\.E((?:\.[A-Z0-9_]+)*)")
 LOCAL = re.compile(r"\b(?:STL|LDL)\b")
 WIDTH = {"256": 32, "128": 16, "64": 8, "U16": 2, "S16": 2, "U8": 1, "S8": 1}
 LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "warmup")
-MAX_FILE = 16 * 1024 * 1024  # bytes of PTX or cubin read; a worker wrote them
+MAX_FILE = 16 * 1024 * 1024  # largest PTX or cubin in bytes; a worker wrote it
 TOOL_LIMIT_S = 60.0  # to list one cubin
 
 
 class WorkerFileError(RuntimeError):
-    """What should be a file of the compiler is something else."""
+    """A file of the compiler is missing or invalid, which means that the worker changed it."""
 
 
 class CompiledKernel(KernelFacts):
-    """The facts of one compiled kernel with its listings; of CUDA C++ there is no PTX."""
+    """The facts of one compiled kernel with its listings; a kernel in CUDA C++ has no PTX."""
 
     ptx: str = ""
     sass: str = ""
 
     @property
     def facts(self) -> KernelFacts:
-        """The same without listings, as a record holds it."""
+        """Return the facts without listings, as records store them."""
         return KernelFacts(**{name: getattr(self, name) for name in KernelFacts.model_fields})
 
 
 def config_of(constants: Mapping[str, object], num_warps: int, num_stages: int) -> str:
-    """`128x256x64, 8 warps, 3 stages` where the names allow it, else the constants; "" of CUDA C++."""
+    """Format a config: `128x256x64, 8 warps, 3 stages`, or the constants; "" for CUDA C++."""
     if not num_warps:
         return ""
     tile = [constants[key] for key in ("BLOCK_M", "BLOCK_N", "BLOCK_K") if key in constants]
@@ -74,9 +74,9 @@ def config_of(constants: Mapping[str, object], num_warps: int, num_stages: int) 
 
 
 def read_kernels(folder: Path, arch: int) -> list[CompiledKernel]:
-    """Facts of every kernel the offline worker left in `folder`.
+    """Read the facts of every kernel that the offline worker left in `folder`.
 
-    RuntimeError where a disassembler fails, WorkerFileError where a file is none that the compiler wrote.
+    Raises RuntimeError if a disassembler fails, WorkerFileError if a file is not as the compiler writes it.
     """
     kernels = []
     for path in sorted(folder.glob("kernel-*.json")):
@@ -88,7 +88,7 @@ def read_kernels(folder: Path, arch: int) -> list[CompiledKernel]:
 
 
 def read_native(library: Path, arch: int) -> list[CompiledKernel]:
-    """The same of the kernels of CUDA C++ in a shared library that a worker built."""
+    """Read the facts of the CUDA C++ kernels in a shared library that a worker built; errors as above."""
     with tempfile.NamedTemporaryFile(suffix=".so") as copy:
         copy.write(_bytes_of(library))
         copy.flush()
@@ -126,7 +126,7 @@ def _read(path: Path, arch: int) -> CompiledKernel:
     ptx = _bytes_of(path.with_suffix(".ptx")).decode(errors="replace")
     with tempfile.NamedTemporaryFile(
         suffix=".cubin"
-    ) as cubin:  # the worker could change its own under our hands
+    ) as cubin:  # a copy, because the worker could still change its own file
         cubin.write(_bytes_of(path.with_suffix(".cubin")))
         cubin.flush()
         usage = _tool("cuobjdump", "--dump-resource-usage", Path(cubin.name))
@@ -134,10 +134,10 @@ def _read(path: Path, arch: int) -> CompiledKernel:
     registers = re.search(r"\bREG:(\d+)", usage)
     stack = re.search(r"\bSTACK:(\d+)", usage)
     if not registers or not stack:
-        raise RuntimeError("cuobjdump prints no resource usage that this grader can read")
+        raise RuntimeError("the resource usage printed by cuobjdump has an unknown format")
     tensor_core = TENSOR_CORE.search(ptx)
     constants = {
-        # Whatever the worker wrote there is shown: one line of text, or a number.
+        # The worker wrote the values, so only a number or one line of text is shown.
         one_line(str(key)): value if _is_number(value) else one_line(str(value))
         for key, value in claimed["constants"].items()
     }
@@ -150,8 +150,7 @@ def _read(path: Path, arch: int) -> CompiledKernel:
         shared_bytes=int(claimed["shared_bytes"]),
         shared_limit_bytes=SHARED_LIMIT.get(arch, 99) * 1024,
         registers=int(registers[1]),
-        # ptxas reserves stack for spills alone in these kernels: nothing in Triton takes an address of a
-        # local.
+        # In these kernels ptxas uses the stack only for spills: Triton never takes the address of a local.
         spill_bytes=int(stack[1]) if LOCAL.search(sass) else 0,
         tensor_core=tensor_core[1] if tensor_core else "",
         async_copies=len(ASYNC_COPY.findall(ptx)),
@@ -167,17 +166,17 @@ def _is_number(value: object) -> bool:
 
 
 def load_widths(sass: str) -> tuple[int, ...]:
-    """Bytes per thread of the global loads in a SASS listing, widest first."""
+    """Return the bytes per thread of the global loads in a SASS listing, widest first."""
     return _widths(LOAD, sass)
 
 
 def store_widths(sass: str) -> tuple[int, ...]:
-    """The same of the global stores."""
+    """Return the bytes per thread of the global stores in a SASS listing, widest first."""
     return _widths(STORE, sass)
 
 
 def _widths(instruction: re.Pattern[str], sass: str) -> tuple[int, ...]:
-    """Widths of the instructions found; 4 bytes where no suffix says otherwise."""
+    """Return the widths of matching instructions; 4 bytes without a suffix."""
     widths = {
         next((WIDTH[part] for part in match[1].split(".") if part in WIDTH), 4)
         for match in instruction.finditer(sass)
@@ -186,7 +185,7 @@ def _widths(instruction: re.Pattern[str], sass: str) -> tuple[int, ...]:
 
 
 def _bytes_of(path: Path) -> bytes:
-    """A file that a worker wrote: no link, no pipe, and of a sane size."""
+    """Read a file that a worker wrote; WorkerFileError for a link, a pipe or a file that is too large."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
@@ -194,7 +193,7 @@ def _bytes_of(path: Path) -> bytes:
     facts = os.fstat(descriptor)
     if not stat.S_ISREG(facts.st_mode) or facts.st_size > MAX_FILE:
         os.close(descriptor)
-        raise WorkerFileError(f"{path.name} is no file of a sane size")
+        raise WorkerFileError(f"{path.name} is not a regular file of at most {MAX_FILE >> 20} MiB")
     with os.fdopen(descriptor, "rb") as file:
         return file.read(MAX_FILE)
 
@@ -202,7 +201,7 @@ def _bytes_of(path: Path) -> bytes:
 def _tool(name: str, flag: str, cubin: Path) -> str:
     package = importlib.util.find_spec("triton")
     if package is None or package.origin is None:
-        raise RuntimeError("there is no triton, which brings the disassembler")
+        raise RuntimeError("triton is not installed; its cuobjdump is needed")
     tool = Path(package.origin).parent / "backends" / "nvidia" / "bin" / name
     done = run_tool([tool, flag, cubin], TOOL_LIMIT_S)
     if done.code:

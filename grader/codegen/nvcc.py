@@ -1,7 +1,7 @@
-"""CUDA C++ files: the compiler, the headers that a file may include, and the one command that compiles it.
+"""CUDA C++ files: find nvcc, compile a file with one fixed command, and load it.
 
-The command is fixed: no flag, no library and no include path comes from the file or its folder. What native
-code does when it runs is for the worker's confinement; the list of headers keeps work in the file itself.
+No flag, library or include path comes from the file or its folder. The worker's confinement limits what
+native code can do when it runs.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from grader.system.processes import LimitError, run_tool
 PROGRAM_FLAGS = ("-std=c++17", "-O3", "-lineinfo")
 FLAGS = (*PROGRAM_FLAGS, "-shared", "-Xcompiler", "-fPIC", "-Xptxas", "-v", "-DNO_PROGRAM")
 LIMIT_S = 120.0
-# As the CUDA compiler says it, or as the host's preprocessor does.
+# An error line of the CUDA compiler, or of the host's preprocessor.
 _ERROR = re.compile(r"(?:\((\d+)\): |:(\d+):\d+: )(?:catastrophic |fatal )?error(?: #[\w-]+)?: (.+)")
 _ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(\w+)'")
 _SPILL = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 
 
 class BuildError(RuntimeError):
-    """The file does not compile: `line` of it, 0 where none is named, and what the compiler says."""
+    """The file does not compile; `line` is its line, or 0 if unknown, `text` the compiler's message."""
 
     def __init__(self, line: int, text: str):
         super().__init__(f"line {line}: {text}" if line else text)
@@ -41,15 +41,15 @@ class BuildError(RuntimeError):
 
 @dataclass(frozen=True)
 class Kernel:
-    """One kernel for one architecture, from the assembler's report; codegen reads more from the library."""
+    """One kernel for one architecture, from the report of ptxas."""
 
     name: str  # with its namespaces, without its arguments
     arch: str
-    spill_bytes: int  # stores and loads, of a thread
+    spill_bytes: int  # spill stores plus spill loads, of a thread
 
 
 def compiler() -> Path | None:
-    """nvcc on the PATH, of a CUDA toolkit, or of NVIDIA's wheels for Python; None where there is none."""
+    """Find nvcc on the PATH, in a CUDA toolkit, or in NVIDIA's Python wheels; None if there is none."""
     on_path = shutil.which("nvcc")
     if on_path:
         return Path(on_path)
@@ -64,36 +64,36 @@ def compiler() -> Path | None:
 
 
 def build(file: Path, target: Path, archs: Sequence[str], nvcc: Path) -> list[Kernel]:
-    """Compile `file` to a shared library for these architectures, such as "sm_90a"; what each kernel uses.
+    """Compile `file` to a shared library for these architectures, such as "sm_90a"; return its kernels.
 
-    BuildError where it does not compile, or not within LIMIT_S.
+    Raises BuildError if it does not compile within LIMIT_S seconds.
     """
     code = [f"-gencode=arch={arch.replace('sm', 'compute')},code={arch}" for arch in archs]
     return list(_kernels(_compile([str(nvcc), *FLAGS, *code, file.name, "-o", str(target)], file.parent)))
 
 
 def build_program(file: Path, target: Path, arch: str, nvcc: Path) -> None:
-    """Compile `file` to a program of its own, as its reader does by hand. BuildError as for `build`."""
+    """Compile `file` to an executable program, with its main function; BuildError as for `build`."""
     _compile([str(nvcc), *PROGRAM_FLAGS, f"-arch={arch}", file.name, "-o", str(target)], file.parent)
 
 
 def _compile(command: Sequence[str], folder: Path) -> str:
-    """Run the compiler in a folder; what it says."""
+    """Run the compiler in a folder; return its output."""
     try:
         done = run_tool(command, LIMIT_S, cwd=folder)
     except LimitError:
-        raise BuildError(0, f"the compiler did not end within {LIMIT_S:.0f} s") from None
+        raise BuildError(0, f"the compiler was stopped at its time limit of {LIMIT_S:.0f} s") from None
     said = done.said
     if done.code:
         found = _ERROR.search(said)
         if found:
             raise BuildError(int(found[1] or found[2]), found[3])
-        raise BuildError(0, next((line for line in said.splitlines() if line.strip()), "no word"))
+        raise BuildError(0, next((line for line in said.splitlines() if line.strip()), "no message"))
     return said
 
 
 def _kernels(said: str) -> Iterator[Kernel]:
-    """What `ptxas -v` reports: for each kernel its name, and behind it what it spills."""
+    """Parse the report of `ptxas -v`: for each kernel its name, followed by what it spills."""
     name, arch = "", ""
     for line in said.splitlines():
         if entry := _ENTRY.search(line):
@@ -104,7 +104,7 @@ def _kernels(said: str) -> Iterator[Kernel]:
 
 
 def plain_name(mangled: str) -> str:
-    """`ns::tile_kernel` of `_ZN2ns11tile_kernelILi128EEEvPf`; a name that is not mangled as it is."""
+    """Return `ns::tile_kernel` for `_ZN2ns11tile_kernelILi128EEEvPf`; other names are not changed."""
     start = re.match(r"_ZN?", mangled)
     at, parts = start.end() if start else len(mangled), []
     while length := re.match(r"\d+", mangled[at:]):
@@ -115,12 +115,12 @@ def plain_name(mangled: str) -> str:
 
 
 def arch_name(major: int, minor: int) -> str:
-    """sm_80, or sm_90a: from Hopper on the features of one architecture are part of its name."""
+    """Return sm_80, or sm_90a: from Hopper on, the "a" enables architecture-specific features."""
     return f"sm_{major}{minor}{'a' if major >= 9 else ''}"
 
 
 class Library:
-    """A compiled file as a module: each of its C functions takes tensors, as a student's in Python does."""
+    """A compiled file as a module: its C functions can be called with tensors, like Python functions."""
 
     def __init__(self, path: Path | None, kernels: list[str]):
         self.kernels = kernels  # their names
@@ -143,7 +143,7 @@ class Library:
 
 
 def _error_words(code: int) -> str:
-    """What CUDA says of an error code, where CUDA is."""
+    """Return CUDA's description of an error code; "" without CUDA."""
     import torch
 
     if not torch.cuda.is_available():
@@ -153,18 +153,18 @@ def _error_words(code: int) -> str:
 
 
 def library(file: Path, folder: Path, arch: str) -> Path:
-    """Where a file is compiled to, in a folder for what is kept of it."""
+    """Return the path of a file's compiled library in `folder`."""
     return folder / f"{file.stem}-{arch}.so"
 
 
 def load(file: Path, folder: Path, arch: str, runs: bool) -> Library:
-    """The file, compiled into `folder` unless it lies there already; without functions where it cannot run.
+    """Load a file, compiled into `folder` unless it is there already; without functions unless `runs`.
 
-    BuildError where it does not compile, or where there is no compiler.
+    Raises BuildError if the file does not compile, or if nvcc is not found.
     """
     nvcc = compiler()
     if nvcc is None:
-        raise BuildError(0, "there is no nvcc: install a CUDA toolkit, or the wheel nvidia-cuda-nvcc")
+        raise BuildError(0, "nvcc was not found: install a CUDA toolkit, or the wheel nvidia-cuda-nvcc")
     target = library(file, folder, arch)
     names = target.with_suffix(".json")
     if not names.is_file():

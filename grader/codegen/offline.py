@@ -1,4 +1,4 @@
-"""Worker side of the codegen tier: compile what a student's own call launches, for a GPU that is absent."""
+"""Worker side of the codegen checks: compile the kernels that a call launches, for a GPU that is absent."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ MAX_KERNELS = 64
 
 
 def install(arch: int, folder: str) -> None:
-    """From now on a launch compiles for sm_`arch` and leaves its PTX, cubin and facts in `folder`; nothing
-    runs.
-    """
+    """Make launches compile for sm_`arch` without running, and write PTX, cubin and facts to `folder`."""
 
     class StandIn:
         def get_current_target(self) -> GPUTarget:

@@ -1,10 +1,10 @@
-"""The lines of a PTX text that tell how a kernel moves and multiplies: which there are, and how many."""
+"""Count the PTX instructions of a kernel that move data, multiply or synchronize."""
 
 from __future__ import annotations
 
 import re
 
-# In the order of a kernel's life; the first pattern that fits a line names it.
+# The first pattern that matches a line gives its family.
 FAMILIES = {
     "wgmma": re.compile(r"\bwgmma\.mma_async\S*"),
     "wgmma wait": re.compile(r"\bwgmma\.(?:fence|commit_group|wait_group)\S*"),
@@ -25,7 +25,7 @@ FAMILIES = {
 
 
 def family(line: str) -> tuple[str, str] | None:
-    """What a line belongs to, and its instruction; None for one that tells nothing of this."""
+    """Return the family of a line and its instruction; None if it belongs to none."""
     for name, pattern in FAMILIES.items():
         if found := pattern.search(line):
             return name, found[0].rstrip(";")
@@ -33,12 +33,12 @@ def family(line: str) -> tuple[str, str] | None:
 
 
 def counts(ptx: str) -> dict[str, int]:
-    """How many lines of each family a text has, as written: a loop counts once."""
+    """Count the lines of each family in a text; the body of a loop counts once."""
     found = [one[0] for line in ptx.splitlines() if (one := family(line))]
     return {name: found.count(name) for name in FAMILIES if name in found}
 
 
 def shape(ptx: str) -> str:
-    """The widest tensor-core instruction's shape, like m64n256k16; empty where there is none."""
+    """Return the shape of the widest tensor-core instruction, like m64n256k16; "" if there is none."""
     shapes = re.findall(r"\b(?:wgmma\.mma_async|mma)\.sync\.aligned\.(m\d+n(\d+)k\d+)", ptx)
     return max(shapes, key=lambda one: int(one[1]), default=("", ""))[0]

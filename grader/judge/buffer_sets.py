@@ -1,4 +1,4 @@
-"""Two buffer sets in one arena: filled, poisoned and sampled between the timed blocks."""
+"""Two buffer sets in one arena, which are filled, poisoned and sampled between the timed blocks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LINE = 128  # bytes of a cache line
 PAGE_LINES = PAGE // LINE
 LINES_PER_OUTPUT = 4096
 SAMPLED_PAGES = 64  # of all outputs of a block together
-WARM_DATA = 1_000_000  # call numbers from here on are data that no case of correctness uses
+WARM_DATA = 1_000_000  # call numbers from here on give data that no correctness case uses
 
 
 class BufferSets:
@@ -42,11 +42,11 @@ class BufferSets:
         self.draws = first_draw
         self.sentinel = draw_sentinel(self.rng, case.dtype)
         shapes = shapes_of(exercise, case)
-        # One plan serves all rounds, so all calls share their numbers.
+        # All rounds use one plan, so all calls share their numbers.
         self.named: dict[str, float] = {}
         if exercise.numbers:
             self.named = numbers(draw(exercise, case, seed, arena.device, WARM_DATA))
-        self.sets: list[list[Call]] = []  # of each set, its calls
+        self.sets: list[list[Call]] = []  # the calls of each set
         for k in range(2):
             placer = Placer(k * (arena.size // 2))
             self.sets.append([lay_out(exercise, case, placer, shapes) for _ in range(calls)])
@@ -57,7 +57,7 @@ class BufferSets:
                 band_output(arena, buffer, self.sentinel)
 
     def fill(self) -> list[Inputs]:
-        """Fresh inputs, the same in both sets, and poison in all outputs; returns the judge's own copies."""
+        """Draw new inputs, the same for both sets, and poison all outputs; return the judge's own copies."""
         values = []
         for k in range(self.calls):
             self.draws += 1
@@ -70,21 +70,21 @@ class BufferSets:
         return values
 
     def poison(self, k: int) -> None:
-        """Make every output of a set unwritten again."""
+        """Poison every output of a set, so that it counts as unwritten."""
         for _, outputs in self.sets[k]:
             for buffer in outputs:
                 poison_interior(self.arena, buffer, draw_poison(self.rng, self.case.dtype))
 
     @property
     def lines(self) -> torch.Tensor:
-        """The whole arena as cache lines, to be indexed by secret_lines."""
+        """Return the whole arena as cache lines, for indexing with secret_lines."""
         return self.arena.bytes(0, self.arena.size).view(-1, LINE)
 
     def secret_lines(self, k: int) -> torch.Tensor:
-        """Numbers of secret lines of every output, its end always among them, bunched on few pages.
+        """Draw the numbers of secret cache lines of every output, on few pages; its last page is always one.
 
-        The sample is taken inside the clock, right after another process has used the GPU: on few pages it
-        needs few address translations.
+        The sample is read inside the timed interval, right after another process has used the GPU: few pages
+        need few address translations.
         """
         outputs = [buffer for _, outputs in self.sets[k] for buffer in outputs]
         pages = max(1, SAMPLED_PAGES // len(outputs))
@@ -99,7 +99,7 @@ class BufferSets:
         return torch.cat(picked)
 
     def calls_for(self, k: int, arm: Arm) -> list[Call]:
-        """The calls of a set in the layouts that a baseline wants; for square and contiguous tensors."""
+        """Return the calls of a set in a baseline's layouts; for square and contiguous tensors."""
 
         def laid(buffer: Buffer) -> Buffer:
             layout = arm.layouts.get(buffer.name)

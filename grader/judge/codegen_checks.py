@@ -1,4 +1,4 @@
-"""Verdicts on generated code: what each named check wants of the kernels that a call launches."""
+"""Verdicts on generated code: the requirements of each named check on the kernels that a call launches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from grader.judge.diagnosis import cause_of
 from grader.results.kernel_facts import KernelFacts
 from grader.results.outcome import Outcome
 
-SYMPTOMS = {  # of a check that fails; of any other check, slow
+SYMPTOMS = {  # by the check that fails; SLOW for any other
     "tensor cores": Symptom.NO_TENSOR_CORES,
     "no spills": Symptom.SPILLS,
     "shared memory": Symptom.SHARED_MEMORY,
@@ -19,7 +19,7 @@ SYMPTOMS = {  # of a check that fails; of any other check, slow
 
 
 def check(name: str, kernels: Sequence[KernelFacts]) -> tuple[bool, str]:
-    """Whether a named check holds for every kernel, and one line that says what was found."""
+    """Return whether a named check holds for every kernel, and one line that says what was found."""
     if not kernels:
         return False, "the call launched no Triton kernel"
     bad, words = CHECKS[name](kernels)
@@ -27,7 +27,7 @@ def check(name: str, kernels: Sequence[KernelFacts]) -> tuple[bool, str]:
 
 
 def outcome(lab: Lab, name: str, passed: bool, words: str, kernels: Sequence[CompiledKernel]) -> Outcome:
-    """A check's result with the facts behind it; PTX and SASS stay out, `make inspect` shows them."""
+    """Return a check's outcome with the facts of the kernels, without PTX and SASS (see `make inspect`)."""
     found = None if passed else cause_of(lab, SYMPTOMS.get(name, Symptom.SLOW))
     return Outcome(
         Verdict.PASS if passed else Verdict.WRONG,

@@ -1,4 +1,4 @@
-"""Hold outputs against an fp64 reference, with a tolerance that PyTorch's own error sets."""
+"""Compare outputs with an fp64 reference, with a tolerance derived from PyTorch's own error."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from grader.judge.inputs import BITS, in_dtype, tensors
 from grader.results.findings import FirstWrong
 from grader.worker.shared_memory import TORCH_DTYPES
 
-# Relative norm of the error that fp32 arithmetic leaves in any order; far below what TF32 leaves, 3e-4.
+# Relative norm of the error of fp32 arithmetic in any order; far below that of TF32, 3e-4.
 NORM_FP32 = 8 * 2.0**-23
-# With fewer elements a wrong answer may agree by chance, and often enough for a class to meet it.
+# With fewer elements a wrong answer may agree by chance, which happens in a whole class.
 FEWEST_FOR_NULLS = 64
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Why an output is wrong: reason, first bad index, values there, and which elements."""
+    """Why an output is wrong: reason, first wrong index, values there, and mask of the wrong elements."""
 
     output: str
     reason: Reason  # UNWRITTEN, NONFINITE, PRECISION, MISMATCH or NONDETERMINISTIC
@@ -31,16 +31,16 @@ class Finding:
     got: float
     expected: float
     bad: torch.Tensor  # bool, shape of the output
-    used: float  # worst error over the error allowed; more than 1 is wrong
-    symptom: AnySymptom | None = None  # of a property that the outputs lack, where the exercise names it
+    used: float  # worst error divided by the error allowed; more than 1 is wrong
+    symptom: AnySymptom | None = None  # of a property that the outputs lack, if the exercise names it
 
     @property
     def wrong(self) -> int:
-        """How many elements are wrong."""
+        """Return how many elements are wrong."""
         return int(self.bad.sum())
 
     def first_wrong(self, while_timed: bool = False) -> FirstWrong:
-        """The first bad element, as a report shows it."""
+        """Return the first wrong element, as a report shows it."""
         return FirstWrong(
             output=self.output,
             index=self.index,
@@ -52,19 +52,17 @@ class Finding:
 
 @dataclass(frozen=True)
 class Expected:
-    """What one call should give: fp64, the same rounded once, PyTorch's result, and the error allowed per
-    element.
-    """
+    """The expected outputs of one call in fp64, the same rounded once, and the errors allowed."""
 
     reference: tuple[torch.Tensor, ...]
     rounded: tuple[torch.Tensor, ...]
-    allowed: tuple[torch.Tensor, ...]  # absolute error, broadcasts; unused where bitwise
-    allowed_norm: tuple[float, ...]  # relative Frobenius norm
+    allowed: tuple[torch.Tensor, ...]  # absolute error of each element, broadcasts; unused if bitwise
+    allowed_norm: tuple[float, ...]  # relative Frobenius norm of the error
     inputs: Inputs = field(default_factory=dict)
 
 
 def expect(exercise: Exercise, case: Case, inputs: Inputs) -> Expected:
-    """The expected outputs of one call, with tolerances calibrated on PyTorch in the case's dtype."""
+    """Compute the expected outputs of one call, with tolerances calibrated on PyTorch in the case's dtype."""
     wide = in_dtype(inputs, torch.float64)
     reference = tuple(exercise.reference(**wide))
     return calibrate(exercise, case, inputs, wide, reference, exercise.torch_op(**inputs))
@@ -78,9 +76,10 @@ def calibrate(
     reference: tuple[torch.Tensor, ...],
     by_torch: Tensors,
 ) -> Expected:
-    """What a call should give, and the error allowed from that of PyTorch's own result.
+    """Derive the error allowed for a call from the error of PyTorch's own result.
 
-    `wide` and `reference` are in fp64, `inputs` and `by_torch` in the case's dtype.
+    `wide` and `reference` are in fp64, `inputs` and `by_torch` in the case's dtype. Raises ValueError if the
+    shapes of `reference` and `by_torch` differ.
     """
     rounded = tuple(value.to(TORCH_DTYPES[case.dtype]) for value in reference)
     shapes = [[tuple(value.shape) for value in values] for values in (reference, by_torch)]
@@ -98,8 +97,8 @@ def calibrate(
         allowed.append((2.0 * worst + exercise.tolerance.floor) * unit)
         norm = value.norm().item()
         own_norm = error.norm().item() / norm if norm else 0.0
-        # Over few elements a norm is as much a matter of chance as a single error is, and where they cancel,
-        # one unit is a large share of it.
+        # With few elements the norm varies as much as a single error, and if terms cancel, one unit is a
+        # large share of it.
         chance = exercise.tolerance.floor * _norm_of(unit, value) / norm if norm else 0.0
         floor = exercise.tolerance.floor_norm * epsilon + NORM_FP32 + chance / max(value.numel(), 1) ** 0.5
         allowed_norm.append(2.0 * own_norm + floor)
@@ -109,7 +108,7 @@ def calibrate(
 def followed(
     exercise: Exercise, case: Case, expected: Expected, outputs: Tensors, earlier: Tensors | None
 ) -> tuple[Expected, AnySymptom | None]:
-    """What the random choice that shows in the outputs asks for, and the symptom of a property it lacks."""
+    """Return what is expected for the random choice in the outputs, and the symptom if it is wrong."""
     if exercise.follow is None:
         return expected, None
     wide = in_dtype(expected.inputs, torch.float64)
@@ -120,13 +119,13 @@ def followed(
 
 
 def invalid(expected: Sequence[Expected]) -> str:
-    """What is wrong with a case's own reference or tolerance; empty where both are numbers."""
+    """Say what is wrong with a case's own reference or tolerance; empty if both are finite."""
     for one in expected:
         for name, values in (("the reference", one.reference), ("the tolerance", one.allowed)):
             if not all(bool(value.isfinite().all()) for value in values):
-                return f"{name} of this case holds NaN or inf"
+                return f"{name} of this case contains NaN or inf"
         if not all(math.isfinite(norm) for norm in one.allowed_norm):
-            return "the tolerance of this case is no number"
+            return "the tolerance of this case is not finite"
     return ""
 
 
@@ -142,10 +141,10 @@ def examine(
     untouched: Tensors | None = None,
     earlier: Tensors | None = None,
 ) -> tuple[Finding | None, float]:
-    """The first thing wrong with the outputs, or None, and the largest share of tolerance used.
+    """Return the first finding about the outputs, or None, and the largest share of the tolerance used.
 
-    `untouched` gives, where known, a mask of elements that still hold their poison; `earlier` the outputs of
-    a call with other inputs, where there was one.
+    `untouched`, if known, are masks of the elements that still hold their poison; `earlier`, if any, are the
+    outputs of a call with other inputs.
     """
     used = 0.0
     expected, symptom = followed(exercise, case, expected, outputs, earlier)
@@ -154,7 +153,7 @@ def examine(
         used = max(used, share)
         if finding:
             return finding, used
-    if symptom:  # each element is one that the choice could give, and the choice is none that was asked for
+    if symptom:  # each element is possible, but the random choice lacks a required property
         got, every = outputs[0], torch.ones_like(outputs[0], dtype=torch.bool)
         finding = _finding(exercise.outputs[0], Reason.MISMATCH, every, got, expected.reference[0], used)
         return replace(finding, symptom=symptom), used
@@ -172,7 +171,7 @@ def _examine_one(
         used = float("inf") if bad.any() else 0.0
     else:
         share = (got.to(reference.dtype) - reference).abs() / expected.allowed[k]
-        bad = ~(share <= 1.0)  # NaN compares false: it never passes
+        bad = ~(share <= 1.0)  # NaN compares false, so it is bad
         used = share.nan_to_num(nan=float("inf")).max().item()
     if not case.bitwise and not bad.any():
         finding, norm_used = _examine_norm(name, expected, k, got)
@@ -192,7 +191,7 @@ def _examine_one(
 
 
 def _examine_norm(name: str, expected: Expected, k: int, got: torch.Tensor) -> tuple[Finding | None, float]:
-    """Whether all elements together are too far off, even where each one alone is not."""
+    """Check the error of all elements together, which may be too large although each alone is not."""
     reference = expected.reference[k]
     error = got.to(reference.dtype) - reference
     norm = reference.norm().item()
@@ -206,7 +205,7 @@ def _examine_norm(name: str, expected: Expected, k: int, got: torch.Tensor) -> t
 
 
 def _nearly(got: torch.Tensor, reference: torch.Tensor) -> bool:
-    """Right but for digits: what a coarser arithmetic would give, not another formula."""
+    """Return whether the error is one of precision, as of a coarser arithmetic, and not of the formula."""
     error = got.double() - reference
     return bool(error.norm() < 3e-2 * reference.norm() and error.abs().max() < 5e-2 * reference.abs().max())
 
@@ -219,7 +218,7 @@ def _finding(
 
 
 def difference(exercise: Exercise, first: Tensors, second: Tensors) -> Finding:
-    """Where the outputs of two runs on the same inputs differ in their bits; some of them do."""
+    """Return where the outputs of two runs on the same inputs differ; ValueError if they do not."""
     for name, before, after in zip(exercise.outputs, first, second, strict=True):
         bad = _bits(before) != _bits(after)
         if bad.any():
@@ -234,9 +233,9 @@ def _bits(value: torch.Tensor) -> torch.Tensor:
 def accepted_nulls(
     exercise: Exercise, case: Case, expected: Expected, inputs: Inputs, other: Expected
 ) -> list[str]:
-    """Worthless answers that this case would let pass: none, or the case is invalid.
+    """List the trivial answers that this case would accept; if there are any, the case is invalid.
 
-    `other` is what another draw of inputs gives: an answer kept from an earlier call.
+    `other` is expected for other inputs, and stands for an answer kept from an earlier call.
     """
     if min(value.numel() for value in expected.reference) < FEWEST_FOR_NULLS:
         return []
@@ -258,7 +257,7 @@ def _nulls(expected: Expected, inputs: Inputs, other: Expected) -> Iterator[tupl
 
 
 def _coarse(value: torch.Tensor) -> torch.Tensor:
-    """The value as a lower precision holds it: 8 bits for fp32, 3 bits fewer for 16-bit types."""
+    """Reduce the precision of a value: to bf16 for fp32, by 3 bits for 16-bit types."""
     if value.dtype == torch.float32:
         return value.to(torch.bfloat16).float()
     bits = value.contiguous().view(torch.int16) & ~0x7

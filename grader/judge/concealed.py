@@ -1,4 +1,4 @@
-"""The outcome of a hidden case, as it may be shown."""
+"""Remove the data of a hidden case from its outcome."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ INSTEAD = "a hidden case: its sizes and values are not shown"
 
 
 def concealed(outcome: Outcome) -> Outcome:
-    """The outcome of a hidden case as it may be shown: verdict, reason, likely cause and hint; no data."""
+    """Return what may be shown of a hidden case's outcome: verdict, reason, cause and hint, but no data."""
     if outcome.verdict is Verdict.PASS:
         return Outcome(outcome.verdict, share=outcome.share)
     where = INSTEAD
@@ -18,7 +18,7 @@ def concealed(outcome: Outcome) -> Outcome:
     elif outcome.verdict is Verdict.GRADER_FAULT and not outcome.reason:
         where = f"{outcome.fault} at a hidden case"
     elif outcome.verdict is Verdict.GRADER_FAULT:
-        where = outcome.where  # of the case as a whole, for whoever wrote it
+        where = outcome.where  # about the case as a whole, for its author
     return Outcome(
         outcome.verdict,
         outcome.reason,

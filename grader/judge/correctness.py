@@ -1,6 +1,4 @@
-"""Correctness of one case: lend inputs, have the student's function run, and decide from the judge's own
-memory.
-"""
+"""Grade the correctness of one case: run the student's function on lent memory and check its outputs."""
 
 from __future__ import annotations
 
@@ -35,12 +33,12 @@ from grader.worker.session import Session
 from grader.worker.shared_memory import Arena, Buffer
 from grader.worker.submission_worker import SubmissionWorker
 
-# Judge and worker take turns: threads of one that spin while the other is at work cost more than they give.
+# Judge and worker take turns: idle threads of one would spin and slow the other down.
 torch.set_num_threads(1)
 
 
 class Written(NamedTuple):
-    """What a call left in its outputs, and a mask each of the elements that were never written."""
+    """The outputs of a call, and for each a mask of the elements that were never written."""
 
     outputs: list[torch.Tensor]
     untouched: list[torch.Tensor]
@@ -49,7 +47,7 @@ class Written(NamedTuple):
 def lay_out(
     exercise: Exercise, case: Case, placer: Placer, shapes: Shapes
 ) -> tuple[list[Buffer], list[Buffer]]:
-    """Buffers for the inputs and outputs of one call, in the order of the call."""
+    """Place buffers for the inputs and outputs of one call, in the order of its arguments."""
     inputs = [
         placer.place(name, shape, case.dtype, case.layouts.get(name, PLAIN))
         for name, shape in shapes.items()
@@ -66,10 +64,10 @@ def lay_out(
 def grade_case(
     worker: SubmissionWorker, lab: Lab, exercise: Exercise, case: Case, count_kernels: bool = False
 ) -> Outcome:
-    """Run one case three times and judge what lies in the lent memory after each.
+    """Run one case three times and check the outputs after each.
 
-    Twice on the same fresh inputs, which must give the same bits, then on others, which an answer kept from
-    before does not fit. Then a look at whose work it was; with `count_kernels`, at what the GPU ran, too.
+    Twice on the same inputs, which must give the same bits, then on others, for which a stored earlier result
+    is wrong. Then check that the student's kernels did the work; with `count_kernels` also on the GPU.
     """
     session, arena = worker.session, worker.arena
     draws = [draw(exercise, case, session.seed, session.device, call) for call in range(2)]
@@ -82,7 +80,7 @@ def grade_case(
         return failed
     expected = [comparison.expect(exercise, case, drawn) for drawn in draws]
     broken = comparison.invalid(expected)
-    if broken:  # the grader's fault, and no student's loss
+    if broken:  # a fault of the course, which costs no points
         return Outcome(Verdict.GRADER_FAULT, Reason.INVALID_REFERENCE, where=broken)
     accepted = comparison.accepted_nulls(exercise, case, expected[0], draws[0], expected[1])
     if accepted:
@@ -100,7 +98,7 @@ def grade_case(
         earlier = results[0] if call else None
         finding, share = comparison.examine(exercise, case, expected[call], got, masks, earlier)
         if finding and call == 0 and results:
-            finding = None  # the first run of the same inputs was right: what differs now is said below
+            finding = None  # the first run on these inputs was right: reported below as nondeterministic
         if finding:
             if finding.reason is Reason.NONFINITE and finding.got != finding.got:
                 zeros = _zeros_around(worker, lab, exercise, case, inputs, outputs, rng, values)
@@ -128,10 +126,10 @@ def _foreign_work(
     rng: Rng,
     count_kernels: bool,
 ) -> Outcome | None:
-    """POLICY where a result comes about although every Triton kernel does nothing, torch computes a part of
-    it, or the GPU runs a kernel that the file did not launch.
+    """Return POLICY if anything other than the file's own kernels computes the result.
 
-    On inputs that no call has seen: what is left in reused memory is then no result.
+    That is: outputs are written although every Triton kernel does nothing, torch computes a part, or the GPU
+    runs a kernel that the file did not launch. The inputs are new, so that stale memory cannot be a result.
     """
     arena, values = worker.arena, draw(exercise, case, worker.session.seed, worker.session.device, 2)
     fill(arena, inputs, values)
@@ -140,7 +138,7 @@ def _foreign_work(
     plan = worker.prepare(exercise, [(inputs, outputs)], case.limit_s, named=numbers(values))
     if isinstance(plan, Outcome):
         return _only_if_it_ended(plan)
-    # Native code calls no torch and no Triton.
+    # Native code calls neither torch nor Triton.
     seen = AuditReport() if exercise.native else worker.watch(plan, case.limit_s)
     if isinstance(seen, Outcome):
         return _only_if_it_ended(seen)
@@ -149,11 +147,11 @@ def _foreign_work(
     )
     computed = _forbidden(exercise, seen.operators)
     if computed:
-        where = f"torch computes here: {', '.join(computed)}"
+        where = f"torch operators compute in this call: {', '.join(computed)}"
     elif seen.foreign:
         where = f"a kernel of another file was launched: {', '.join(seen.foreign)}"
     elif not blank:
-        where = "the result came about while every Triton kernel of the file did nothing"
+        where = "the result was written although every Triton kernel of the file was replaced by an empty one"
     elif count_kernels:
         counted = worker.watch(plan, case.limit_s, kernels_counted=True, may_call=exercise.may_call)
         if isinstance(counted, Outcome):
@@ -168,24 +166,20 @@ def _foreign_work(
 
 
 def _only_if_it_ended(failed: Outcome) -> Outcome | None:
-    """Without its kernels a function may trip over its own intermediate results; only what ends the worker
-    counts.
-    """
+    """Return a failed audit only if a limit ended the worker: without its kernels a function may fail."""
     ends = (Verdict.TIMEOUT, Verdict.OUT_OF_MEMORY, Verdict.RESOURCE_LIMIT)
     return failed if failed.verdict in ends else None
 
 
 def _forbidden(exercise: Exercise, operators: Iterable[str]) -> list[str]:
-    """Of torch operators that computed, those that the exercise leaves to the student's kernels."""
+    """Return those of the torch operators that computed which the exercise does not permit."""
     return [name for name in operators if name not in exercise.may_call]
 
 
 def _blank(arena: Arena, buffer: Buffer, before: torch.Tensor, exercise: Exercise) -> bool:
-    """Whether an output holds no work: as it was before the call, or one value throughout, as after
-    `zero_`.
-    """
+    """Return whether an output is unwritten, or holds a single value as after `zero_`."""
     if exercise.differentiable or not buffer.tensor.span:
-        return True  # filled by the worker's own copy from whatever torch.empty gave
+        return True  # the worker itself copies a result to it, which may come from torch.empty
     left = untouched(arena, buffer, before)
     values = arena.view(buffer.tensor)[~left]
     return values.numel() == 0 or bool((values == values[0]).all()) or bool(values.isnan().all())
@@ -201,7 +195,7 @@ def _call(
     rng: Rng,
     values: Inputs,
 ) -> Written | Outcome:
-    """One call: what it wrote, or an outcome where something other than the values is wrong."""
+    """Make one call: return what it wrote, or an outcome if something other than the values is wrong."""
     arena = worker.arena
     inputs_before = [arena.bytes(buffer.start, buffer.stop).clone() for buffer in inputs]
     outputs_before = [poison_output(arena, buffer, rng) for buffer in outputs]
@@ -213,7 +207,7 @@ def _call(
     computed = _forbidden(exercise, worker.computed)
     for buffer, before in zip(inputs, inputs_before, strict=True):
         if not same_bits(arena.bytes(buffer.start, buffer.stop), before):
-            where = f"{buffer.name} differs from what was passed in"
+            where = f"{buffer.name} is an input and was changed by the call"
             return _said(lab, Verdict.MUTATED_INPUT, Reason.NONE, Symptom.MUTATED, where)
     for buffer, before in zip(outputs, outputs_before, strict=True):
         offset = first_change_outside(arena, buffer, before)
@@ -223,7 +217,7 @@ def _call(
                 symptom = Symptom.PADDED_WRITE
             return _said(lab, Verdict.OUT_OF_BOUNDS, Reason.WRITE, symptom, where)
     if computed:
-        where = f"torch computes here: {', '.join(computed)}"
+        where = f"torch operators compute in this call: {', '.join(computed)}"
         return _said(lab, Verdict.POLICY, Reason.FOREIGN_KERNEL, Symptom.FOREIGN_KERNEL, where)
     got = [arena.view(buffer.tensor).clone() for buffer in outputs]
     masks = [untouched(arena, buffer, before) for buffer, before in zip(outputs, outputs_before, strict=True)]
@@ -231,7 +225,7 @@ def _call(
 
 
 def finish(session: Session) -> None:
-    """The judge's writes must have landed before another process is told to read them."""
+    """Wait for the judge's writes, before another process is asked to read them."""
     if session.device != "cpu":
         torch.cuda.synchronize()
 
@@ -274,9 +268,9 @@ def _zeros_around(
     rng: Rng,
     values: Inputs,
 ) -> list[torch.Tensor] | None:
-    """What the same call gives with zeros in place of the NaN around its inputs; None where it fails.
+    """Repeat a call with zeros in place of the NaN around its inputs; return its outputs, None if it fails.
 
-    A NaN that was read there is gone then, and one that arithmetic made is not.
+    A NaN that was read there then disappears; one from arithmetic does not.
     """
     for buffer in inputs:
         worker.arena.bytes(buffer.start, buffer.stop).zero_()
@@ -286,7 +280,7 @@ def _zeros_around(
 
 
 def _read(lab: Lab, case: Case, finding: comparison.Finding) -> Outcome:
-    """NaN from outside an input: from between its rows, or from behind them."""
+    """Return the outcome for a NaN read outside of an input: between its rows, or past its end."""
     padded = any(layout.pad for layout in case.layouts.values())
     symptom = Symptom.OUT_OF_BOUNDS_READ if padded else Symptom.UNMASKED_READ
     first = finding.first_wrong()
@@ -315,11 +309,11 @@ def _with_cause(lab: Lab, failed: Outcome) -> Outcome:
 
 
 def _outside(buffer: Buffer, offset: int) -> str:
-    """In words where outside its tensor an element was written."""
+    """Say where an element outside of the tensor was written."""
     if 0 <= offset < buffer.tensor.span:
-        return f"{buffer.name}: an element between two rows was written, {offset} elements from the first"
+        return f"{buffer.name}: memory between two rows was written, {offset} elements after the first"
     if offset < 0:
-        return f"{buffer.name}: {-offset} elements before its first one, memory was written"
+        return f"{buffer.name}: memory was written {-offset} elements before the first"
     return (
         f"{buffer.name}: memory was written past its end; nearest at +{offset - buffer.tensor.span} elements"
     )

@@ -1,4 +1,4 @@
-"""Seeded inputs, and their place in shared memory between guard bands."""
+"""Seeded inputs, and their placement in shared memory between guard bands."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from grader.course.signatures import Inputs, Shape, Shapes
 from grader.course.spec import PLAIN, Case, Exercise, Layout
 from grader.worker.shared_memory import ALIGN, TORCH_DTYPES, Arena, Buffer, Tensor
 
-# An unmasked store of the widest block a student is likely to choose still lands in the band: 65,536 fp32.
+# Bytes: an unmasked store of the widest block that a student is likely to use, 65,536 fp32, is still inside.
 GUARD = 256 * 1024
 BITS = {torch.float32: torch.int32, torch.float16: torch.int16, torch.bfloat16: torch.int16}
 EXPONENT = {"fp32": 0x7F800000, "fp16": 0x7C00, "bf16": 0x7F80}
@@ -20,7 +20,7 @@ MANTISSA = {"fp32": 0x7FFFFF, "fp16": 0x3FF, "bf16": 0x7F}
 
 
 class Rng:
-    """Random tensors in fp32 on one device, drawn from a seed and what they are for."""
+    """Random fp32 tensors on one device, from a seed and the purpose they are drawn for."""
 
     def __init__(self, seed: int, purpose: str, device: str):
         digest = hashlib.sha256(f"{seed}/{purpose}".encode()).digest()
@@ -29,31 +29,31 @@ class Rng:
         self._generator.manual_seed(int.from_bytes(digest[:7], "little"))
 
     def normal(self, *shape: int) -> torch.Tensor:
-        """N(0, 1)."""
+        """Draw from N(0, 1)."""
         return torch.randn(shape, generator=self._generator, device=self.device)
 
     def uniform(self, *shape: int) -> torch.Tensor:
-        """Uniform in [0, 1)."""
+        """Draw uniformly from [0, 1)."""
         return torch.rand(shape, generator=self._generator, device=self.device)
 
     def integers(self, low: int, high: int, *shape: int) -> torch.Tensor:
-        """Whole numbers from low to high, both included, as fp32."""
+        """Draw whole numbers from low to high, both included, as fp32."""
         numbers = torch.randint(low, high + 1, shape, generator=self._generator, device=self.device)
         return numbers.to(torch.float32)
 
     def whole(self, bound: int) -> int:
-        """One whole number from 0 to bound - 1."""
+        """Draw one whole number from 0 to bound - 1."""
         return int(torch.randint(0, bound, (), generator=self._generator, device=self.device))
 
 
 class Placer:
-    """Places tensors in an arena one behind the other, each between bands of its own."""
+    """Places tensors in an arena one after the other, each between its own guard bands."""
 
     def __init__(self, start: int = 0):
         self.position = start
 
     def place(self, name: str, shape: Shape, dtype: str, layout: Layout = PLAIN) -> Buffer:
-        """A buffer for a tensor of this shape; its first element is 256-byte aligned."""
+        """Place a tensor of this shape; its first element is 256-byte aligned."""
         start = self.position
         tensor = Tensor(start + GUARD, tuple(shape), layout.strides(tuple(shape)), dtype)
         stop = tensor.offset + tensor.span * TORCH_DTYPES[dtype].itemsize + GUARD
@@ -62,39 +62,39 @@ class Placer:
 
 
 def draw(exercise: Exercise, case: Case, seed: int, device: str, call: int = 0) -> Inputs:
-    """The inputs of one call, tensors in the case's dtype; same seed and call, same bits."""
+    """Draw the inputs of one call, tensors in the case's dtype; same seed and call give the same bits."""
     rng = Rng(seed, f"{exercise.name}/{case.name}/{call}", device)
     drawn = exercise.inputs(rng, case)
     return in_dtype(drawn, TORCH_DTYPES[case.dtype])
 
 
 def tensors(values: Inputs) -> dict[str, torch.Tensor]:
-    """Of the inputs of a call, those that are tensors."""
+    """Return the inputs of a call that are tensors."""
     return {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
 
 
 def numbers(values: Inputs) -> dict[str, float]:
-    """Of the inputs of a call, those that are no tensors."""
+    """Return the inputs of a call that are not tensors."""
     return {name: value for name, value in values.items() if not isinstance(value, torch.Tensor)}
 
 
 def numbers_in(shapes: Shapes) -> dict[str, float]:
-    """Of the shapes of a call, what is a number of its own."""
+    """Return the entries of a call's shapes that are numbers."""
     return {name: value for name, value in shapes.items() if not isinstance(value, tuple)}
 
 
 def shapes_in(values: Inputs) -> Shapes:
-    """The inputs of a call with the shape of each tensor in its place."""
+    """Return the inputs of a call with each tensor replaced by its shape."""
     return {name: tuple(v.shape) if isinstance(v, torch.Tensor) else v for name, v in values.items()}
 
 
 def in_dtype(values: Inputs, dtype: torch.dtype) -> Inputs:
-    """The inputs of a call with all tensors in another dtype."""
+    """Return the inputs of a call with all tensors converted to another dtype."""
     return {**values, **{name: value.to(dtype) for name, value in tensors(values).items()}}
 
 
 def output_shapes(exercise: Exercise, shapes: Shapes) -> dict[str, Shape]:
-    """Shapes of the outputs, from the reference run on meta tensors: no lab has to state them."""
+    """Return the shapes of the outputs, by running the reference on meta tensors."""
     meta = {
         name: torch.empty(shape, dtype=torch.float64, device="meta") if isinstance(shape, tuple) else shape
         for name, shape in shapes.items()
@@ -105,21 +105,21 @@ def output_shapes(exercise: Exercise, shapes: Shapes) -> dict[str, Shape]:
 
 
 def fill(arena: Arena, buffers: Sequence[Buffer], values: Inputs) -> None:
-    """Copy the inputs of a call into the buffers of their names."""
+    """Copy the inputs of a call into the buffers with their names."""
     drawn = tensors(values)
     for buffer in buffers:
         arena.view(buffer.tensor).copy_(drawn[buffer.name])
 
 
 def band_input(arena: Arena, buffer: Buffer) -> None:
-    """NaN in the bands and between padded rows: an unmasked read shows in the result."""
+    """Fill the bands and the gaps between rows with NaN, so that an unmasked read shows in the result."""
     arena.bytes(buffer.start, buffer.stop).view(TORCH_DTYPES[buffer.tensor.dtype]).fill_(float("nan"))
 
 
 def poison_output(arena: Arena, buffer: Buffer, rng: Rng) -> torch.Tensor:
-    """Make an output ready: a finite random sentinel around it, NaN with a random payload in it.
+    """Prepare an output: a finite random sentinel around it, NaN with a random payload inside.
 
-    A band of NaN would hide a write of NaN. Returns a copy of the whole region to compare with later.
+    A band of NaN would hide a write of NaN. Returns a copy of the whole region for later comparison.
     """
     dtype = TORCH_DTYPES[buffer.tensor.dtype]
     sentinel, poison = draw_sentinel(rng, buffer.tensor.dtype), draw_poison(rng, buffer.tensor.dtype)
@@ -129,30 +129,28 @@ def poison_output(arena: Arena, buffer: Buffer, rng: Rng) -> torch.Tensor:
 
 
 def draw_sentinel(rng: Rng, dtype: str) -> int:
-    """Bits of a random subnormal number: finite in every dtype."""
+    """Draw the bits of a random subnormal number, which is finite in every dtype."""
     return 1 + rng.whole(MANTISSA[dtype])
 
 
 def draw_poison(rng: Rng, dtype: str) -> int:
-    """Bits of a signalling NaN with a random payload: arithmetic gives quiet ones."""
+    """Draw the bits of a signalling NaN with a random payload; arithmetic returns quiet NaN only."""
     return EXPONENT[dtype] | (1 + rng.whole(MANTISSA[dtype] >> 1))
 
 
 def band_output(arena: Arena, buffer: Buffer, sentinel: int) -> None:
-    """The bits `sentinel` in bands, gaps and the tensor itself."""
+    """Write the bits `sentinel` to bands, gaps and the tensor itself."""
     arena.bytes(buffer.start, buffer.stop).view(BITS[TORCH_DTYPES[buffer.tensor.dtype]]).fill_(sentinel)
 
 
 def poison_interior(arena: Arena, buffer: Buffer, poison: int) -> None:
-    """The bits `poison` in the tensor's own elements."""
+    """Write the bits `poison` to the tensor's elements."""
     if buffer.tensor.span:
         arena.view(buffer.tensor).view(BITS[TORCH_DTYPES[buffer.tensor.dtype]]).fill_(poison)
 
 
 def bands_whole(arena: Arena, buffer: Buffer, sentinel: int) -> bool:
-    """Whether the bands before and behind a tensor still hold `sentinel`; gaps between rows are not looked
-    at.
-    """
+    """Return whether the bands before and after a tensor still hold `sentinel`; gaps are not checked."""
     dtype = TORCH_DTYPES[buffer.tensor.dtype]
     end = buffer.tensor.offset + buffer.tensor.span * dtype.itemsize
     ends = (arena.bytes(buffer.start, buffer.tensor.offset), arena.bytes(end, buffer.stop))
@@ -160,26 +158,27 @@ def bands_whole(arena: Arena, buffer: Buffer, sentinel: int) -> bool:
 
 
 def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors of one shape and dtype hold the same bits: NaN equals itself, 0 not -0."""
+    """Return whether two tensors of one shape and dtype have the same bits: NaN equals itself, 0 not -0."""
     one, other = one.contiguous().flatten(), other.contiguous().flatten()
-    # As wide words as length and alignment allow: fewer elements to compare.
+    # The widest words that length and alignment allow, because fewer elements are compared faster.
     size = one.element_size()
     places = (one.numel() * size, one.storage_offset() * size, other.storage_offset() * size)
     for words in (torch.int64, torch.int32, torch.int16):
         if all(place % words.itemsize == 0 for place in places):
             return bool((one.view(words) == other.view(words)).all())
-    raise ValueError(f"{one.dtype} is no dtype of this course")
+    raise ValueError(f"{one.dtype} is not a dtype of this course")
 
 
 def untouched(arena: Arena, buffer: Buffer, before: torch.Tensor) -> torch.Tensor:
-    """True where an element of the output still holds its poison, bit for bit."""
+    """Return a mask of the output's elements that still hold their poison, bit for bit."""
     view = arena.view(buffer.tensor)
     return view.view(BITS[view.dtype]) == _interior(buffer, before)
 
 
 def first_change_outside(arena: Arena, buffer: Buffer, before: torch.Tensor) -> int | None:
-    """Offset in elements from the tensor's first one of the first changed guard element; None where all are
-    whole.
+    """Return the nearest changed guard element, as an offset in elements from the tensor's first one.
+
+    Changes after the tensor's first element are preferred. None if no guard element has changed.
     """
     dtype = TORCH_DTYPES[buffer.tensor.dtype]
     now = arena.bytes(buffer.start, buffer.stop).view(BITS[dtype]).clone()
@@ -194,7 +193,7 @@ def first_change_outside(arena: Arena, buffer: Buffer, before: torch.Tensor) -> 
 
 
 def _interior(buffer: Buffer, region: torch.Tensor) -> torch.Tensor:
-    """The tensor's own elements within a copy of its region."""
+    """Return the tensor's own elements within a copy of its region."""
     first = GUARD // region.element_size()
     return region[first : first + buffer.tensor.span].as_strided(
         buffer.tensor.shape, buffer.tensor.strides, region.storage_offset() + first

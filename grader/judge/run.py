@@ -1,4 +1,4 @@
-"""One grading run: answers items one after the other and keeps what they share."""
+"""One grading run: grade items one after the other and keep what they share."""
 
 from __future__ import annotations
 
@@ -28,28 +28,26 @@ from grader.system.text import one_line
 from grader.worker.session import Session
 
 if TYPE_CHECKING:
-    # All lead to torch, which a run over untouched skeletons does not need.
+    # They import torch, which a run over untouched skeletons does not need.
     from grader.codegen.kernel_facts import CompiledKernel
     from grader.worker.shared_memory import Arena
     from grader.worker.submission_worker import SubmissionWorker
 
-ARCHS = (75, 80, 86, 87, 89, 90, 100, 103, 110, 120, 121)  # what Triton's compiler knows
-REFERENCE = (
-    "reference"  # as a source: the baselines of lab.py take the student's worker, and should read 100 %
-)
+ARCHS = (75, 80, 86, 87, 89, 90, 100, 103, 110, 120, 121)  # supported by Triton's compiler
+REFERENCE = "reference"  # as a source: times the baselines of lab.py as a submission, which should give 100 %
 CODEGEN_LIMIT_S = 180.0
-LEAN = "GRADER_LEAN"  # set: one warm parent at a time, for a container with less than a gigabyte
+LEAN = "GRADER_LEAN"  # if set, one fork server at a time, for a container with less than a gigabyte
 MOST_DOCUMENT_BYTES = 1 << 24  # of a document that is handed in beside kernels
-SHOWN_WRONG = 8  # of what is wrong with a document
-SET_SHARE = 6  # a buffer set takes at most this part of the free memory
+SHOWN_WRONG = 8  # problems of a document that are shown
+SET_SHARE = 6  # a buffer set takes at most one part in this many of the free memory
 Key: TypeAlias = tuple[Path, str]  # an exercise: the lab's folder, and its name
 
 
 class Run:
-    """Grades items against the files below `source`. Close it: it holds processes and memory.
+    """Grades items against the files below `source`. Close it, because it holds processes and memory.
 
-    `screened` off leaves the static screen out: what it would refuse is then run, and must fail there. A
-    `session` that was passed in is used and left open.
+    Without `screened` the static screen is skipped: what it would refuse is run, and must fail there. A
+    `session` that is passed in is not closed.
     """
 
     def __init__(
@@ -65,7 +63,7 @@ class Run:
         session: Session | None = None,
     ):
         if tier not in TIERS:
-            raise ValueError(f"tier is {tier!r}, not one of {', '.join(TIERS)}")
+            raise ValueError(f"unknown tier {tier!r}: choose one of {', '.join(TIERS)}")
         self.source, self.tier, self.seed, self.gpu, self.arch = source, tier, seed, gpu, arch
         self.screened, self._confined = screened, confined
         self._session, self._borrowed = session, session is not None
@@ -74,16 +72,14 @@ class Run:
         self._kernels: dict[Key, Future[list[CompiledKernel] | Outcome]] = {}
         self._compiler = ThreadPoolExecutor(1)  # compiles ahead, while the first cases run
         self._compiling: tuple[Submission, SubmissionWorker] | None = (
-            None  # the file and worker of the compiling thread, its alone
+            None  # file and worker of the compiling thread; no other thread uses them
         )
         self._failed: dict[Key, Outcome] = {}
         self._checked: dict[Key, Outcome | None] = {}
         self._submissions: dict[Path, Submission] = {}
 
     def warm(self, asked: Sequence[Item]) -> None:
-        """Start the warm parents that these items will need, so that their imports overlap with the
-        judge's.
-        """
+        """Start the fork servers that these items need, so that their imports overlap with the judge's."""
         cases = [item for item in asked if isinstance(item, CaseItem)]
         kinds = {item.kind for item in cases if self.ungradable(item) is None}
         lean = self.tier == "cpu" and LEAN in os.environ
@@ -99,7 +95,7 @@ class Run:
             self._compile_first()
 
     def _compile_first(self) -> None:
-        """Wait for all kernels, and end what compiled them, before the first case runs."""
+        """Wait for all kernels, and end the processes that compiled them, before the first case runs."""
         wait(self._kernels.values())
         if self._compiling:
             self._compiling[1].close()
@@ -108,20 +104,20 @@ class Run:
 
     @property
     def session(self) -> Session:
-        """The session, begun at the first use: a run without anything to execute starts no process."""
+        """Return the session, created at first use: a run that executes nothing starts no process."""
         if self._session is None:
             self._session = Session("cuda" if self.tier == "gpu" else "cpu", self.seed, self._confined)
         return self._session
 
     @property
     def assurance_level(self) -> int | None:
-        """1 for L1 and so on; None where no worker was needed."""
+        """Return 1 for L1 and so on; None if no worker was needed."""
         found = self._session.assurance if self._session else None
         return found.level if found else None
 
     @property
     def assurance(self) -> str:
-        """How far this run's workers were confined, in words; L1 also where no worker was needed."""
+        """Return in words how far this run's workers were confined, or that none was needed."""
         found = self._session.assurance if self._session else None
         words = [found.words if found else "none needed: nothing was run"]
         if not self.screened:
@@ -131,7 +127,7 @@ class Run:
         return "; ".join(words)
 
     def submission(self, item: Item) -> Submission:
-        """The file that is graded for an item; each is read once in a run."""
+        """Return the file that is graded for an item; each is read once in a run."""
         if self.source == REFERENCE:
             return self._read(item.entry.lab_file)
         most = MOST_DOCUMENT_BYTES if isinstance(item, DocumentItem) else MOST_BYTES
@@ -143,20 +139,20 @@ class Run:
         return self._submissions[path]
 
     def answer(self, item: Item) -> Outcome:
-        """The outcome of one item; whatever goes wrong in the grader itself is a GRADER_FAULT."""
+        """Return the outcome of one item; an error in the grader itself is a GRADER_FAULT."""
         key = (item.entry.folder, item.exercise.name)
-        whole = False  # whether the outcome is of the file as a whole, and not of this case
+        whole = False  # whether the outcome is about the file as a whole, and not about this case
         try:
             outcome = self.ungradable(item)
             whole = outcome is not None and outcome.verdict is not Verdict.NOT_GRADED
             outcome = outcome or self._blocked(item) or self._ask(item)
-        except Exception as error:  # a fault of ours must cost no student points, and must name itself
+        except Exception as error:  # a fault of the grader must cost no points, and is named
             place = traceback.extract_tb(error.__traceback__)[-1]
             fault = type(error).__name__
             words = f"{fault}: {error} ({Path(place.filename).name}:{place.lineno})"
             outcome = Outcome(Verdict.GRADER_FAULT, where=words, fault=fault)
         stopped = outcome.verdict is Verdict.NOT_STARTED and outcome.where and isinstance(item, CaseItem)
-        if stopped and self.submission(item).open_todos:  # a placeholder in a kernel, met only when it ran
+        if stopped and self.submission(item).open_todos:  # a placeholder in a kernel, found only when it ran
             todos = listed(self.submission(item).open_todos)
             outcome = replace(outcome, where="", frames=(), open_todos=todos)
         if item.kind == CORRECTNESS and outcome.verdict not in (
@@ -175,12 +171,12 @@ class Run:
         return ask[item.kind](item)
 
     def _document(self, item: DocumentItem) -> Outcome:
-        """What a check finds wrong with a document; it is read here, as nothing of it is run."""
+        """Run a document's check in this process, because nothing of a document is executed."""
         _, check = item.exercise.checks[item.name]
         try:
             wrong = [one_line(words) for words in check(catalog.capstone_in(Path(self.source)))]
         except FileNotFoundError as missing:
-            # Whoever has no GPU could not have made it.
+            # The document cannot be made without a GPU.
             words = one_line(str(missing))
             if self.tier == "gpu":
                 return Outcome(Verdict.NOT_STARTED, where=words)
@@ -193,7 +189,7 @@ class Run:
         return Outcome(Verdict.PASS, share=1.0)
 
     def _blocked(self, item: Item) -> Outcome | None:
-        """Code and speed of a function are looked at once its cases are right."""
+        """Return an outcome for generated code and speed if a case of the function is wrong."""
         first = self._failed.get((item.entry.folder, item.exercise.name))
         if item.kind == CORRECTNESS or first is None:
             return None
@@ -201,9 +197,7 @@ class Run:
         return Outcome(first.verdict, first.reason, where=blocked.words, blocked=blocked)
 
     def ungradable(self, item: Item) -> Outcome | None:
-        """What can be said without running anything: no file, no function, open TODOs, or nothing to run it
-        on.
-        """
+        """Return an outcome known without running anything: no file, no function, open TODOs, or no GPU."""
         key = (item.entry.folder, item.exercise.name)
         if isinstance(item, DocumentItem):
             reference = Outcome(Verdict.NOT_GRADED, where="the reference is only timed")
@@ -217,14 +211,14 @@ class Run:
             return Outcome(Verdict.NOT_GRADED, where="the reference is only timed")
         if item.kind == CODEGEN:
             known = ", ".join(f"sm_{arch}" for arch in ARCHS)
-            words = f"sm_{self.arch} is not among what this grader compiles for: {known}"
+            words = f"sm_{self.arch} is not supported; choose one of {known}"
             return None if self.arch in ARCHS else Outcome(Verdict.NOT_GRADED, where=words)
         if self.tier == "codegen":
-            return Outcome(Verdict.NOT_GRADED, where="this tier only compiles")
+            return Outcome(Verdict.NOT_GRADED, where="this tier only compiles and runs nothing")
         if self.tier == "cpu" and item.kind == SPEED:
             return Outcome(Verdict.NOT_GRADED, where="needs a GPU", needs_gpu=True)
         if self.tier == "cpu" and item.exercise.native:
-            words = "needs a GPU: CUDA C++ runs on nothing else"
+            words = "needs a GPU: CUDA C++ cannot run without one"
             return Outcome(Verdict.NOT_GRADED, where=words, needs_gpu=True)
         if self.tier == "cpu" and item.case.needs_gpu:
             why = (
@@ -236,7 +230,7 @@ class Run:
         return None
 
     def _check(self, item: CaseItem) -> Outcome | None:
-        """What the file alone decides: nothing there, no Python, open TODOs, or what may not run."""
+        """Return an outcome of the file alone: missing, not Python, open TODOs, or not permitted."""
         submission = self.submission(item)
         found = check(submission, item.exercise)
         if found or not self.screened:
@@ -251,12 +245,12 @@ class Run:
             count = self.tier == "gpu" and item.case is _largest(item.exercise)
             outcome = grade_case(worker, item.entry.lab, item.exercise, item.case, count)
         except Exception:
-            worker.close()  # whatever a worker did to bring this about, the next case does not inherit it
+            worker.close()  # the next case gets a new worker, in case this one caused the error
             raise
         if outcome.verdict is not Verdict.PASS and not outcome.printed:
             outcome = replace(outcome, printed=worker.printed)
         if outcome.verdict not in (Verdict.PASS, Verdict.WRONG):
-            worker.close()  # after anything out of the ordinary the next case gets a fresh worker
+            worker.close()  # after any other verdict the next case gets a new worker
         return outcome
 
     def _codegen(self, item: CaseItem) -> Outcome:
@@ -273,7 +267,7 @@ class Run:
         return codegen_checks.outcome(item.entry.lab, item.name, passed, words, kernels)
 
     def kernels(self, item: CaseItem) -> list[CompiledKernel] | Outcome:
-        """Facts of the kernels that the exercise's call launches, or the outcome of a call that failed."""
+        """Return the facts of the kernels that the exercise's call launches, or the outcome if it failed."""
         key = (item.entry.folder, item.exercise.name)
         if key not in self._kernels:
             self._kernels[key] = self._compiler.submit(self._compile, item)
@@ -326,7 +320,7 @@ class Run:
     def _speed(self, item: CaseItem) -> Outcome:
         from grader.judge.speed import SpeedTest
 
-        wait(self._kernels.values())  # a busy thread of this process would disturb the clock
+        wait(self._kernels.values())  # a busy thread of this process would disturb the timing
         arena = self._arena("sets")
         student = self._worker("speed", item, arena, tuning="full", trusted=self.source == REFERENCE)
         reference = self._worker(
@@ -337,7 +331,7 @@ class Run:
         test = SpeedTest(item.entry.lab, item.exercise, item.case, student, reference, self.gpu, function)
         outcome = test.run()
         if outcome.timing is None:
-            student.close()  # it died or misbehaved; the next shape gets a fresh worker
+            student.close()  # it died or failed; the next shape gets a new worker
         return outcome
 
     def _arena(self, name: str) -> Arena:
@@ -370,7 +364,7 @@ class Run:
         submission, lab = submission or self.submission(item), item.entry.folder
         key = (purpose, lab, submission.path)
         if key not in self._workers:
-            # One lab at a time: workers of the lab before give back their memory.
+            # One lab at a time: workers of the previous lab are ended to free their memory.
             for other in [other for other in self._workers if other[1] != lab]:
                 self._workers.pop(other).close()
             self._workers[key] = SubmissionWorker(
@@ -385,7 +379,7 @@ class Run:
         return self._workers[key]
 
     def close(self) -> None:
-        """End every process and give back what the run holds."""
+        """End every process and free what the run holds."""
         self._compiler.shutdown(wait=False, cancel_futures=True)
         if self._compiling:
             self._compiling[1].close()
@@ -396,7 +390,7 @@ class Run:
             arena.close()
         if (
             "sets" in self._arenas
-        ):  # what timing held beside it is kept by torch for whoever comes next: nobody
+        ):  # torch still caches the memory that timing used; nothing needs it any more
             import torch
 
             torch.cuda.empty_cache()
@@ -404,11 +398,11 @@ class Run:
             self._session.close()
 
 
-ARENA_BYTES = {"cpu": 8 << 30, "cuda": 1 << 30}  # memory of a CPU arena is taken only where it is touched
+ARENA_BYTES = {"cpu": 8 << 30, "cuda": 1 << 30}  # on a CPU only the touched pages of an arena take memory
 
 
 def _largest(exercise: Exercise) -> Case:
-    """The case with the most elements, or nearly: its sizes multiplied."""
+    """Return the case with the largest product of sizes, which has about the most elements."""
     return max(
         exercise.cases, key=lambda one: math.prod(n for n in one.params.values() if isinstance(n, int))
     )

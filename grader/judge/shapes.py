@@ -1,4 +1,4 @@
-"""Shapes and sizes of a case without its data."""
+"""Compute shapes and sizes of a case without its data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from grader.judge.inputs import Placer, shapes_in
 
 
 class _Meta:
-    """An Rng whose tensors have a shape and no memory."""
+    """An Rng that draws meta tensors, which have a shape and no memory."""
 
     device = "meta"
 
@@ -30,19 +30,19 @@ class _Meta:
 
 
 def shapes_of(exercise: Exercise, case: Case) -> Shapes:
-    """Shape of each input of a case, at no cost; what is no tensor as it is."""
+    """Return the shape of each tensor input of a case; other inputs are returned as they are."""
     return shapes_in(exercise.inputs(_Meta(), case))
 
 
 def slot_bytes(exercise: Exercise, case: Case) -> int:
-    """Bytes of one call's inputs, outputs and guard bands."""
+    """Return the bytes of one call's inputs, outputs and guard bands."""
     placer = Placer()
     lay_out(exercise, case, placer, shapes_of(exercise, case))
     return placer.position
 
 
 def fit(exercise: Exercise, case: Case, set_bytes: int, calls: int) -> Case | None:
-    """The case, or a smaller one of its kind, of which `calls` calls fit a buffer set; else None."""
+    """Return the case, or a smaller one of its kind, for which `calls` calls fit a buffer set; else None."""
     while slot_bytes(exercise, case) * calls > set_bytes:
         if exercise.speed is None or exercise.speed.smaller is None:
             return None

@@ -1,4 +1,4 @@
-"""Hold what a timed block wrote against PyTorch and, from time to time, against fp64."""
+"""Check the outputs of a timed block against PyTorch and, at random, against fp64."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from grader.judge.inputs import bands_whole, in_dtype, same_bits, tensors
 from grader.results.error_map import map_of
 from grader.results.outcome import Outcome
 
-FP64_EVERY = 8  # blocks of which one is held against fp64, on average
+FP64_EVERY = 8  # on average one block in this many is checked against fp64
 
 
 class Tolerance(NamedTuple):
-    """How far a result may lie from PyTorch's, for each output."""
+    """How far a result may differ from PyTorch's, for each output."""
 
-    factors: tuple[float, ...]  # of the exercise's unit, element by element
-    norms: tuple[float, ...]  # of the relative Frobenius norm
+    factors: tuple[float, ...]  # multiples of the exercise's unit, for each element
+    norms: tuple[float, ...]  # relative Frobenius norm of the error
 
 
 class Verifier:
-    """Checks the outputs of buffer sets; the first check calibrates how far PyTorch's results may differ."""
+    """Checks the outputs of buffer sets; the first check calibrates the tolerance to PyTorch's results."""
 
     def __init__(self, lab: Lab, buffer_sets: BufferSets):
         self.lab, self.buffer_sets = lab, buffer_sets
         self.tolerance: Tolerance | None = None  # for comparisons with PyTorch, once fp64 has calibrated it
 
     def check(self, k: int, values: Sequence[Inputs]) -> Outcome | None:
-        """Every output of the set against PyTorch on the judge's copies.
+        """Check every output of a set against PyTorch on the judge's copies of the inputs.
 
-        All are held to the tolerance of the norm; a secret one is held element by element as well, and from
-        time to time against fp64, which costs as much as all the rest.
+        All are compared by their norm. One secret call is also compared element by element, and at random
+        against fp64, which takes as long as everything else.
         """
         secret = self.buffer_sets.rng.whole(self.buffer_sets.calls)
         for slot, ((inputs, outputs), drawn) in enumerate(zip(self.buffer_sets.sets[k], values, strict=True)):
             given = tensors(drawn)
             for buffer in inputs:
                 if not same_bits(self.buffer_sets.arena.view(buffer.tensor), given[buffer.name]):
-                    where = f"{buffer.name} differs from what was passed in"
+                    where = f"{buffer.name} is an input and was changed by the call"
                     return self._said(Verdict.MUTATED_INPUT, Reason.NONE, Symptom.MUTATED, where)
             for buffer in outputs:
                 if not bands_whole(self.buffer_sets.arena, buffer, self.buffer_sets.sentinel):
@@ -67,7 +67,7 @@ class Verifier:
         return None
 
     def _wanted(self, drawn: Inputs, got: Tensors) -> tuple[torch.Tensor, ...] | None:
-        """PyTorch's results, or what the outputs' own random choice asks for; None where that is bad."""
+        """Return PyTorch's results, or those for the outputs' own random choice; None if that is wrong."""
         exercise = self.buffer_sets.exercise
         if exercise.follow is None:
             return tuple(exercise.torch_op(**drawn))
@@ -75,11 +75,11 @@ class Verifier:
         return None if symptom else tuple(wanted)
 
     def _agree(self, got: Tensors, wanted: Tensors, tolerance: Tolerance) -> bool:
-        """Whether outputs and PyTorch's agree, bit for bit or within the tolerance of the norm."""
+        """Return whether outputs agree with PyTorch's, bit for bit or within the tolerance of the norm."""
         if self.buffer_sets.case.bitwise:
             return all(map(same_bits, got, wanted))
         for value, own, most in zip(got, wanted, tolerance.norms, strict=True):
-            # In the dtype itself: a difference of neighbours is exact, any other is far too large anyway.
+            # In the dtype itself: a difference of close values is exact, any other is too large anyway.
             error, size = (torch.linalg.vector_norm(v, dtype=torch.float32) for v in (value - own, own))
             if not bool(error <= most * size):  # NaN compares false
                 return False
@@ -89,7 +89,7 @@ class Verifier:
         expected = comparison.expect(self.buffer_sets.exercise, self.buffer_sets.case, drawn)
         wide = in_dtype(drawn, torch.float64)
         units = self.buffer_sets.exercise.tolerance.unit(self.buffer_sets.case, wide, expected.reference)
-        # Two results within the tolerance of the truth differ by at most twice that from each other.
+        # Two results within the tolerance of the exact value differ by at most twice the tolerance.
         factors = tuple(2.0 * (a / u).max().item() for a, u in zip(expected.allowed, units, strict=True))
         self.tolerance = Tolerance(factors, tuple(2.0 * norm for norm in expected.allowed_norm))
         return expected

@@ -1,4 +1,4 @@
-"""The records that a plot was drawn from, as its metadata names them; the file may be a student's."""
+"""Check which records a plot was drawn from, by the hashes in its metadata; the plot may be a student's."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _DESCRIPTION = "http://purl.org/dc/elements/1.1/ description"
 
 
 def hashes(records: Iterable[tuple[str, bytes]]) -> str:
-    """The sha256 of each record, by its name: `survey.json sha256:...; ...`."""
+    """Name and sha256 of each record: `survey.json sha256:...; ...`."""
     return "; ".join(f"{name} sha256:{hashlib.sha256(data).hexdigest()}" for name, data in records)
 
 
 def problem(
     path: Path, name: str, records: Iterable[tuple[str, bytes]], again: str, other: str = "other records"
 ) -> str:
-    """Why the plot at `path`, called `name`, is not one of these records, in one line; empty where it is.
+    """Say in one line why the plot at `path` was not drawn from these records; empty if it was.
 
-    `again` says how to draw it, `other` what it was drawn from instead.
+    The message calls the plot `name`. `again` says how to draw it, `other` what it was drawn from instead.
     """
     try:
         svg = read(path, name, MOST_BYTES)
@@ -40,9 +40,10 @@ def problem(
 
 
 def described(svg: bytes) -> str:
-    """The description in the metadata of an SVG; ValueError where it is no plain XML or has none.
+    """Return the description in the metadata of an SVG.
 
-    Entities are refused before any is expanded, so that a small file cannot become a large one.
+    Raises ValueError if the file is not plain XML or has no description. A declaration of an entity is
+    refused before anything is expanded, so that a small file cannot become a large one.
     """
     parser = expat.ParserCreate(namespace_separator=" ")
     parser.buffer_text = True
@@ -72,7 +73,7 @@ def described(svg: bytes) -> str:
     try:
         parser.Parse(svg, True)
     except expat.ExpatError as error:
-        raise ValueError(f"it is no SVG: {error}") from None
+        raise ValueError(f"it is not an SVG: {error}") from None
     if len(texts) != 1:
         raise ValueError("its metadata has no description of the records it was drawn from")
     return texts[0]

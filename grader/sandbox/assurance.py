@@ -1,4 +1,4 @@
-"""How much a grade can be trusted where the submission is not: levels from what a probe saw refused."""
+"""Assurance levels: how well a submission is confined, from what a probe saw refused on this machine."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ NEEDED = (
 
 @dataclass(frozen=True)
 class Assurance:
-    """L1: a process of its own. L2: in that process, all of NEEDED is out of reach."""
+    """L1: a separate process. L2: that process cannot reach anything in NEEDED."""
 
     level: int
-    missing: tuple[str, ...]  # for the next level, in words
+    missing: tuple[str, ...]  # what the next level needs, in words
 
     @property
     def words(self) -> str:
-        """For a report: `L2`, or `L1; for L2: no Landlock in this kernel`."""
+        """Return the level for a report: `L2`, or `L1; for L2: no Landlock in this kernel`."""
         return f"L{self.level}" + (
             f"; for L{self.level + 1}: {', '.join(self.missing)}" if self.missing else ""
         )
 
 
 def assess(findings: Findings) -> Assurance:
-    """The level that a probe's findings allow."""
+    """Derive the level from a probe's findings."""
     reached = [name for name in NEEDED if name not in findings.refused]
     if not reached:
         return Assurance(2, ("a container of its own, without network, for each submission",))
@@ -45,9 +45,7 @@ def assess(findings: Findings) -> Assurance:
 
 
 def throwaway_user() -> int:
-    """A user id that nobody has, drawn by chance, so that two graders take different ones; 0 where there is
-    none.
-    """
+    """Return an unused user id, random so that two graders take different ones; 0 if there is none."""
     if os.geteuid() != 0:
         return 0
     try:

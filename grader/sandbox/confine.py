@@ -1,6 +1,4 @@
-"""What a worker gives up before it imports a student's file, and a probe that shows what this machine
-enforces.
-"""
+"""Confine a worker before it imports a student's file, and probe what this machine enforces."""
 
 from __future__ import annotations
 
@@ -27,9 +25,9 @@ from grader.sandbox import landlock, seccomp
 PR_SET_PDEATHSIG, PR_CAPBSET_DROP = 1, 24
 LAST_CAPABILITY = 63
 CAPABILITY_VERSION = 0x20080522
-FILE_BYTES = 256 << 20  # largest file a worker may write: a generous entry of Triton's cache
-PROCESSES = 256  # of a worker's own user, threads counted: ptxas and a C compiler run beside CUDA's threads
-DATA_BYTES = 4 << 30  # private memory of a worker without CUDA, which reserves far more than it uses
+FILE_BYTES = 256 << 20  # largest file that a worker may write; entries of Triton's cache are smaller
+PROCESSES = 256  # of a worker's own user, including threads: ptxas and a C compiler beside CUDA's threads
+DATA_BYTES = 4 << 30  # private memory of a worker without CUDA; CUDA reserves far more than it uses
 OPEN_FILES = 4096
 SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin")
 SETTINGS = (
@@ -50,36 +48,35 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Confinement:
-    """What one worker keeps: files to read, folders to write, its user, and whether it may start programs."""
+    """What one worker may do: files to read, folders to write, its user, whether it may start programs."""
 
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
-    uid: int = 0  # 0: stays the user it is
-    judge: int = 0  # process whose end ends the worker
-    programs: bool = False  # a compiler has to run
+    uid: int = 0  # 0: keeps its user
+    judge: int = 0  # the worker is killed when this process ends
+    programs: bool = False  # may start programs, such as a compiler
     limit_data: bool = False
-    files: bool = True  # Landlock, where the probe found it
-    calls: bool = True  # seccomp, likewise
+    files: bool = True  # apply Landlock, if the probe found it
+    calls: bool = True  # apply the seccomp filter, if the probe found it
 
 
 class ConfinementError(Exception):
-    """A measure that the probe had found to work could not be taken."""
+    """A measure that worked in the probe has failed."""
 
 
 def apply(wanted: Confinement) -> None:
-    """Take every measure, in the order in which each leaves the next one possible; ConfinementError if one
-    fails.
+    """Apply every measure, in an order that leaves the next one possible; ConfinementError if one fails.
 
-    CUDA has to be up and the lent memory mapped: later the device files are within reach, but not all of
-    the rest.
+    CUDA must be initialized and the lent memory mapped before: afterwards the device files can be opened, but
+    not everything else that this needs.
     """
     try:
         _die_with(wanted.judge)
         _limits(wanted)
         with open("/proc/self/oom_score_adj", "w") as file:
-            file.write("1000")  # where memory runs out, the kernel takes the worker before the judge
+            file.write("1000")  # if memory runs out, the kernel kills the worker and not the judge
         _drop_privileges(wanted.uid)
-        _die_with(wanted.judge)  # a change of user forgets it
+        _die_with(wanted.judge)  # again: a change of user clears it
         seccomp.no_new_privileges()
         if wanted.files:
             landlock.restrict(*view(wanted.read, wanted.write))
@@ -92,7 +89,7 @@ def apply(wanted: Confinement) -> None:
 def view(
     read: Sequence[str] = (), write: Sequence[str] = ()
 ) -> tuple[list[str], list[str], list[str], list[str]]:
-    """Paths for Landlock: to execute, to read, devices, and to write."""
+    """Return the paths for Landlock: to execute, to read, devices, and to write."""
     programs = [*SYSTEM, sys.prefix, sys.base_prefix, sys.exec_prefix, *_library_folders()]
     kept = [os.path.realpath(path) for path in programs if os.path.realpath(path) != "/"]
     devices = [path for pattern in DEVICES for path in glob.glob(pattern)]
@@ -101,14 +98,14 @@ def view(
 
 
 def _library_folders() -> list[str]:
-    """Where torch, triton and numpy come from, and what the environment names for the CUDA driver."""
+    """List the folders of Python, torch, triton, numpy, C compilers, and CUDA as the environment names it."""
     named = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     packages = [_folder(sys.modules[name]) for name in LIBRARIES if name in sys.modules]
     named += packages
-    # Triton compiles its launcher with a C compiler, which may lie in a folder of its own.
+    # Triton compiles its launcher with a C compiler, which may be in a separate folder.
     compilers = [shutil.which(name) for name in (os.environ.get("CC", ""), "gcc", "clang", "cc") if name]
     named += [str(Path(found).resolve().parents[1]) for found in compilers if found]
-    # What torch imports late lies beside it, wherever that is; only the course must not lie there, too.
+    # What torch imports late is beside it. A folder that also has the course in it is not permitted.
     beside = {os.path.dirname(package) for package in packages}
     named += [path for path in beside if not COURSE.is_relative_to(path)]
     for variable in ("LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "TRITON_LIBCUDA_PATH"):
@@ -117,12 +114,12 @@ def _library_folders() -> list[str]:
 
 
 def _folder(package: ModuleType) -> str:
-    """Where a package lies."""
+    """Return the folder of a package."""
     return os.path.dirname(package.__file__ or "")
 
 
 def _die_with(judge: int) -> None:
-    """End with the judge. The middle process of the fork must be gone before, or its end would count."""
+    """Have the kernel kill this process when the judge ends; wait first until the judge is its parent."""
     deadline = time.monotonic() + 2.0
     while judge and os.getppid() != judge and time.monotonic() < deadline:
         time.sleep(0.0005)
@@ -134,7 +131,7 @@ def _limits(wanted: Confinement) -> None:
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_FSIZE, FILE_BYTES)
     _limit(resource.RLIMIT_NOFILE, OPEN_FILES)
-    if wanted.uid:  # counts all processes of a user: only for one that nobody else is
+    if wanted.uid:  # the limit counts all processes of a user, so it needs a user of the worker's own
         _limit(resource.RLIMIT_NPROC, PROCESSES)
     if wanted.limit_data:
         _limit(resource.RLIMIT_DATA, DATA_BYTES)
@@ -166,7 +163,7 @@ def _drop_privileges(uid: int) -> None:
 
 @dataclass(frozen=True)
 class Findings:
-    """What the probe saw a confined process fail at; an empty reason means that the measure holds."""
+    """What the probe saw refused in a confined process; an empty reason means that the measure works."""
 
     no_files: str = "not tried"
     no_calls: str = "not tried"
@@ -176,9 +173,9 @@ class Findings:
 
 
 def probe(judge: int, uid: int) -> Findings:
-    """Confine a child as a worker would be, let it try what it must not do, and report what it could do.
+    """Confine a child process like a worker, let it try what is forbidden, and report what was refused.
 
-    To be called in a process with torch and triton imported and no thread of its own.
+    Call it in a process that has imported torch and triton and has only one thread.
     """
     no_files = "" if landlock.abi() else "this kernel has no Landlock, or it is switched off"
     no_calls = _attempt(lambda: seccomp.install(False))
@@ -196,7 +193,7 @@ def probe(judge: int, uid: int) -> Findings:
 
 
 def _as_user(uid: int) -> None:
-    """Whether another user can read what a worker needs; what is imported late has to be found."""
+    """Change to another user and try to read what a worker imports late; OSError if that fails."""
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
     for name in ("torch", "triton"):
@@ -209,7 +206,7 @@ def _as_user(uid: int) -> None:
 
 
 def _try_everything(wanted: Confinement, judge: int) -> tuple[list[str], list[str]]:
-    """Names of what was refused, and of what was within reach."""
+    """Return the names of the attempts that were refused, and of those that succeeded."""
     hidden = str(COURSE / "grader" / "judge" / "comparison.py")
     ours = socket.socket(socket.AF_UNIX)
     ours.close()
@@ -235,12 +232,12 @@ def _try_everything(wanted: Confinement, judge: int) -> tuple[list[str], list[st
 
 
 def _attempt(act: Callable[[], None]) -> str:
-    """Why a measure fails, tried in a child; empty where it works."""
+    """Try a measure in a child process; return why it fails, or "" if it works."""
 
     def tried() -> str:
         try:
             act()
-        except Exception as error:  # any reason is one for the report
+        except Exception as error:  # any error is a reason for the report
             return str(error) or type(error).__name__
         return ""
 
@@ -249,7 +246,7 @@ def _attempt(act: Callable[[], None]) -> str:
 
 
 def _in_child(act: Callable[[], T]) -> T | None:
-    """What `act` returns in a forked process, as JSON gives it back; None where it ended before."""
+    """Return what `act` returns in a forked process, through JSON; None if the process ended before."""
     ours, theirs = os.pipe()
     child = os.fork()
     if child == 0:

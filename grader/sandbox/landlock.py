@@ -1,6 +1,4 @@
-"""Landlock through its system calls: a process gives up every file, signal and port that is not named to
-it.
-"""
+"""Landlock through its system calls: a process gives up all files, signals and ports that are not listed."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from collections.abc import Sequence
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # the same on x86-64 and on arm64
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 TRUNCATE, IOCTL_DEV = 1 << 14, 1 << 15
-OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV  # what a rule on a file may hold
+OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV  # rights that a rule on a file may have
 READ = READ_FILE | READ_DIR
 FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}  # how many file rights an ABI knows
 BIND_TCP, CONNECT_TCP = 1, 2
@@ -31,21 +29,19 @@ class _PathBeneath(ctypes.Structure):
 
 
 def abi() -> int:
-    """The version of Landlock in this kernel; 0 where it is missing or switched off."""
+    """Return the version of Landlock in this kernel; 0 if it is missing or switched off."""
     return max(0, _libc.syscall(CREATE_RULESET, None, ctypes.c_size_t(0), 1))
 
 
 def restrict(
     execute: Sequence[str], read: Sequence[str], devices: Sequence[str], write: Sequence[str]
 ) -> None:
-    """Confine the calling thread, and what it starts, to these files and folders; OSError where that fails.
+    """Confine the calling thread, and what it starts, to these files and folders; OSError if that fails.
 
-    What lies below `execute` may be read and run, below `read` only read; `devices` take ioctl calls as
-    well, and `write` everything but execution. A path that does not exist is left out. Ports, and from ABI
-    6 on
-    signals and abstract sockets of other processes, are out of reach. Source: the kernel's
-    Documentation/userspace-
-    api/landlock.
+    Files below `execute` may be read and run, those below `read` only read; `devices` also permit ioctl, and
+    `write` permits everything except execution. A path that does not exist is ignored. TCP ports (from ABI 4
+    on), and signals to and abstract sockets of other processes (from ABI 6 on) are refused. Source: the
+    kernel's Documentation/userspace-api/landlock.
     """
     version = abi()
     known = (1 << FILE_RIGHTS.get(version, 16)) - 1

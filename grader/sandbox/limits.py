@@ -1,4 +1,4 @@
-"""What a worker and all it started may use: processes, memory of the host, files in its folders."""
+"""Limits for a worker and the processes that it started: processes, host memory, files in its folders."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from grader.course.spec import Reason, Verdict
 from grader.system.process_tree import family
 
 MOST_PROCESSES = 64  # a compiler and its helpers are about ten
-MOST_BYTES = 8 << 30  # of host memory that is a worker's own, those it started included
-MOST_FILES, MOST_SCRATCH = 20_000, 768 << 20  # that a worker may leave in its folders
+MOST_BYTES = 8 << 30  # of host memory, with the processes that it started, without the lent memory
+MOST_FILES, MOST_SCRATCH = 20_000, 768 << 20  # files and bytes in its folders
 
 
 @dataclass(frozen=True)
 class Excess:
-    """Which limit was passed."""
+    """A limit that was exceeded."""
 
     words: str
     verdict: Verdict
@@ -26,7 +26,7 @@ class Excess:
 
 
 def _own_bytes(pid: int) -> int:
-    """What is resident and not of a file; psutil does not tell RssShmem from the pages of files."""
+    """Return a process's resident bytes without pages of files; psutil counts RssShmem among those."""
     with contextlib.suppress(OSError):
         lines = Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines()
         return sum(1024 * int(line.split()[1]) for line in lines if line.startswith(("RssAnon", "RssShmem")))
@@ -34,8 +34,8 @@ def _own_bytes(pid: int) -> int:
 
 
 def _share(pid: int) -> int:
-    """Slower to read than _own_bytes; over several processes it counts once what forks have in common."""
-    # psutil's Pss counts the pages of files, too.
+    """Return a process's share of its memory, which counts pages shared by forks once; slower to read."""
+    # psutil's Pss includes the pages of files.
     with contextlib.suppress(OSError):
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
         return sum(
@@ -45,33 +45,33 @@ def _share(pid: int) -> int:
 
 
 def beyond_limits(pid: int, workers: Collection[int], lent_bytes: int) -> Excess | None:
-    """Which limit a worker and its descendants have passed together, besides the memory that it was lent."""
+    """Return the limit that a worker and its descendants exceed together, not counting lent memory."""
     members = family(pid, workers)
     if len(members) > MOST_PROCESSES:
-        words = f"it started {len(members)} processes, at most {MOST_PROCESSES}"
+        words = f"the file's process started {len(members)} processes; at most {MOST_PROCESSES} are allowed"
         return Excess(words, Verdict.RESOURCE_LIMIT)
     most = MOST_BYTES + lent_bytes
     used = sum(_own_bytes(one.pid) for one in members)
     if used > most:
         used = sum(_share(one.pid) for one in members)
     if used > most:
-        words = f"it took {used / 2**30:.1f} GiB of memory, at most {MOST_BYTES / 2**30:.0f} GiB"
+        words = f"it used {used / 2**30:.1f} GiB of host memory; {MOST_BYTES / 2**30:.0f} GiB are allowed"
         return Excess(words, Verdict.OUT_OF_MEMORY, Reason.HOST)
     return None
 
 
 def too_much_written(folders: Collection[Path]) -> Excess | None:
-    """Whether the folders that a worker may write to hold more than they may."""
+    """Return the limit that the files in a worker's folders exceed; None if they exceed none."""
     files, written = _contents(folders)
     if files > MOST_FILES or written > MOST_SCRATCH:
-        most = f"at most {MOST_FILES} of {MOST_SCRATCH >> 20} MiB"
-        words = f"it wrote {files} files of {written / 2**20:.0f} MiB, {most}"
+        most = f"at most {MOST_FILES} with {MOST_SCRATCH >> 20} MiB are allowed"
+        words = f"it wrote {files} files with {written / 2**20:.0f} MiB; {most}"
         return Excess(words, Verdict.RESOURCE_LIMIT)
     return None
 
 
 def _contents(folders: Collection[Path]) -> tuple[int, int]:
-    """Number of files below these folders and their bytes; stops counting once there are too many."""
+    """Count the files below these folders and their bytes; stops once there are too many."""
     files = written = 0
     for folder in folders:
         for where, _, names in os.walk(folder):

@@ -1,4 +1,4 @@
-"""A seccomp filter: system calls that a worker never needs fail with an error, in all of its threads."""
+"""A seccomp filter: system calls that a worker does not need fail with an error, in all of its threads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ X32 = 0x40000000  # the third system call table of x86-64
 CLONE_THREAD, CLONE_NAMESPACES = 0x00010000, 0x7E020080
 TIOCSTI, TIOCLINUX = 0x5412, 0x541C  # push input into a terminal
 
-# Of x86-64 and of arm64; None where there is no such call. Names as in the manual pages.
+# Numbers for x86-64 and arm64; None if the call does not exist. Names as in the manual pages.
 CALLS = {
     "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "kcmp": (312, 272),
     "pidfd_open": (434, 434), "pidfd_getfd": (438, 438), "pidfd_send_signal": (424, 424),
@@ -31,7 +31,7 @@ CALLS = {
     "settimeofday": (164, 170), "clock_settime": (227, 112), "adjtimex": (159, 171),
     "sethostname": (170, 161),
 }  # fmt: skip
-# What Landlock does not look at: modes, owners, times and attributes of any file that this user owns.
+# Not covered by Landlock: modes, owners, times and attributes of any file that this user owns.
 ATTRIBUTES = {
     "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452),
     "chown": (92, None), "fchown": (93, 55), "lchown": (94, None), "fchownat": (260, 54),
@@ -53,7 +53,7 @@ class _Program(ctypes.Structure):
 
 
 def table() -> int:
-    """Which column of the tables holds for this machine; OSError where neither does."""
+    """Return the column of the tables for this machine; OSError if there is none."""
     try:
         return ("x86_64", "aarch64").index(platform.machine())
     except ValueError:
@@ -61,8 +61,9 @@ def table() -> int:
 
 
 def program(column: int, processes: bool) -> bytes:
-    """The filter. Without `processes` a new process or program is refused, and so are changes to attributes
-    of files, which a linker needs; threads stay allowed.
+    """Build the filter. Without `processes`, new processes and programs are refused; threads are allowed.
+
+    Changes to attributes of files, which a linker needs, are then refused as well.
     """
 
     def refused(code: int) -> int:
@@ -72,7 +73,7 @@ def program(column: int, processes: bool) -> bytes:
     code += [_if_bits(X32, refused(errno.ENOSYS))] if column == 0 else []
     numbers = [pair[column] for pair in CALLS.values()]
     code += [_if_equal(number, refused(errno.EPERM)) for number in numbers]
-    # Its flags lie in memory, where a filter cannot look; the C library then takes clone.
+    # A filter cannot read its flags, which are in memory; the C library then uses clone.
     code += [_if_equal(CLONE3[column], refused(errno.ENOSYS))]
     if not processes:
         forks = [number for pair in FORKS.values() if (number := pair[column])]
@@ -90,13 +91,13 @@ def program(column: int, processes: bool) -> bytes:
 
 
 def no_new_privileges() -> None:
-    """No program that this process starts can have more rights; Landlock and seccomp ask for it first."""
+    """Set no_new_privs: programs that this process starts gain no rights. Landlock and seccomp require it."""
     if _libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "no_new_privs")
 
 
 def install(processes: bool) -> None:
-    """Set the filter for every thread of this process, for good; OSError where the kernel refuses."""
+    """Install the filter for every thread of this process, permanently; OSError if the kernel refuses."""
     column = table()
     no_new_privileges()
     code = program(column, processes)
@@ -130,6 +131,6 @@ def _unless_bits(value: int, result: int) -> list[bytes]:
 
 
 def _within(number: int, argument: int, checks: list[list[bytes]]) -> list[list[bytes]]:
-    """Checks of an argument of one call; the call's number is loaded again behind them."""
+    """Check an argument of one call; afterwards the call's number is loaded again."""
     body = [*_load(argument), *(part for check in checks for part in check), *_load(NUMBER)]
     return [[_instruction(JUMP_EQUAL, 0, len(body), number), *body]]

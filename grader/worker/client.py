@@ -1,4 +1,4 @@
-"""Have workers born, speak with them under a deadline, drain what they print, kill and reap them."""
+"""Start worker processes, exchange frames with them under a deadline, read their output, end them."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from grader.worker.protocol import (
     unpack_payload,
 )
 
-MAX_OUTPUT = 64 * 1024  # bytes kept of what a worker prints; the rest is read and dropped
+MAX_OUTPUT = 64 * 1024  # bytes kept of a worker's output; the rest is read and dropped
 SHORT_S = 0.05
-LOOK_EVERY_S = 0.25  # between looks at what a worker uses
+LOOK_EVERY_S = 0.25  # between checks of a worker's resources
 
 
 class WorkerGoneError(Exception):
-    """The worker ended, or was ended, before it answered: verdict, why, and the word behind the slash."""
+    """The worker ended, or was killed, before it answered; has the cause, the verdict and its reason."""
 
     def __init__(self, why: str, verdict: Verdict = Verdict.CRASHED, reason: Reason = Reason.NONE):
         super().__init__(why)
@@ -39,7 +39,7 @@ class WorkerGoneError(Exception):
 
 
 class Worker:
-    """One confined process and the channel to it. Every failure to answer well ends in WorkerGoneError."""
+    """One confined process and the channel to it. Whatever is not a valid answer raises WorkerGoneError."""
 
     def __init__(
         self, parent: ForkServer, memory: int | None, scratch: tuple[Path, ...] = (), operators: bool = False
@@ -76,9 +76,13 @@ class Worker:
     def ask(
         self, kind: Kind, payload: JsonObject, limit_s: float, spin: bool = False
     ) -> tuple[Kind, JsonObject]:
-        """Send a frame, wait for its answer; WorkerGoneError after `limit_s`, on a bad frame, at its end."""
+        """Send a frame and wait for its answer, at most `limit_s` seconds.
+
+        With `spin` the wait polls, for timed frames. Raises WorkerGoneError after the limit, on an invalid
+        answer, and if the worker ends.
+        """
         if not self.alive:
-            raise WorkerGoneError("the worker has ended")
+            raise WorkerGoneError("the file's process has ended")
         self._block += 1
         try:
             self._channel.setblocking(True)
@@ -87,18 +91,18 @@ class Worker:
             self._channel.setblocking(False)
             began = time.monotonic()
             answer = self._answer(began + limit_s, limit_s, spin)
-            if not spin and time.monotonic() - began > SHORT_S:  # long enough to have filled a disk
+            if not spin and time.monotonic() - began > SHORT_S:  # long enough to fill a disk
                 self._within_limits()
             return answer
         except ProtocolError as error:
             self.end()
-            words = f"it sent what the protocol does not allow ({error})"
+            words = f"the file's process sent data that the protocol does not allow ({error})"
             raise WorkerGoneError(words, reason=Reason.PROTOCOL) from None
         except OSError:
             raise WorkerGoneError(self._how_it_ended()) from None
 
     def _answer(self, deadline: float, limit_s: float, spin: bool) -> tuple[Kind, JsonObject]:
-        look = time.monotonic() + LOOK_EVERY_S  # a timed block is over before the first look
+        look = time.monotonic() + LOOK_EVERY_S  # a timed block ends before the first check
         while True:
             frame = self._parse()
             if frame:
@@ -106,11 +110,11 @@ class Worker:
                     self._drain(pipe)
                 return frame
             left = deadline - time.monotonic()
-            # Asleep, this process would be woken up some 50 us late, and no two times the same.
+            # A sleeping process is woken up about 50 us late, by a different time in each round.
             events = self._selector.select(0.0 if spin else max(0.0, min(left, LOOK_EVERY_S)))
             if left <= 0.0:
                 self.end()
-                raise WorkerGoneError(f"no answer within {limit_s:g} s", Verdict.TIMEOUT)
+                raise WorkerGoneError(f"stopped at the time limit of {limit_s:g} s", Verdict.TIMEOUT)
             if time.monotonic() > look:
                 look = time.monotonic() + LOOK_EVERY_S
                 self._within_limits()
@@ -124,8 +128,8 @@ class Worker:
                 self._received += data
 
     def _within_limits(self) -> None:
-        """End a worker that has grown too large, or whose folders have; WorkerGoneError where it had."""
-        # The arena is as large as what was touched of it.
+        """Kill a worker that exceeds its memory, processes or files, and raise WorkerGoneError."""
+        # Only the pages of the arena that were touched take memory.
         lent_bytes = 512 * os.fstat(self._memory).st_blocks if self._memory is not None else 0
         found = limits.too_much_written(self._scratch)
         found = found or limits.beyond_limits(self.pid, workers, lent_bytes)
@@ -138,7 +142,7 @@ class Worker:
             return None
         kind, block, length = unpack_header(bytes(self._received[: HEADER.size]))
         if kind not in (Kind.DONE, Kind.FAILED) or block != self._block:
-            raise ProtocolError("an answer that nobody asked for")
+            raise ProtocolError("an answer without a request")
         if len(self._received) < HEADER.size + length:
             return None
         payload = unpack_payload(bytes(self._received[HEADER.size : HEADER.size + length]))
@@ -159,14 +163,15 @@ class Worker:
 
     @property
     def printed(self) -> str:
-        """What the worker wrote, without control characters; shown, never parsed."""
+        """Return the worker's output without control characters; it is shown, never parsed."""
         return "".join(printable(bytes(kept).decode(errors="replace")) for kept in self._pipes.values())
 
     def _how_it_ended(self) -> str:
-        """Reap a worker that closed its channel; in words. One that lives on is given 0.2 s for its exit
-        status.
+        """Reap a worker that closed its channel; say how it ended.
+
+        A worker that still runs has 0.2 s to end by itself, and is then killed.
         """
-        words = "it closed the channel"
+        words = "the file's process closed its connection to the grader"
         for _ in range(20):
             try:
                 done, status = os.waitpid(self.pid, os.WNOHANG)
@@ -180,7 +185,7 @@ class Worker:
         return words
 
     def end(self) -> None:
-        """Kill the worker, all that it started, and reap them; harmless where it has ended."""
+        """Kill and reap the worker and all processes that it started; does nothing if it has ended."""
         if not self.alive:
             return
         self.alive = False
@@ -198,9 +203,7 @@ class Worker:
         self._channel.close()
 
     def hold(self, still: bool) -> None:
-        """Stop the worker's processes, or let them run on: while the other side is timed, none of them
-        computes.
-        """
+        """Stop the worker's processes, or continue them: they must not compute while another one is timed."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGSTOP if still else signal.SIGCONT)
 
@@ -209,5 +212,5 @@ def _in_words(status: int) -> str:
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         named = {one.value: f" ({one.name})" for one in signal.Signals}  # real-time signals have no name
-        return f"it was ended by signal {number}{named.get(number, '')}"
-    return f"it left with exit code {os.WEXITSTATUS(status)} and no answer"
+        return f"the file's process was killed by signal {number}{named.get(number, '')}"
+    return f"the file's process ended with exit code {os.WEXITSTATUS(status)} before it returned a result"

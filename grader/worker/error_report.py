@@ -1,4 +1,4 @@
-"""What a worker says of an error: data that earns nothing, and from which the judge makes a verdict."""
+"""A worker's report of an error: the judge makes a verdict of it, which can only cost points."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from grader.codegen.nvcc import BuildError
 from grader.system.text import one_line, printable
 from grader.worker.protocol import Json, JsonObject
 
-MAX_TEXT = 4000  # characters of an error message that travel
+MAX_TEXT = 4000  # characters of an error message that are sent
 MAX_CODE = 200  # characters of a line of code
 MAX_FRAMES = 8
 MOST_LINES = 10**7  # of a file
@@ -28,15 +28,15 @@ COMPILE_ERRORS = {
 
 @dataclass(frozen=True)
 class Frame:
-    """A line of the student's file that an error went through."""
+    """A line of the student's file in the traceback of an error."""
 
-    line: int  # from 1; 0 where it is not known
+    line: int  # from 1; 0 if it is not known
     function: str
     code: str
 
     @classmethod
     def claimed(cls, claim: Json) -> Frame:
-        """What a reply says of it: nothing but a line number and one line of text each."""
+        """Read a frame from a reply: a line number, and one line of text for each other field."""
         fields = claim if isinstance(claim, dict) else {}
         line = fields.get("line")
         return cls(
@@ -48,7 +48,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class ErrorReport:
-    """An error as data, with the frames of the student's file, the last one first."""
+    """An error as data, with the frames of the student's file, innermost first."""
 
     category: str
     type: str
@@ -57,7 +57,7 @@ class ErrorReport:
 
     @classmethod
     def claimed(cls, reply: JsonObject) -> ErrorReport:
-        """What a reply says of it: text that can be shown, and frames, of whatever types its fields are."""
+        """Read a report from a reply, whose fields may have any type: printable text, and frames."""
         category, frames = reply.get("category"), reply.get("frames")
         return cls(
             category if isinstance(category, str) else "",
@@ -68,7 +68,7 @@ class ErrorReport:
 
 
 def describe(error: BaseException, path: str) -> ErrorReport:
-    """What an error was, for whoever has the file at `path`."""
+    """Describe an error, with the frames of the file at `path`."""
     chain: list[BaseException] = []
     link: BaseException | None = error
     while link is not None and len(chain) < 8:
@@ -106,7 +106,7 @@ def describe(error: BaseException, path: str) -> ErrorReport:
 
 
 def _beyond_a_limit(error: BaseException) -> bool:
-    """One process, thread, open file or byte on disk more than a worker may have."""
+    """Return whether the error is an exceeded limit of processes, threads, open files or bytes on disk."""
     codes = (errno.EAGAIN, errno.EFBIG, errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
     if isinstance(error, OSError) and error.errno in codes:
         return True
@@ -114,9 +114,9 @@ def _beyond_a_limit(error: BaseException) -> bool:
 
 
 def _not_started(chain: list[BaseException]) -> bool:
-    """A placeholder was met: in host code an exception of its own, in a kernel a failed static assertion.
+    """Return whether a TODO placeholder raised the error: an exception, or in a kernel a static assertion.
 
-    Triton quotes the kernel around an assertion, marks and all: only the last line is its own text.
+    Triton quotes the kernel around a static assertion with its TODO marks; only the last line is the message.
     """
     if any(isinstance(link, NotImplementedError) for link in chain):
         return True

@@ -1,4 +1,4 @@
-"""The outcome for an error that a worker described: what it says is text, and nothing else."""
+"""Turn a worker's error report into an outcome; its texts are only shown."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from grader.worker.error_report import ErrorReport
 
 
 def failure(error: ErrorReport, loading: bool = False) -> Outcome:
-    """The outcome for an error that a worker described; its words are shown, and only ever cost points."""
+    """Return the outcome for a worker's error report, whose text is shown; a report can only cost points."""
     category, kind, text = error.category, error.type, error.text
     frames = tuple(Frame(line=one.line, function=one.function, code=one.code) for one in error.frames)
     where = f"{kind}: {text}" if text else kind
@@ -30,7 +30,7 @@ def failure(error: ErrorReport, loading: bool = False) -> Outcome:
 
 
 def _wrong_signature(error: ErrorReport) -> bool:
-    """Raised by the call itself, before any line of the function ran."""
+    """Return whether the call itself raised the error, before any line of the function ran."""
     if error.frames:
         return False
     said = any(word in error.text for word in ("unexpected", "positional", "missing"))

@@ -1,8 +1,7 @@
-"""A warm parent: it has imported torch and triton, holds no CUDA context, and forks a worker in milliseconds.
+"""The fork server: it has imported torch and triton, has no CUDA context, and forks a worker in milliseconds.
 
-The judge starts one for each mode (interpreted, compiled), since TRITON_INTERPRET counts only before the
-import. A worker is forked twice, so that it becomes a child of the judge, which alone waits for it and kills
-it.
+The judge starts one for each mode (interpreted, compiled), because Triton reads TRITON_INTERPRET at import.
+A worker is forked twice, so that it becomes a child of the judge, which alone waits for it and kills it.
 """
 
 from __future__ import annotations
@@ -19,10 +18,11 @@ FDS_PER_WORKER = 4  # control socket, stdout, stderr, lent memory (or the contro
 
 
 def main(control: int, uid: int) -> None:
-    """Import, probe what confinement this machine gives, say so, then fork one worker for each request
-    until the judge closes the socket. `uid` is the user that the probe is to become.
+    """Import, probe and report the confinement of this machine, then fork one worker for each request.
+
+    Returns when the judge closes the socket `control`. The probe runs as the user `uid`.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the judge decides what Ctrl-C ends
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the judge handles Ctrl-C
     import torch
     import triton
     import triton.language  # noqa: F401 - imported for the children
@@ -44,7 +44,7 @@ def main(control: int, uid: int) -> None:
         if not message:
             return
         if message == OPERATORS:
-            # At the first call only: what torch.library.triton_op would import in every worker.
+            # Imported once here, because torch.library.triton_op would import it in every worker.
             import torch._inductor.utils  # noqa: F401
         pid_out, pid_in = os.pipe()
         middle = os.fork()

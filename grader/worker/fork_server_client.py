@@ -1,4 +1,4 @@
-"""The judge's side of a warm parent: start it, ask it for workers, say why where it cannot give any."""
+"""The judge's client of the fork server: start it, request workers, report why it cannot start any."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ KEPT_ENVIRONMENT = (
     "TRITON_LIBCUDA_PATH",
 )
 
-workers: set[int] = set()  # process ids of all workers of this process, those that have not ended
-births = threading.RLock()  # held while a worker is being born, so that nobody takes it for an orphan
+workers: set[int] = set()  # process ids of all running workers of this process
+births = threading.RLock()  # held while a worker is started, so that it is not taken for an orphan
 
 
 class ForkServer:
@@ -42,12 +42,12 @@ class ForkServer:
         ours, theirs = socket.socketpair()
         environment = {name: os.environ[name] for name in KEPT_ENVIRONMENT if name in os.environ}
         environment |= {"HOME": str(folder), "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
-        # Messages and kernels that hang on the order of a set are then the same in every run.
+        # Messages and kernels that depend on the order of a set are then the same in every run.
         environment["PYTHONHASHSEED"] = "0"
         if interpreted:
             environment["TRITON_INTERPRET"] = "1"
-        # Not isolated, which would ignore the hash seed: the environment has nothing else that Python heeds,
-        # and the path is the command's first statement, before anything could come from the working folder.
+        # Not in isolated mode, which would ignore the hash seed. The environment has no other variable that
+        # Python reads, and the first statement sets sys.path before anything is imported from the folder.
         here = str(Path(__file__).resolve().parents[2])
         paths = [here, *(os.path.abspath(path) for path in sys.path if path)]
         command = (
@@ -68,11 +68,12 @@ class ForkServer:
         self._socket = ours
         self._broken = False
         self._findings: Findings | None = None
-        self._turn = threading.Lock()  # the compiling thread forks workers, too
+        self._turn = threading.Lock()  # the compiling thread starts workers, too
 
     def fork(self, fds: list[int], operators: bool) -> int:
-        """A new worker with these descriptors, perhaps for a file that registers operators; returns its pid.
-        RuntimeError where the parent has died.
+        """Start a worker with these descriptors and return its pid; RuntimeError if the fork server has died.
+
+        `operators` says that the file registers torch operators.
         """
         _ = self.findings
         with self._turn, births:
@@ -86,7 +87,7 @@ class ForkServer:
 
     @property
     def findings(self) -> Findings:
-        """What the probe found this machine to enforce; waits for the imports."""
+        """Return what the probe found this machine to enforce; waits for the imports."""
         with self._turn:
             if self._findings is None:
                 self._socket.settimeout(START_LIMIT_S)
@@ -100,25 +101,25 @@ class ForkServer:
 
     @property
     def told(self) -> Findings | None:
-        """The findings; None where the process was ended before anybody asked for them."""
+        """Return the findings; None if the process was ended before they were read."""
         return self._findings if self._socket.fileno() < 0 else self.findings
 
     def _trouble(self) -> RuntimeError:
-        # A killed process closes its channel some time before it can be waited for.
+        # A killed process closes its channel before waitpid reports it.
         self._process.kill()
         self._broken = True
         self._log.flush()
         lines = Path(self._log.name).read_text(errors="replace").strip().splitlines()
         said = " | ".join(lines[-3:]) or "no output"
-        return RuntimeError(f"the warm parent did not start a worker: {said}")
+        return RuntimeError(f"the process for the file could not be started: {said}")
 
     @property
     def ended(self) -> bool:
-        """Whether the process or the channel to it is gone; another one has to be started then."""
+        """Return whether the process or the channel to it has failed, so that another one must be started."""
         return self._broken or self._process.poll() is not None
 
     def close(self) -> None:
-        """End the process; running workers are not touched."""
+        """End the process; running workers continue."""
         self._socket.close()
         self._process.terminate()
         self._process.wait()

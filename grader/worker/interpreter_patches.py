@@ -1,4 +1,4 @@
-"""What Triton's interpreter works out anew for every kernel, and for every value in one, worked out once."""
+"""Caches for work that Triton's interpreter repeats for every kernel and for every value in one."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ OF_A_BLOCK = {"element_ty", "shape", "numel", "name"}
 
 
 def remember_builtins() -> None:
-    """From now on the interpreter knows the builtins of Triton's modules: listing them took a fifth of the
-    time of short kernels. What else it lists, and a release that lists otherwise, is left as it is.
+    """Cache the builtins of Triton's modules: listing them took a fifth of the time of short kernels.
+
+    Other modules that the interpreter lists, and Triton releases that list differently, are not changed.
     """
     if getattr(interpreter, "inspect", None) is not inspect:
         return
@@ -29,7 +30,7 @@ def remember_builtins() -> None:
     ) -> list[tuple[str, object]]:
         if predicate or not isinstance(place, type | types.ModuleType) or place not in known:
             return inspect.getmembers(place, predicate)
-        # Not those that are replaced already, as in a function that a kernel calls.
+        # Without those that are already replaced, as in a function that a kernel calls.
         return [(name, member) for name, member in known[place] if getattr(place, name, None) is member]
 
     vars(knowing).update(vars(inspect), getmembers=getmembers)
@@ -41,8 +42,9 @@ def _builtins(place: object) -> list[tuple[str, object]]:
 
 
 def remember_types() -> None:
-    """From now on a shape is looked at once, and not for every value that has it, which took much of the
-    time of a kernel. A release whose values hold anything else is left as it is.
+    """Compute what follows from a shape once, not for every value: that took much of a kernel's time.
+
+    A Triton release whose values have other attributes is not changed.
     """
     one, block = tl.tensor(None, tl.int32), tl.block_type(tl.int32, [2])
     if set(vars(one)) != OF_A_VALUE or set(vars(block)) != OF_A_BLOCK:
@@ -74,7 +76,7 @@ def _share_what_a_shape_gives_a_type() -> None:
     known: dict[tuple[object, ...], tuple[object, object, object]] = {}
 
     def begin(self: tl.block_type, element_ty: tl.core.dtype, shape: Sequence[object]) -> None:
-        # Only the shape of another value: one that stands in the kernel has yet to be checked.
+        # Only a shape taken from another value: a shape written in the kernel must still be checked.
         key = (element_ty.name, *shape) if isinstance(shape, tl.core.tuple) else None
         if key in known:
             self.element_ty = element_ty
@@ -88,9 +90,10 @@ def _share_what_a_shape_gives_a_type() -> None:
 
 
 def leave_out_the_check_for_overflow() -> None:
-    """From now on the interpreter computes nothing to find an overflow: it does every sum and product of
-    whole numbers again in 64 bits, at some cost, and reports nothing unless its option `debug` is on, which
-    no launch can turn on.
+    """Switch off the interpreter's check for overflow.
+
+    It repeats every integer sum and product in 64 bits, and reports an overflow only with the option `debug`,
+    which no launch can turn on.
     """
     builder = getattr(interpreter, "interpreter_builder", None)
     options = getattr(builder, "options", None)
@@ -101,7 +104,7 @@ def leave_out_the_check_for_overflow() -> None:
 
 
 def _by_name(plain: Callable[[tl.core.dtype], object]) -> Callable[[tl.core.dtype], object]:
-    """The same function of a Triton type, which builds a table of all of them at every call."""
+    """Cache a function of a Triton type, which builds a table of all types at every call."""
     known: dict[str, object] = {}
 
     def dtype_of(kind: tl.core.dtype) -> object:

@@ -1,7 +1,7 @@
-"""Is it their kernel: what a call does besides the student's own kernels, seen from inside the worker.
+"""Audit what a call does besides the student's own kernels, from inside the worker.
 
-It runs beside the student's code, so it explains honest mistakes well and binds nobody who is determined:
-that is done by the static screen and the confinement.
+It runs in the same process as the student's code, so it explains honest mistakes, but cannot stop an attack:
+the static screen and the confinement do that.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from grader.codegen.nvcc import plain_name
 from grader.worker.messages import AuditReport
 
 MAX_NAMES = 50
-# Allocation, constants, views and plain copies: what host code around a kernel needs. Nothing of it computes.
+# Allocation, constants, views and plain copies, which host code around a kernel needs. None of them computes.
 HARMLESS = {
     "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "zeros", "zeros_like",
     "new_zeros", "ones", "ones_like", "new_ones", "full", "full_like", "new_full", "fill", "fill_",
@@ -31,21 +31,21 @@ HARMLESS = {
     "unbind", "split", "diagonal", "view_as_real", "_local_scalar_dense", "item", "is_pinned", "resize_",
     "record_stream", "sym_size", "sym_stride", "unfold", "narrow", "chunk", "movedim",
 }  # fmt: skip
-# Kernels of those operators, by a part of the name that CUPTI gives.
+# Kernels of those operators, by a part of the name that CUPTI reports.
 HARMLESS_KERNELS = (
     "Memset", "Memcpy", "FillFunctor", "fill_kernel", "copy_kernel", "arange", "range_elementwise",
     "distribution_elementwise",
 )  # fmt: skip
-# Those of operators that an exercise may call: what libraries of matrix products name their kernels.
+# Kernels of operators that an exercise may call, as the libraries of matrix products name them.
 KERNELS_OF = {"mm": ("gemm", "gemv", "nvjet", "cutlass", "xmma", "splitK", "dot_kernel", "reduce_1Block")}
 
 
 class _Operators(TorchDispatchMode):
-    """Notes which torch operators run."""
+    """Records which torch operators run."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        # PyTorch's default has every worker import torch._dynamo at its first operator, which is large.
+        # By PyTorch's default every worker would import torch._dynamo, which is large, at its first operator.
         return False
 
     def __init__(self) -> None:
@@ -71,9 +71,7 @@ class _Operators(TorchDispatchMode):
 
 @contextlib.contextmanager
 def operators() -> Iterator[Callable[[], list[str]]]:
-    """Yields what names the torch operators that have computed so far; those of the interpreter do not
-    count.
-    """
+    """Yield a function that lists the torch operators that have computed, without the interpreter's own."""
     run, mode = InterpretedFunction.run, _Operators()
 
     def interpreted(function: InterpretedFunction, *args: object, **options: object) -> object:
@@ -90,8 +88,10 @@ def operators() -> Iterator[Callable[[], list[str]]]:
 
 @contextlib.contextmanager
 def kernels_disabled(files: Collection[str]) -> Iterator[AuditReport]:
-    """Every Triton kernel does nothing meanwhile; yields the names of launched functions that are of none of
-    `files` as `foreign`, and at the end of torch operators that computed as `operators`.
+    """Make every Triton kernel do nothing meanwhile; yield a report of what else runs.
+
+    Its `foreign` names launched functions that are not from `files`; at the end its `operators` names torch
+    operators that computed.
     """
     found = AuditReport()
 
@@ -117,8 +117,8 @@ def kernels_disabled(files: Collection[str]) -> Iterator[AuditReport]:
 
 
 def _is_one_of(kernel: str, own: Collection[str]) -> bool:
-    """Whether a kernel's name, as CUPTI gives it, is one of these names of native.plain_name."""
-    # Namespaces are left out: one without a name is called otherwise by each of the two.
+    """Return whether a kernel's name from CUPTI is one of these names from nvcc.plain_name."""
+    # Namespaces are ignored, because the two name an anonymous namespace differently.
     named = plain_name(kernel).removeprefix("void ").replace("(anonymous namespace)", "")
     last = re.split(r"[<(]", named, maxsplit=1)[0].split("::")[-1]
     return last in {name.split("::")[-1] for name in own}
@@ -128,11 +128,11 @@ def _is_one_of(kernel: str, own: Collection[str]) -> bool:
 def kernels_counted(
     files: Collection[str], may_call: Collection[str] = (), own: Collection[str] = ()
 ) -> Iterator[AuditReport]:
-    """Counts what the GPU runs meanwhile, by CUPTI, against the launches of kernels from `files`.
-    Kernels of the operators in `may_call` are left out, and those that `own` names.
+    """Compare the kernels that the GPU runs meanwhile, by CUPTI, with the launches of kernels from `files`.
 
-    Yields a report; at the end its `strangers` names the kernels that ran more often than they were launched
-    from there, and `uncounted` says why nothing is known where CUPTI is not to be had.
+    Kernels of the operators in `may_call`, and those named in `own`, do not count. Yields a report: at the
+    end its `strangers` names kernels that ran more often than `files` launched them, and `uncounted` says why
+    nothing is known if CUPTI is not available.
     """
     found = AuditReport()
     launched: Counter[str] = Counter()
@@ -141,7 +141,7 @@ def kernels_counted(
     def counted(function: JITFunction, *args: object, **options: object) -> object:
         kernel = run(function, *args, **options)
         if kernel is not None and not options.get("warmup") and function.fn.__code__.co_filename in files:
-            launched[kernel.name] += 1  # not the function's: a kernel may be given another name
+            launched[kernel.name] += 1  # not the function's name: a kernel may have another one
         return kernel
 
     record = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA], acc_events=False)

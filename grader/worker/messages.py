@@ -1,7 +1,7 @@
-"""What judge and worker say to each other, as data, and how a payload becomes that.
+"""The messages between judge and worker as dataclasses, and their conversion from payloads.
 
-What the judge sends, a worker decodes as it is. What a worker sends is a claim of whatever types: `claimed`
-keeps numbers and lines of text of it, which are shown and earn nothing.
+A worker decodes the judge's messages strictly. A worker's message is a claim whose fields may have any type:
+`claimed` takes numbers and lines of text from it, which are shown and earn no points.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from grader.sandbox.confine import Confinement
 from grader.system.text import one_line
 from grader.worker.protocol import Json, JsonObject, ProtocolError
 
-MOST_US = 1e12  # of a time that a worker claims: more than a week
+MOST_US = 1e12  # longest time that a worker may report: more than a week
 
 # A lent tensor: byte offset in the arena, shape, strides in elements, dtype.
 Place: TypeAlias = tuple[int, Shape, tuple[int, ...], str]
@@ -24,29 +24,29 @@ Number: TypeAlias = bool | int | float | list[int]
 
 @dataclass(frozen=True)
 class Setup:
-    """What a worker is for, and all that it may know of the run; before any of the student's code runs."""
+    """A worker's task, and all that it may know of the run; sent before any of the student's code runs."""
 
-    folder: str  # its own, where it works
+    folder: str  # its working folder
     file: str
     given: tuple[str, ...]  # modules of the lab that the file may import
     environment: dict[str, str]
     device: str
     arena_bytes: int
-    handle: str  # of the lent memory on a GPU, in hexadecimal; on a CPU it comes as a descriptor
+    handle: str  # of the lent memory on a GPU, in hexadecimal; on a CPU a file descriptor is passed
     tuning: str  # of autotuned kernels: "full", "chance" or "offline"
-    seed: int  # of the configs taken by chance
+    seed: int  # for the random choice of configs
     arch: int  # to compile for, 90 for sm_90
     confinement: Confinement
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Calls of one function to make ready under a number: inputs in order, and outputs by name, of each."""
+    """Calls of one function to prepare under a number; each has inputs in order and outputs by name."""
 
     plan: int
     function: str
     differentiable: bool
-    named: dict[str, Number]  # what all calls get besides
+    named: dict[str, Number]  # keyword arguments of all calls
     calls: tuple[tuple[tuple[Place, ...], dict[str, Place]], ...]
 
 
@@ -59,8 +59,9 @@ class Go:
 
 @dataclass(frozen=True)
 class Audit:
-    """Run a plan once more, with kernels that do nothing, or `kernels_counted` by CUPTI: but for those of the
-    operators that it `may_call`.
+    """Run a plan once more to audit it: with kernels that do nothing, or with `kernels_counted` by CUPTI.
+
+    Kernels of the operators in `may_call` do not count.
     """
 
     plan: int
@@ -70,38 +71,38 @@ class Audit:
 
 @dataclass(frozen=True)
 class Ran:
-    """How a plan ran: microseconds by the worker's own clock, and the torch operators that computed."""
+    """The result of a run: microseconds by the worker's own clock, and the torch operators that computed."""
 
     claimed_us: float = 0.0
     operators: tuple[str, ...] = ()
 
     def payload(self) -> JsonObject:
-        """For a frame; as short as can be, since a timed one counts."""
+        """Return the payload of a frame; short, because sending it is timed."""
         operators: JsonObject = {"operators": list(self.operators)} if self.operators else {}
         return {"claimed_us": self.claimed_us} | operators
 
     @classmethod
     def claimed(cls, reply: JsonObject) -> Ran:
-        """What a reply says of it; ProtocolError for a time that is none."""
+        """Read the result from a reply; ProtocolError if the time is invalid."""
         claim = reply.get("claimed_us", 0.0)
         if not isinstance(claim, float) or not 0.0 <= claim < MOST_US:
-            raise ProtocolError("it claimed a time that is none")
+            raise ProtocolError("the file's process reported an invalid time")
         return cls(claim, tuple(_lines(reply.get("operators"))))
 
 
 @dataclass(frozen=True)
 class Picked:
-    """The config that each autotuned kernel of the file ran with last, by the kernel's name."""
+    """The config with which each autotuned kernel of the file ran last, by the kernel's name."""
 
     configs: Mapping[str, str]
 
     def payload(self) -> JsonObject:
-        """For a frame."""
+        """Return the payload of a frame."""
         return {"picked": dict(self.configs)}
 
     @classmethod
     def claimed(cls, reply: JsonObject) -> Picked:
-        """What a reply says of it."""
+        """Read the configs from a reply."""
         told = reply.get("picked")
         pairs = told.items() if isinstance(told, dict) else ()
         return cls({one_line(str(name)): one_line(str(config)) for name, config in pairs})
@@ -109,10 +110,11 @@ class Picked:
 
 @dataclass
 class AuditReport:
-    """What a plan did besides the kernels of its own file, as names; filled while it runs.
+    """What a plan did besides running the kernels of its own file, as names; filled while it runs.
 
-    Torch `operators` that computed, and `foreign` functions that were launched; where kernels were counted,
-    `strangers` that ran more often than the file launched them, and why they could not be: `uncounted`.
+    `operators` are torch operators that computed, `foreign` are launched functions from other files. If
+    kernels were counted, `strangers` ran more often than the file launched them; `uncounted` says why the
+    count failed.
     """
 
     operators: list[str] = field(default_factory=list)
@@ -122,11 +124,11 @@ class AuditReport:
 
     @classmethod
     def claimed(cls, reply: JsonObject) -> AuditReport:
-        """What a reply says of it."""
+        """Read the report from a reply."""
         names = ("operators", "foreign", "strangers", "uncounted")
         return cls(*(_lines(reply.get(name)) for name in names))
 
 
 def _lines(claim: Json) -> list[str]:
-    """A line of text for each part of a list; none of anything else."""
+    """Return a line of text for each item of a list; nothing for any other value."""
     return [one_line(str(part)) for part in claim] if isinstance(claim, list) else []

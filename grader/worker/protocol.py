@@ -1,7 +1,7 @@
-"""Frames between judge and worker: a fixed header, then at most 64 KiB of JSON; nothing is ever unpickled.
+"""Frames between judge and worker: a fixed header, then at most 64 KiB of JSON; nothing is unpickled.
 
-A frame from a worker is a claim. Whatever does not parse strictly raises ProtocolError, and the judge ends
-the worker.
+A frame from a worker is not trusted: if it does not parse strictly, ProtocolError is raised and the judge
+ends the worker.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAGIC = b"TGRD"
 VERSION = 1
 HEADER = struct.Struct("<4sBBHII")  # magic, version, kind, zero, block, payload length
 MAX_PAYLOAD = 64 * 1024
-PLAIN, OPERATORS = b"F", b"O"  # what a warm parent is asked for: a worker, or one for a file with operators
+PLAIN, OPERATORS = b"F", b"O"  # requests to the fork server: a worker, or one for a file with torch operators
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 JsonObject: TypeAlias = "dict[str, Json]"
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class Kind(enum.IntEnum):
-    """What a frame says; those below 16 go to the worker, the others come back."""
+    """The kind of a frame; those below 16 are sent to the worker, the others are its answers."""
 
     SETUP = 1
     PREPARE = 2
@@ -49,7 +49,7 @@ class ProtocolError(Exception):
 
 
 def pack(kind: Kind, block: int, payload: JsonObject) -> bytes:
-    """One frame; ValueError where the payload passes 64 KiB."""
+    """Pack one frame; ValueError if the payload is larger than 64 KiB."""
     body = json.dumps(payload, allow_nan=False, separators=(",", ":")).encode()
     if len(body) > MAX_PAYLOAD:
         raise ValueError(f"payload of {len(body)} bytes, at most {MAX_PAYLOAD}")
@@ -57,7 +57,7 @@ def pack(kind: Kind, block: int, payload: JsonObject) -> bytes:
 
 
 def unpack_header(header: bytes) -> tuple[Kind, int, int]:
-    """Kind, block and payload length of a 16-byte header."""
+    """Return kind, block and payload length of a 16-byte header; ProtocolError if it is invalid."""
     magic, version, kind, zero, block, length = HEADER.unpack(header)
     if magic != MAGIC or version != VERSION or zero != 0:
         raise ProtocolError("not a frame of this protocol")
@@ -70,7 +70,7 @@ def unpack_header(header: bytes) -> tuple[Kind, int, int]:
 
 
 def unpack_payload(body: bytes) -> JsonObject:
-    """The JSON object of a frame; NaN and Infinity are refused, as are values that are not an object."""
+    """Parse the JSON object of a frame; ProtocolError for NaN, Infinity, and values other than an object."""
 
     def refuse(constant: str) -> float:
         raise ProtocolError(f"{constant} in a payload")
@@ -83,8 +83,8 @@ def unpack_payload(body: bytes) -> JsonObject:
         payload = json.loads(body.decode("utf-8"), parse_constant=refuse, parse_float=finite)
         json.dumps(
             payload, ensure_ascii=False
-        ).encode()  # a lone surrogate could never be written to a report
-    except (ValueError, RecursionError) as error:  # bytes, JSON, or a number of thousands of digits
+        ).encode()  # fails for a lone surrogate, which cannot be written to a report
+    except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, or a number of thousands of digits
         raise ProtocolError(f"payload is not JSON: {type(error).__name__}") from None
     if not isinstance(payload, dict):
         raise ProtocolError("payload is not a JSON object")
@@ -92,14 +92,12 @@ def unpack_payload(body: bytes) -> JsonObject:
 
 
 def encode(message: DataclassInstance) -> JsonObject:
-    """A dataclass as the payload of a frame."""
+    """Convert a dataclass to the payload of a frame."""
     return dataclasses.asdict(message)
 
 
 def decode(kind: type[T], payload: Json) -> T:
-    """The dataclass that `encode` made a payload of; ProtocolError where a field is missing, unknown or of
-    another type.
-    """
+    """Convert a payload to its dataclass; ProtocolError if a field is missing, unknown or of another type."""
     found = _decoded(kind, payload)
     assert isinstance(found, kind)
     return found

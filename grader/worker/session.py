@@ -1,6 +1,4 @@
-"""What one run owns: its seed, a private folder, and the warm parents; imports no torch, so it starts at
-once.
-"""
+"""The session of one run: its seed, private folder and fork servers. Starts fast: it imports no torch."""
 
 from __future__ import annotations
 
@@ -20,24 +18,24 @@ COURSE = Path(__file__).resolve().parents[2]
 
 
 class Session:
-    """What one run owns: its seed, a private folder, the warm parents and the devices."""
+    """The seed, the private folder, the fork servers and the device of one run."""
 
     def __init__(self, device: str, seed: int, confined: bool = True):
-        self.device = device  # of the judge and of the tier that decides correctness: "cpu" or "cuda"
+        self.device = device  # of the judge and of the correctness checks: "cpu" or "cuda"
         self.seed = seed
         self.confined = confined
-        self.uncounted: list[str] = []  # why CUPTI could not count the kernels of a call, once for each
-        # Whoever may have to kill this process says where it writes, and removes that afterwards.
+        self.uncounted: list[str] = []  # each reason why CUPTI could not count the kernels of a call, once
+        # A parent that may kill this process sets GRADER_SCRATCH, and removes the folder afterwards.
         self.folder = Path(tempfile.mkdtemp(prefix="grader-", dir=os.environ.get("GRADER_SCRATCH")))
-        self.folder.chmod(0o711)  # workers run as users of their own, and must reach their folders in it
+        self.folder.chmod(0o711)  # workers run as other users, and must reach their folders in it
         self._first_user = assurance.throwaway_user()
         self._users: dict[Path, int] = {}
         self._parents: dict[bool, ForkServer] = {}
-        self._folders = itertools.count(1)  # two threads take folders
+        self._folders = itertools.count(1)  # used by two threads
         self._lock = threading.Lock()
 
     def parent(self, interpreted: bool) -> ForkServer:
-        """The warm parent for a mode; started at the first call, usable once its imports are done."""
+        """Return the fork server for a mode; started at the first call, usable once its imports are done."""
         if interpreted in self._parents and self._parents[interpreted].ended:
             self._parents.pop(interpreted).close()
         if interpreted not in self._parents:
@@ -45,14 +43,14 @@ class Session:
         return self._parents[interpreted]
 
     def end_parent(self, interpreted: bool) -> None:
-        """End the warm parent of a mode, whose memory is needed; what it found out stays."""
+        """End the fork server of a mode to free its memory; its findings are kept."""
         if interpreted in self._parents:
             _ = self._parents[interpreted].findings
             self._parents[interpreted].close()
 
     @property
     def assurance(self) -> assurance.Assurance | None:
-        """What the workers of this run were seen to be kept from; None where none was needed."""
+        """Return the assurance level of this run's workers; None if there were none."""
         if not self.confined:
             return assurance.Assurance(1, ("confinement was switched off",)) if self._parents else None
         told = [parent.told for parent in self._parents.values()]
@@ -60,8 +58,9 @@ class Session:
         return min(levels, key=lambda found: found.level) if levels else None
 
     def confinement(self, file: Path, interpreted: bool, trusted: bool) -> Confinement:
-        """What a worker for `file` keeps, as far as this machine can enforce it. A trusted one reads the
-        course, too.
+        """Return the confinement of a worker for `file`, as far as this machine can enforce it.
+
+        A trusted worker may also read the course.
         """
         findings = self.parent(interpreted).findings
         with self._lock:
@@ -77,20 +76,20 @@ class Session:
         )
 
     def private_folder(self, name: str) -> Path:
-        """A new folder for one worker."""
+        """Create a folder for one worker."""
         folder = self.folder / f"{next(self._folders):03d}-{name}"
         folder.mkdir(mode=0o700)
         return folder
 
     def cache(self, file: Path) -> Path:
-        """The folder for compiled kernels of one file, empty when the run begins."""
+        """Return the folder for compiled kernels of one file, empty when the run begins."""
         digest = hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:16]
         folder = self.folder / f"cache-{digest}"
         folder.mkdir(mode=0o700, exist_ok=True)
         return folder
 
     def close(self) -> None:
-        """End the warm parents and remove what the run wrote."""
+        """End the fork servers and remove the run's folder."""
         for parent in self._parents.values():
             parent.close()
         shutil.rmtree(self.folder, ignore_errors=True)

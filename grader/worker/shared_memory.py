@@ -1,4 +1,4 @@
-"""Memory that the judge owns and lends: shared memory on a CPU, CUDA IPC on a GPU."""
+"""Memory that the judge owns and lends to workers: shared memory on a CPU, CUDA IPC on a GPU."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from grader.course.signatures import Shape
 
 TORCH_DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 PAGE = 2 * 1024 * 1024  # bytes of a large page, on a GPU and on most CPUs
-ALIGN = 256  # bytes; tensor descriptors want 16, cache lines 128
+ALIGN = 256  # bytes; tensor descriptors need 16, cache lines have 128
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """Where a tensor lies in an arena: byte offset of its first element, shape and strides in elements."""
+    """The place of a tensor in an arena: byte offset of its first element, shape, strides in elements."""
 
     offset: int
     shape: Shape
@@ -30,7 +30,7 @@ class Tensor:
 
     @property
     def span(self) -> int:
-        """Elements from the first to the last, gaps between rows included; 0 for an empty tensor."""
+        """Count the elements from first to last, including gaps between rows; 0 for an empty tensor."""
         if 0 in self.shape:
             return 0
         return 1 + sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
@@ -42,13 +42,13 @@ class Buffer:
 
     name: str
     tensor: Tensor
-    start: int  # first byte of the band before
-    stop: int  # one past the last byte of the band behind
+    start: int  # first byte of the band before it
+    stop: int  # one past the last byte of the band after it
 
 
 Call: TypeAlias = tuple[Sequence[Buffer], Sequence[Buffer]]  # the inputs and the outputs of one call
 
-F_ADD_SEALS, F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW = 1033, 1, 2, 4  # not named in every Python's fcntl
+F_ADD_SEALS, F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW = 1033, 1, 2, 4  # some versions of fcntl lack them
 
 
 class _IpcHandle(ctypes.Structure):
@@ -56,7 +56,7 @@ class _IpcHandle(ctypes.Structure):
 
 
 class _DeviceBytes:
-    """Raw device memory, in the form torch.as_tensor takes without a copy."""
+    """Raw device memory, in a form that torch.as_tensor takes without a copy."""
 
     def __init__(self, pointer: int, size: int):
         self.__cuda_array_interface__ = {
@@ -68,7 +68,7 @@ class _DeviceBytes:
 
 
 def _cuda(function: str, *args: object) -> None:
-    """Call the CUDA driver; RuntimeError with its name for the error."""
+    """Call a function of the CUDA driver; RuntimeError with the driver's name of the error."""
     library = ctypes.CDLL("libcuda.so.1")
     code = getattr(library, function)(*args)
     if code:
@@ -78,7 +78,7 @@ def _cuda(function: str, *args: object) -> None:
 
 
 class Arena:
-    """One block of lent memory. An IPC handle exposes a whole allocation: nothing else ever lies in one."""
+    """One block of lent memory. An IPC handle exposes a whole allocation, so that has nothing else in it."""
 
     def __init__(self, device: str, size: int, handle: int | bytes, raw: mmap.mmap | torch.Tensor):
         self.device = device
@@ -88,15 +88,14 @@ class Arena:
 
     @classmethod
     def create(cls, device: str, size: int) -> Arena:
-        """A new arena of at least `size` bytes; one on a CPU takes memory only where it is touched."""
-        # CUDA maps an allocation that is no whole number of large pages in small ones, and kernels on it
-        # reach
-        # half the bandwidth (measured on an H200).
+        """Create an arena of at least `size` bytes; on a CPU only touched pages take memory."""
+        # CUDA maps an allocation that is not a whole number of large pages in small ones, and kernels on it
+        # reach half the bandwidth (measured on an H200).
         size = -(-size // PAGE) * PAGE
         if device == "cpu":
             descriptor = os.memfd_create("lent", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
             os.ftruncate(descriptor, size)
-            # A worker that cut it short would have the judge killed at its next look.
+            # If a worker could shrink it, the judge would be killed by SIGBUS at its next access.
             fcntl.fcntl(descriptor, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW)
             return cls(device, size, descriptor, mmap.mmap(descriptor, size))
         torch.cuda.init()
@@ -110,26 +109,26 @@ class Arena:
 
     @classmethod
     def open(cls, device: str, size: int, handle: int | bytes) -> Arena:
-        """The worker's view of the same memory."""
+        """Open the same memory in a worker."""
         if isinstance(handle, int):
             return cls(device, size, handle, mmap.mmap(handle, size))
         torch.zeros(1, device="cuda")
         structure = _IpcHandle()
         ctypes.memmove(ctypes.byref(structure), handle, 64)
         pointer = ctypes.c_uint64()
-        # The structure goes by value; 1 is CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, the only flag there is.
+        # The structure is passed by value; 1 is CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, the only flag.
         _cuda("cuIpcOpenMemHandle_v2", ctypes.byref(pointer), structure, ctypes.c_uint(1))
         return cls(device, size, handle, torch.as_tensor(_DeviceBytes(pointer.value, size), device="cuda"))
 
     def bytes(self, start: int, stop: int) -> torch.Tensor:
-        """Bytes `start` to `stop` as uint8."""
+        """Return the bytes from `start` up to `stop` as a uint8 tensor."""
         if isinstance(self._raw, mmap.mmap):
-            # A storage of its own for each view: the interpreter copies whole storages back and forth.
+            # Each view has a storage of its own, because the interpreter copies whole storages.
             return torch.frombuffer(self._raw, dtype=torch.uint8, offset=start, count=stop - start)
         return self._raw[start:stop]
 
     def view(self, tensor: Tensor) -> torch.Tensor:
-        """The tensor itself, on the lent memory."""
+        """Return the tensor, on the lent memory."""
         dtype = TORCH_DTYPES[tensor.dtype]
         if tensor.span == 0:
             return torch.empty(tensor.shape, dtype=dtype, device=self.device)
@@ -137,7 +136,7 @@ class Arena:
         return flat.as_strided(tensor.shape, tensor.strides)
 
     def close(self) -> None:
-        """Give the memory back; views of it must not be used any more."""
+        """Free the memory; views of it must not be used any more."""
         if isinstance(self.handle, int):
             os.close(self.handle)
         elif isinstance(self._raw, torch.Tensor):

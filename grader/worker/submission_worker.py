@@ -1,4 +1,4 @@
-"""A place for one file: the worker that has imported it, asked frame by frame, replaced after it dies."""
+"""Run one submitted file in a worker, which is replaced after it dies."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LOAD_LIMIT_S = 60.0
 
 
 class SubmissionWorker:
-    """A place for one file: a worker that has imported it and mapped an arena, replaced after it dies."""
+    """A worker that has imported one file and mapped an arena; it is replaced after it dies."""
 
     def __init__(
         self,
@@ -55,10 +55,10 @@ class SubmissionWorker:
         self._never_loads: Outcome | None = None
 
     def start(self) -> Outcome | None:
-        """Have a living worker with the file imported; an outcome where that fails."""
+        """Make sure that a worker runs and has imported the file; return an outcome if that fails."""
         if self._never_loads or (self._worker and self._worker.alive):
             return self._never_loads
-        # Into a folder that no worker can write to: one before could have left a link in its place.
+        # Into a folder that no worker can write to: an earlier worker could have left a link there.
         path = self._submission.path
         copy = self.session.private_folder(f"{path.stem}-source") / path.name
         copy.write_bytes(self._submission.data or b"")
@@ -69,7 +69,7 @@ class SubmissionWorker:
         environment = {name: os.environ[name] for name in KEPT_ENVIRONMENT if name in os.environ}
         for name in ("HOME", "TMPDIR", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH"):
             environment[name] = str(self.folder)
-        # Fresh in each run, and shared by the workers of one file: what was compiled once need not be again.
+        # New in each run, and shared by the workers of one file, so that each kernel is compiled once.
         environment["TRITON_CACHE_DIR"] = str(self.session.cache(path))
         if self._interpreted:
             environment["TRITON_INTERPRET"] = "1"
@@ -85,7 +85,7 @@ class SubmissionWorker:
             arena_bytes=self.arena.size,
             handle=handle.hex() if isinstance(handle, bytes) else "",
             tuning=self._tuning,
-            # Of the run's own seed, nothing may reach the worker: inputs and poison come from it.
+            # A hash, because the worker must not learn the run's seed: inputs and poison are drawn from it.
             seed=int.from_bytes(hashlib.sha256(f"{self.session.seed}/tuning".encode()).digest()[:4], "big"),
             arch=self._arch,
             confinement=confinement,
@@ -95,14 +95,14 @@ class SubmissionWorker:
                 os.chown(folder, confinement.uid, confinement.uid)
         parent = self.session.parent(self._interpreted)
         self._still = False
-        # Where there is a GPU the import might touch it, and a parent that has cannot fork workers for it.
+        # Only on a CPU: the import might initialize CUDA in the fork server, which could then not fork.
         operators = on_cpu and b"triton_op" in copy.read_bytes()
         memory = handle if isinstance(handle, int) else None
         self._worker = Worker(parent, memory, tuple(map(Path, write)), operators)
         failed = self._ask(Kind.SETUP, encode(setup), LOAD_LIMIT_S)
-        if failed:  # before any line of the student's: never their fault
+        if failed:  # before any line of the student's file ran
             self._worker.end()
-            fault = "the worker could not be set up"
+            fault = "the process for the file could not be set up"
             return Outcome(Verdict.GRADER_FAULT, where=f"{fault}: {failed.where}", fault=fault)
         self._never_loads = self._ask(Kind.LOAD, {}, LOAD_LIMIT_S, loading=True)
         return self._never_loads
@@ -115,7 +115,7 @@ class SubmissionWorker:
         function: str = "",
         named: Mapping[str, float] | None = None,
     ) -> int | Outcome:
-        """Announce a list of calls, and numbers that all of them get by name; returns the plan's number."""
+        """Send a list of calls, and numbers that all of them get by name; return the plan's number."""
         self._plans += 1
         numbers: dict[str, Number] = dict(named or {})
         if exercise.native and not function and calls:
@@ -136,23 +136,24 @@ class SubmissionWorker:
         return failed or self._plans
 
     def wake(self, limit_s: float) -> Outcome | None:
-        """Have the worker look out for the next frame, so that scheduling it costs no side time."""
+        """Make the worker poll for the next frame, so that its wake-up is not part of a measured time."""
         return self._ask(Kind.WAKE, {}, limit_s, spin=True)
 
     def go(self, plan: int, limit_s: float, spin: bool = False) -> Outcome | None:
-        """Run a prepared plan to its end; an outcome where it failed. `spin` where time is taken."""
+        """Run a prepared plan; return an outcome if it failed. `spin` polls for the answer of a timed run."""
         return self._ask(Kind.GO, encode(Go(plan)), limit_s, spin=spin)
 
     def picked(self, limit_s: float) -> dict[str, str]:
-        """What each autotuned kernel ran with last, as the worker tells it; shown, never scored."""
+        """Return the last config of each autotuned kernel, as the worker reports it; shown, never scored."""
         failed = self._ask(Kind.PICKED, {}, limit_s)
         return {} if failed else dict(Picked.claimed(self._reply).configs)
 
     def watch(
         self, plan: int, limit_s: float, kernels_counted: bool = False, may_call: Iterable[str] = ()
     ) -> AuditReport | Outcome:
-        """What a prepared plan does besides its kernels, as the worker tells it; kernels of operators that it
-        `may_call` are not counted.
+        """Return what a prepared plan does besides its kernels, as the worker reports it.
+
+        Kernels of the operators in `may_call` do not count.
         """
         asked = Audit(plan, kernels_counted, tuple(may_call))
         failed = self._ask(Kind.AUDIT, encode(asked), limit_s)
@@ -173,7 +174,7 @@ class SubmissionWorker:
             report = ErrorReport.claimed(reply)
             outcome = failure(report, loading)
             if loading or (outcome.verdict is Verdict.CRASHED and report.category == "illegal access"):
-                self._worker.end()  # its CUDA context, or its module, is of no further use
+                self._worker.end()  # its CUDA context, or its module, cannot be used any more
             return outcome
         self._reply = reply
         try:
@@ -185,19 +186,19 @@ class SubmissionWorker:
         return None
 
     def hold(self, still: bool) -> None:
-        """Stop the worker's processes while the other side is timed; the next frame lets them run on."""
+        """Stop the worker's processes while another worker is timed; the next frame continues them."""
         if self._worker and self._worker.alive:
             self._worker.hold(still)
             self._still = still
 
     @property
     def computed(self) -> tuple[str, ...]:
-        """Torch operators that computed something in the last call, as the worker tells it."""
+        """Return the torch operators that computed in the last call, as the worker reports them."""
         return self._ran.operators
 
     @property
     def printed(self) -> str:
-        """What the student's code has printed so far."""
+        """Return what the student's code has printed so far."""
         return self._worker.printed if self._worker else ""
 
     def close(self) -> None:

@@ -1,7 +1,6 @@
-"""The only module that imports a student's file: it runs the function on lent memory when told to, and says
-so.
+"""The only module that imports a student's file: it runs the function on lent memory on request.
 
-It never sees an expected value, a tolerance or a result; what it reports is a claim that earns nothing.
+It never gets an expected value, a tolerance or a result; what it reports earns no points.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from grader.worker.protocol import (
 )
 from grader.worker.shared_memory import Arena, Tensor
 
-SPIN_S = 0.003  # how long to look for the next frame before going to sleep
+SPIN_S = 0.003  # how long to poll for the next frame before going to sleep
 
 
 class ReadyCall(NamedTuple):
@@ -53,7 +52,7 @@ class ReadyCall(NamedTuple):
 
 
 def main(control: int, stdout: int, stderr: int, memory: int) -> None:
-    """Serve one judge over `control`; returns when the judge closes it."""
+    """Serve the judge over `control` until the judge closes it."""
     os.setsid()
     os.dup2(stdout, 1)
     os.dup2(stderr, 2)
@@ -66,7 +65,7 @@ def main(control: int, stdout: int, stderr: int, memory: int) -> None:
     setup = decode(Setup, payload)
     try:
         arena = _settle(setup, memory)
-    except BaseException as error:  # no line of a student's has run: whatever this is, it is the grader's
+    except BaseException as error:  # no line of the student's has run: this is a fault of the grader
         channel.sendall(pack(Kind.FAILED, block, encode(describe(error, setup.file))))
         return
     channel.sendall(pack(Kind.DONE, block, {}))
@@ -74,8 +73,8 @@ def main(control: int, stdout: int, stderr: int, memory: int) -> None:
     on_gpu, timed = arena.device != "cpu", setup.tuning == "full"
     plans: dict[int, list[ReadyCall]] = {}
     while True:
-        # A frame that follows at once finds a timed process awake: how long the kernel takes to wake it up
-        # differs from one worker to the next, and would count as time.
+        # A timed process stays awake for the next frame: the time that the kernel takes to wake it up differs
+        # between workers, and would be measured.
         frame = _receive(channel, SPIN_S if timed else 0.0)
         if frame is None:
             return
@@ -91,7 +90,7 @@ def main(control: int, stdout: int, stderr: int, memory: int) -> None:
                 plan = decode(Plan, payload)
                 plans[plan.plan] = _ready(module, arena, plan)
             elif kind is Kind.WAKE:
-                pass  # nothing of the student's runs here: the inputs lie ready, and the clock stands
+                pass  # only wakes the worker; no code of the student's runs
             elif kind is Kind.PICKED:
                 reply = Picked(picked(module)).payload()
             elif kind is Kind.AUDIT:
@@ -106,15 +105,15 @@ def main(control: int, stdout: int, stderr: int, memory: int) -> None:
             reply, answer = encode(describe(error, setup.file)), Kind.FAILED
         else:
             answer = Kind.DONE
-        if answer is Kind.FAILED or kind is not Kind.GO or not on_gpu:  # flushing must not count as time
+        if answer is Kind.FAILED or kind is not Kind.GO or not on_gpu:  # flushing must not be timed
             for stream in (sys.stdout, sys.stderr):
-                with contextlib.suppress(Exception):  # a student may have closed or replaced it
+                with contextlib.suppress(Exception):  # the student's code may have closed or replaced it
                     stream.flush()
         channel.sendall(pack(answer, block, reply))
 
 
 def _receive(channel: socket.socket, spin_s: float = 0.0) -> tuple[Kind, int, JsonObject] | None:
-    """The next frame, or None once the judge has closed its end; looks out for it before going to sleep."""
+    """Return the next frame, or None once the judge has closed its end; poll for `spin_s`, then sleep."""
 
     def exactly(count: int, spin_s: float = 0.0) -> bytes | None:
         data = b""
@@ -140,13 +139,11 @@ def _receive(channel: socket.socket, spin_s: float = 0.0) -> tuple[Kind, int, Js
 
 
 def _settle(setup: Setup, memory: int) -> Arena:
-    """A private folder, an environment of its own, the lent memory, and then all limits: before student
-    code is imported.
-    """
+    """Set up folder, environment and lent memory, then apply all limits, before student code is imported."""
     os.chdir(setup.folder)
     os.environ.clear()
     os.environ.update(setup.environment)
-    tempfile.tempdir = None  # the parent's imports may have asked for it: this worker has a folder of its own
+    tempfile.tempdir = None  # the fork server's imports may have set it; this worker has its own folder
     torch.set_num_threads(1)
     handle = memory if setup.device == "cpu" else bytes.fromhex(setup.handle)
     arena = Arena.open(setup.device, setup.arena_bytes, handle)
@@ -161,10 +158,9 @@ def _settle(setup: Setup, memory: int) -> Arena:
 
 
 def tune_by_chance(seed: int, runs_first: bool) -> None:
-    """Let autotuned kernels take a config by chance instead of timing all: cheaper, and it checks more
-    configs.
+    """Let autotuned kernels pick a random config instead of timing all: faster, and more configs are checked.
 
-    Without a GPU nothing can be timed: the interpreter and the offline compiler need this in any case.
+    Without a GPU nothing can be timed, so the interpreter and the offline compiler always need this.
     """
     chance = random.Random(seed)
 
@@ -180,8 +176,7 @@ def tune_by_chance(seed: int, runs_first: bool) -> None:
         found: list[object] = []
 
         def benchmark(call: Callable[[], object], **_: object) -> list[float]:
-            # A config that does not fit this GPU raises here, and the autotuner moves on, as it does when it
-            # times.
+            # A config that does not fit this GPU raises here, and the autotuner takes the next one.
             if found and found[0] is current[0]:
                 return [float("inf")] * 3
             call()
@@ -216,7 +211,7 @@ def _load(path: str, name: str) -> ModuleType:
 
 
 def _build(setup: Setup) -> nvcc.Library:
-    """A CUDA C++ file as a module: compiled for this GPU, or for one that need not be here."""
+    """Compile a CUDA C++ file and load it as a module, for this GPU or for one that is absent."""
     on_gpu = setup.device != "cpu"
     major_minor = torch.cuda.get_device_capability() if on_gpu else divmod(setup.arch, 10)
     folder = Path(setup.environment["TRITON_CACHE_DIR"])
@@ -224,18 +219,18 @@ def _build(setup: Setup) -> nvcc.Library:
 
 
 def picked(module: object) -> dict[str, str]:
-    """The config that each autotuned kernel of the file ran with last; shown, never scored."""
+    """Return the config with which each autotuned kernel of the file ran last; shown, never scored."""
     tuned = {name: getattr(value, "best_config", None) for name, value in vars(module).items()}
     return {name: str(config)[:200] for name, config in tuned.items() if config is not None}
 
 
 def own_kernels(module: ModuleType | nvcc.Library | None) -> list[str]:
-    """Names of the kernels of a CUDA C++ file, as its compiler gave them; a file of Python names none."""
+    """Return the names of the kernels in a CUDA C++ file, from the compiler; none for a Python file."""
     return module.kernels if isinstance(module, nvcc.Library) else []
 
 
 def _ready(module: ModuleType | nvcc.Library | None, arena: Arena, plan: Plan) -> list[ReadyCall]:
-    """The calls of a plan: the lent tensors are opened now, so that a timed block only calls."""
+    """Prepare the calls of a plan; lent tensors are opened now, so that a timed block only makes calls."""
 
     def lent(place: Place) -> torch.Tensor:
         return arena.view(Tensor(*place))
@@ -257,19 +252,19 @@ def _ready(module: ModuleType | nvcc.Library | None, arena: Arena, plan: Plan) -
 def _gradient(
     function: Callable[..., object], named: Mapping[str, Number], y: torch.Tensor, *gradients: torch.Tensor
 ) -> Callable[..., None]:
-    """y = f(x, ...), then y.backward(dy), results copied into lent memory: a trusted piece, never timed."""
+    """Return a function: y = f(x, ...), then y.backward(dy), results copied to lent memory; never timed."""
 
     def forward_and_backward(*tensors: torch.Tensor) -> None:
         *values, dy = tensors
         leaves = [value.detach().requires_grad_() for value in values]
-        # Views, so that even x itself as the result has a gradient function.
+        # Views, so that the result has a gradient function even if it is x itself.
         result = function(*(leaf.view_as(leaf) for leaf in leaves), **named)
         if not isinstance(result, torch.Tensor):
             raise TypeError(f"{function.__name__} returned {type(result).__name__}, not a tensor")
         if result.grad_fn is None:
             raise RuntimeError(f"{function.__name__} returned a tensor without a gradient function")
-        # Through .data: on a GPU all lent tensors are views of one, and a write to it would count as a
-        # change of the x that the function has saved.
+        # Through .data: on a GPU all lent tensors are views of one tensor, and autograd would treat a write
+        # to it as a change of the x that the function has saved.
         y.data.copy_(result.detach())
         result.backward(dy)
         for number, (leaf, gradient) in enumerate(zip(leaves, gradients, strict=False), start=1):
@@ -281,14 +276,14 @@ def _gradient(
 
 
 def _run(calls: Sequence[ReadyCall], on_gpu: bool) -> float:
-    """Run the calls to their end; microseconds by this process's clock."""
-    gc.disable()  # a collection takes milliseconds, and falls on either side by chance
+    """Run the calls to their end; return microseconds by this process's clock."""
+    gc.disable()  # a garbage collection takes milliseconds, at random times
     start = time.perf_counter_ns()
     for function, inputs, outputs in calls:
         function(*inputs, **outputs)
     if on_gpu:
         if not calls:
-            torch.zeros(1, device="cuda")  # a block without calls still makes the GPU change its context
+            torch.zeros(1, device="cuda")  # so that a block without calls also switches the GPU's context
         torch.cuda.synchronize()
     elapsed_us = (time.perf_counter_ns() - start) / 1e3
     gc.enable()
@@ -296,7 +291,7 @@ def _run(calls: Sequence[ReadyCall], on_gpu: bool) -> float:
 
 
 def _seen(calls: Sequence[ReadyCall], on_gpu: bool) -> Ran:
-    """As _run, and says which torch operators computed."""
+    """Run the calls like `_run`, and report which torch operators computed."""
     with launch_audit.operators() as seen:
         elapsed_us = _run(calls, on_gpu)
     return Ran(elapsed_us, tuple(seen()))
@@ -305,8 +300,9 @@ def _seen(calls: Sequence[ReadyCall], on_gpu: bool) -> Ran:
 def _watch(
     calls: Sequence[ReadyCall], on_gpu: bool, files: Sequence[str], asked: Audit, own: Sequence[str]
 ) -> AuditReport:
-    """The calls once more, untimed: with kernels that do nothing, or under CUPTI; `own` are names of kernels
-    of the file itself.
+    """Run the calls once more, untimed: with kernels that do nothing, or under CUPTI.
+
+    `own` are names of kernels of the file itself.
     """
     with (
         launch_audit.kernels_counted(files, asked.may_call, own)

@@ -1,1 +1,1 @@
-"""`make bench`: kernels beside their peers on a GPU."""
+"""`make bench`: time kernels beside their peers on a GPU."""

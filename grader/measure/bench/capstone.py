@@ -1,4 +1,4 @@
-"""The capstone's operations of `make bench`: three in CUDA C++, three in Triton, those whose lab is there."""
+"""The capstone's operations of `make bench`: three in CUDA C++, three in Triton, if their lab is present."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from grader.measure.bench.peers import Peer, compiled, plain
 
 CUDA, TRITON = f"{CAPSTONE}/cuda-kernels", f"{CAPSTONE}/triton-kernels"
 EPSILON = torch.finfo(torch.float32).eps
-BLOCK = 256  # numbers that a block adds up at least, before it adds to what other blocks have
+BLOCK = 256  # numbers that a block adds up, at least, before its sum is added to those of other blocks
 
 SUMS = tuple({"n": 2**k} for k in (20, 24, 28, 30))
 SQUARES = tuple({"m": side, "n": side, "k": side} for side in (1024, 2048, 4096, 8192, 16384))
 GATES = tuple({"rows": 2**k // 4096, "cols": 4096} for k in range(20, 29, 2))
 ROWS = tuple({"rows": ELEMENTS // 2**k, "cols": 2**k} for k in range(10, 16))
-# The length last: it is what a figure shows.
+# The length is last because the last side is the axis of a plot.
 HEADS = tuple({"batch": 4, "heads": 16, "dim": 128, "length": 2**k} for k in range(9, 15))
 BACKENDS = {"flash": by.SDPBackend.FLASH_ATTENTION, "cuDNN": by.SDPBackend.CUDNN_ATTENTION}
 
 
 def sum_allowed(tensors, expected) -> tuple[torch.Tensor]:
-    """Error of an fp32 sum: what the lab allows one in tiers, and the roundings of blocks that add in turn.
+    """Return the error allowed for an fp32 sum: the lab's tolerance, plus roundings of the blocks' sums.
 
-    Each of n / BLOCK additions to one number rounds by half a unit of it at most, in either direction: the
-    error grows like the square root of their number. A block of a resident grid that is lost shows at any n.
+    Each of n / BLOCK additions to one number rounds by at most half a unit in the last place, in either
+    direction, so the error grows with the square root of their number. A lost block of a resident grid is
+    noticed at any n.
     """
     tolerance, n = ASKED["reduce_sum"][1].tolerance, len(tensors["x"])
     (unit,) = tolerance.unit(Case({"n": n}, "fp32"), tensors, expected)
@@ -61,7 +62,7 @@ ALL = (
     ),
     Op(
         "reduce_sum", f"{CUDA}/reduction/05_deterministic.cu", SUMS, (SUMS[1], SUMS[2]), ("n",),
-        # Around 0 the sum would be all rounding.
+        # With mean 0 the sum would consist of rounding errors.
         lambda normal, s: {"x": normal(s["n"]).add_(0.5)}, ("x",), lambda _: {"out": (1,)},
         bytes_moved=lambda s: 4 * s["n"] + 4, operations=lambda s: s["n"], dtype=torch.float32,
         peers=(
@@ -106,11 +107,11 @@ ALL = (
         lambda normal, s: {key: normal(*_heads(s)) for key in "qkv"}, ("q", "k", "v"),
         lambda s: {"out": _heads(s)},
         bytes_moved=lambda s: 8 * math.prod(_heads(s)),
-        # Of two products, 4 a pair of rows, the half below the diagonal.
+        # Two products, 4 operations for each pair of positions and each dim; half of the pairs are masked.
         operations=lambda s: 2 * math.prod(_heads(s)) * s["length"], by_arithmetic=True,
         peers=(_sdpa("torch"), *(_sdpa(f"torch {name}", backend) for name, backend in BACKENDS.items())),
         baselines=("torch", *(f"torch {name}" for name in BACKENDS)),
-        # Its reference takes one head after the other: eight times the scores of one, in fp64.
+        # The reference computes one head at a time: eight times the scores of one head, in fp64.
         scratch=lambda s: 64 * math.prod(_heads(s)) + 64 * s["length"] ** 2,
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What the charts of bench and survey share: their axes, their marks, a roofline; drawn by matplotlib."""
+"""Axes, marks and roofline that the plots of bench and survey share; drawn by matplotlib."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Point = tuple[float, float]  # FLOP per byte, FLOP/s
 
 
 def settings(salt: str, **more):
-    """A context in which the same record gives the same bytes; `more` is as in matplotlib."""
+    """Return an rc context in which the same record gives the same bytes; `more` are other rcParams."""
     return mpl.rc_context({"svg.hashsalt": salt, "svg.fonttype": "none", "font.size": 9, **more})
 
 
 def new(title: str, where: str) -> tuple[Figure, Axes]:
-    """A figure with a grid; `where` says below the title on what and when it was measured."""
+    """Return a figure with a grid; `where`, shown below the title, names machine and date."""
     figure = Figure(figsize=(7.2, 4.4), layout="constrained")
     axes = figure.subplots()
     axes.set_title(f"{title}\n{where}", fontsize=9)
@@ -27,7 +27,7 @@ def new(title: str, where: str) -> tuple[Figure, Axes]:
 
 
 def points(op: OpRecord) -> list[Point]:
-    """Where our fastest arm of each size lies on a roofline."""
+    """Return the place of our fastest arm of each size on a roofline."""
     sizes = [one for one in op.sizes if one.fastest_us and one.fastest_us > 0]
     return [
         (one.operations / one.bytes_moved, 1e6 * one.operations / one.fastest_us)
@@ -37,14 +37,14 @@ def points(op: OpRecord) -> list[Point]:
 
 
 def roof(axes: Axes, ends: Point, bandwidth: float, rate: float, **style) -> None:
-    """The least of bandwidth, in bytes/s, times intensity and of a rate, in FLOP/s, from end to end."""
+    """Draw min(bandwidth * intensity, rate) between two intensities; in bytes/s, FLOP/byte and FLOP/s."""
     ridge = rate / bandwidth
     xs = [ends[0], ridge, max(ends[1], ridge)]
     axes.plot(xs, [min(rate, bandwidth * x) / 1e12 for x in xs], **style)
 
 
 def label_roofline(axes: Axes, intensity: str) -> None:
-    """Logarithmic axes with their names."""
+    """Make the axes logarithmic and label them."""
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlabel(intensity)

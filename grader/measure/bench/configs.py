@@ -1,4 +1,4 @@
-"""The configs of an autotuned kernel: its own list, a wider one, one alone, and what each compiled to."""
+"""The configs of an autotuned kernel: its own list, a wider search, one alone, and what each compiles to."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from grader.measure.bench.rounds import plainly
 
 TILE = ("BLOCK_M", "BLOCK_N", "BLOCK_K")
 SIDES, DEPTH, STAGES, WARPS = (64, 128, 256), 64, (3, 4), (4, 8)
-MOST_SUMS = 256  # fp32 sums of a thread; with twice that the compiler takes seconds, and nearly all spill
+MOST_SUMS = 256  # fp32 accumulators of a thread; with twice that, compiling takes seconds and most spill
 LANES = 32
 
 
 def autotuned(module) -> dict[str, object]:
-    """The autotuned kernels of a file, by name."""
+    """Return the autotuned kernels of a module, by name."""
     return {
         name: value
         for name, value in vars(module).items()
@@ -26,7 +26,7 @@ def autotuned(module) -> dict[str, object]:
 
 
 def words(config) -> str:
-    """`128x256x64, 8 warps, 3 stages` where the names allow it, else the constants."""
+    """Format a config: `128x256x64, 8 warps, 3 stages` if it has tile sides, else its constants."""
     if set(TILE) <= set(config.kwargs):
         shown = "x".join(str(config.kwargs[key]) for key in TILE)
     else:
@@ -35,9 +35,9 @@ def words(config) -> str:
 
 
 def wider(own: list) -> list:
-    """The configs of a list, then those of a product of tile sides, stages and warps that it has not.
+    """Return a list's configs, then those combinations of tile sides, stages and warps that it lacks.
 
-    What else the first config sets stays: its other constants, its hook. ValueError without tile sides.
+    New configs keep the other constants and the hook of the first one. Raises ValueError without tile sides.
     """
     first = own[0]
     if not set(TILE) <= set(first.kwargs):
@@ -56,7 +56,7 @@ def wider(own: list) -> list:
 
 @contextlib.contextmanager
 def alone(kernel, config) -> Iterator[None]:
-    """The autotuner with this config and no other: it has nothing to choose, and launches it."""
+    """Give the autotuner this config only, so that it launches it without a choice."""
     before, kernel.configs = kernel.configs, [config]
     try:
         yield
@@ -65,7 +65,7 @@ def alone(kernel, config) -> Iterator[None]:
 
 
 def with_config(function: Callable, kernel, config) -> Callable:
-    """The function, as it would be with one config."""
+    """Return the function with the autotuner restricted to one config."""
 
     def call(*arguments, **keywords):
         with alone(kernel, config):
@@ -75,9 +75,9 @@ def with_config(function: Callable, kernel, config) -> Callable:
 
 
 def choice(kernel, call: Callable[[], object]) -> tuple[str, list[str]] | None:
-    """What the autotuner takes for this call, and which configs it tried; None where it is not launched.
+    """Return the config that the autotuner picks for this call, and those it tried; None without a launch.
 
-    Its memory is emptied first, so that it tries again.
+    Its cache is cleared first, so that it tries again.
     """
     kernel.cache.clear()
     kernel.best_config, kernel.configs_timings = None, {}
@@ -89,8 +89,9 @@ def choice(kernel, call: Callable[[], object]) -> tuple[str, list[str]] | None:
 
 
 def launched(kernel, config, call: Callable[[], object]) -> list:
-    """What each launch of the kernel in this call was compiled to, with this config; none where the call
-    launches another kernel. Raises whatever the compiler or the driver does.
+    """Return the compiled kernel of each launch in this call with this config.
+
+    The list is empty if the call launches another kernel. Raises what the compiler or the driver raises.
     """
     seen, launch = [], kernel.fn.run
 
@@ -104,18 +105,18 @@ def launched(kernel, config, call: Callable[[], object]) -> list:
         with alone(kernel, config):
             call()
     finally:
-        del kernel.fn.run  # that of its class is there again
+        del kernel.fn.run  # uncovers the method of its class
     return seen
 
 
 def compiled(kernel, config, call: Callable[[], object]) -> dict:
-    """Registers, spilled bytes and shared memory of a launch with this config, its PTX counted; or its error.
+    """Return registers, spills, shared memory and PTX counts of a launch with this config, or its error.
 
-    `call` launches the kernel, once or more; the last launch is the one that is told about.
+    `call` launches the kernel at least once; the last launch is described.
     """
     try:
         seen = launched(kernel, config, call)
-    except Exception as error:  # of the compiler or of the driver; the other configs go on
+    except Exception as error:  # of the compiler or the driver; the other configs are still measured
         required = getattr(error, "required", None) if getattr(error, "name", "") == "shared memory" else None
         return {"error": plainly(error), "shared_bytes": required}
     made = seen[-1]

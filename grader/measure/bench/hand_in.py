@@ -1,4 +1,4 @@
-"""The benchmarks of a capstone: a record and its plots in each of its folders of kernels; their check."""
+"""The benchmarks of a capstone: write and check the record and plots in each folder of kernels."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ AGAIN = "run `make bench LAB=capstone` again"
 
 
 def write(record: BenchRecord, capstone: Path) -> list[Path]:
-    """What a run measured, laid beside the kernels; the records that were written."""
-    from grader.measure.bench import plots  # who checks needs no matplotlib
+    """Write the records and plots of a run beside the kernels; return the paths of the records."""
+    from grader.measure.bench import plots  # imported here: checking works without matplotlib
 
     written = []
     for name in dict.fromkeys(op.file.split("/")[1] for op in record.ops):
@@ -33,13 +33,13 @@ def write(record: BenchRecord, capstone: Path) -> list[Path]:
 
 
 def problems(folder: Path) -> list[str]:
-    """What is wrong with record and plots of a folder of kernels. FileNotFoundError where none is there."""
+    """List what is wrong with record and plots of a folder of kernels; FileNotFoundError without a record."""
     path = folder / RECORD
     try:
         data = read(path, RECORD, BenchRecord.most_bytes)
         record = BenchRecord.parse(data, RECORD)
     except FileNotFoundError:
-        words = "make bench LAB=capstone, on a machine with a GPU"
+        words = "run `make bench LAB=capstone` on a machine with a GPU"
         raise FileNotFoundError(f"{folder.name}/{RECORD} is missing: {words}") from None
     except ValueError as error:
         return [str(error)]
@@ -47,9 +47,9 @@ def problems(folder: Path) -> list[str]:
 
 
 def _of_kernels(record: BenchRecord, folder: Path) -> Iterator[str]:
-    """Each kernel whose speed is asked for was measured, right, and as it is handed in."""
+    """Check that each kernel with points for speed was measured, is right, and has not changed since."""
     if not record.machine.gpu:
-        yield f"{RECORD} names no GPU"
+        yield f"{RECORD} names no GPU: {AGAIN}"
     measured = {op.file.partition(f"{folder.name}/")[2]: op for op in record.ops}
     entry = catalog.load(catalog.ROOT / catalog.CAPSTONE / folder.name / "lab.py")
     for exercise in (one for one in entry.lab.exercises if one.speed):
@@ -61,12 +61,12 @@ def _of_kernels(record: BenchRecord, folder: Path) -> Iterator[str]:
             yield f"{exercise.file} was changed since it was measured: {AGAIN}"
         ours = [arm for one in op.sizes for arm in one.ours.values()]
         if not ours:
-            yield f"{op.name} has no size with a figure"
+            yield f"{op.name} has no measurement: {AGAIN}"
         yield from dict.fromkeys(f"{op.name} was {arm.status}" for arm in ours if arm.status != "ok")
 
 
 def _digest(file: Path) -> str:
-    """The hash of a file; nothing of one that cannot be read."""
+    """Return the sha256 of a file, or "" if it cannot be read."""
     try:
         return hashlib.sha256(read_bytes(file)).hexdigest()
     except (OSError, ValueError):
@@ -74,7 +74,7 @@ def _digest(file: Path) -> str:
 
 
 def _of_plots(record: BenchRecord, folder: Path, data: bytes) -> Iterator[str]:
-    """Each operation has a plot, and it was drawn from this record."""
+    """Check that each operation has a plot that was drawn from this record."""
     for op in record.ops:
         name = f"{PLOTS}/{op.name}.svg"
         words = drawn_from.problem(folder / name, name, [(RECORD, data)], AGAIN, "another record")

@@ -1,7 +1,7 @@
 """The operations of `make bench` as data: sizes, inputs, our function, its peers, bytes and FLOPs of a call.
 
-Bytes: each input once and each result once, as stored; no credit for masks, saved statistics, second passes.
-Peers get the statistics of the forward pass ready-made where they ask for them; ours computes them again.
+Bytes: each input once and each result once, as stored, without masks, saved statistics and second passes.
+Peers that take the statistics of the forward pass get them ready-made; ours computes them again.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from grader.measure.bench.peers import Peer, Tensors, compiled, liger, plain
 Size = Mapping[str, int]
 Normal = Callable[..., torch.Tensor]  # draws from N(0, 1): normal(rows, cols)
 
-ELEMENTS = 2**27  # of a row kernel: 268 MB in bf16, far more than any L2 holds
+ELEMENTS = 2**27  # of a row kernel: 268 MB in bf16, far more than any L2 cache
 DROPOUT_SEED = 7
 CAPSTONE = "capstone"
 
 
 def _entries() -> Iterator[catalog.Entry]:
-    """Every lab, and the parts of the capstone that are there."""
+    """Yield every lab, and the parts of the capstone that exist."""
     yield from catalog.find()
     for path in sorted((catalog.ROOT / catalog.CAPSTONE).glob("*/lab.py")):
         if FOLDER.fullmatch(path.parent.name):
@@ -40,73 +40,73 @@ ASKED = {one.name: (entry, one) for entry in _entries() for one in entry.lab.exe
 
 @dataclass(frozen=True)
 class Op:
-    """One operation; the first of `baselines` is timed twice, the fastest is what ratios are taken to."""
+    """One operation; the first of `baselines` is timed twice, ratios are relative to the fastest."""
 
-    name: str  # also of our function in Python
-    file: str  # below labs/ or solutions/; the capstone's below what holds labs/, or solutions/
+    name: str  # also the name of our function in Python
+    file: str  # below labs/ or solutions/; for the capstone below the parent of labs/, or solutions/
     sizes: tuple[Size, ...]
     quick: tuple[Size, ...]
     shrinks: tuple[str, ...]  # sides that are halved until a size fits the memory
     inputs: Callable[[Normal, Size], Tensors]
     takes: tuple[str, ...]  # our positional arguments
-    gives: Callable[[Size], dict[str, tuple[int, ...]]]  # our keywords for results, and their shapes
+    gives: Callable[[Size], dict[str, tuple[int, ...]]]  # our keyword arguments for results, and their shapes
     bytes_moved: Callable[[Size], int]
-    operations: Callable[[Size], int]  # FLOPs; of a row kernel those of the plain formula, for the roofline
+    operations: Callable[[Size], int]  # FLOPs; for a row kernel those of the plain formula, for the roofline
     peers: tuple[Peer, ...]
     baselines: tuple[str, ...] = ("torch",)
-    mistake: Callable[[Tensors, torch.Tensor], str] | None = None  # where any of many results is right
+    mistake: Callable[[Tensors, torch.Tensor], str] | None = None  # check if many results are right (dropout)
     dtype: torch.dtype = torch.bfloat16
     options: tuple[tuple[str, float], ...] = ()
     by_arithmetic: bool = False  # rated in FLOP/s, not in bytes/s
-    transposed: str = ""  # an argument whose NAME_nt, stored transposed, makes a second layout
-    exercise: str = ""  # what its lab calls it, where that is no name for an operation
-    allowed: Callable[[Tensors, tuple], tuple] | None = None  # error of each result, if not by roundings
-    scratch: Callable[[Size], int] | None = None  # bytes that its reference takes, where results do not say
+    transposed: str = ""  # an argument that has a second layout, NAME_nt, stored transposed
+    exercise: str = ""  # the exercise's name, if it differs from that of the operation
+    allowed: Callable[[Tensors, tuple], tuple] | None = None  # error of each result, if not a few roundings
+    scratch: Callable[[Size], int] | None = None  # bytes of the reference, if not derived from the results
 
     @property
     def asked(self) -> tuple[catalog.Entry, Exercise]:
-        """The lab that asks for it, and the exercise there."""
+        """Return the lab and the exercise that ask for it."""
         return ASKED[self.exercise or self.name]
 
     @property
     def lab(self) -> str:
-        """Its lab as --lab has it: "3", or "capstone"."""
+        """Return its lab as --lab names it: "3", or "capstone"."""
         entry, _ = self.asked
         return CAPSTONE if self.file.startswith(f"{catalog.CAPSTONE}/") else str(entry.number)
 
     @property
     def native(self) -> Native | None:
-        """How to call our function where it is CUDA C++."""
+        """Return how to call our function if it is CUDA C++."""
         return self.asked[1].native
 
     @property
     def symbol(self) -> str:
-        """What the file calls our function."""
+        """Return the name of our function in its file."""
         return self.native.symbol if self.native else self.name
 
     def path(self, source: Path) -> Path:
-        """Our file in `source`, a tree laid out like labs/."""
+        """Return our file in `source`, a tree laid out like labs/."""
         entry, exercise = self.asked
         return entry.submission(source, exercise)
 
     @property
     def unit(self) -> str:
-        """Of the rate."""
+        """Return the unit of the rate."""
         return "TFLOP/s" if self.by_arithmetic else "TB/s"
 
     def expected(self, tensors: Tensors) -> tuple[torch.Tensor, ...]:
-        """Results in fp64, by the reference that the lab grades with; none where any of many is right."""
+        """Return results in fp64 by the lab's reference; none if more than one result is right."""
         if self.mistake:
             return ()
         wide = {key: tensors[key].double() for key in self.takes}
         return self.asked[1].reference(**wide)
 
     def flops(self, size: Size) -> int:
-        """FLOPs that decide how fast a call may be; 0 where memory decides."""
+        """Return the FLOPs of a call for its lower bound of time; 0 if memory is the bound."""
         return self.operations(size) if self.by_arithmetic else 0
 
     def arms(self, name: str, function: Callable, size: Size) -> list[Peer]:
-        """A function with our interface as one arm, or as one for each layout."""
+        """Return a function with our interface as one arm, or as one arm for each layout."""
 
         def make(takes, s):
             results = {key: s[key] for key in self.gives(size)}
@@ -129,12 +129,12 @@ class Op:
 
 
 def label(size: Size) -> str:
-    """How a size is written, "rows=32768,cols=4096"."""
+    """Format a size as an option: "rows=32768,cols=4096"."""
     return ",".join(f"{key}={value}" for key, value in size.items())
 
 
 def bytes_needed(op: Op, size: Size, slots: int) -> int:
-    """Bytes of device memory that measuring takes: all buffers, what arms allocate, fp64 references."""
+    """Estimate the bytes of device memory for measuring: all buffers, the arms' results, fp64 references."""
     results = sum(math.prod(shape) for shape in op.gives(size).values())
     kept = len(op.peers) * results * op.dtype.itemsize + 8 * results
     reference = op.scratch(size) if op.scratch else 64 * results  # eight temporaries in fp64
@@ -142,12 +142,12 @@ def bytes_needed(op: Op, size: Size, slots: int) -> int:
 
 
 def slots_of(op: Op, size: Size, working_set: int) -> int:
-    """Buffer sets to rotate, two at least: one pass over them moves more than `working_set` bytes."""
+    """Return how many buffer sets rotate, at least two: one pass over them moves over `working_set` bytes."""
     return max(2, working_set // op.bytes_moved(size) + 1)
 
 
 def fit(op: Op, sizes: tuple[Size, ...], free_bytes: int, working_set: int) -> list[Size]:
-    """The sizes, halved where memory is short; one that shrinks to another of them is left out."""
+    """Return the sizes, halved until they fit into memory; duplicates that arise are left out."""
     fitting = []
     for asked in sizes:
         size = asked
@@ -181,7 +181,7 @@ def _matmul_inputs(normal, s):
 
 
 def _row_op(name, file, takes, gives, *, matrices, vectors, operations, **more) -> Op:
-    """A row kernel: `matrices` and `vectors` say how many of each a call reads and writes."""
+    """Build a row kernel's operation; a call reads and writes so many `matrices` and `vectors`."""
     shapes = {"dweight": ("cols",), "dbias": ("cols",)}
     sizes = tuple({"rows": ELEMENTS // 2**k, "cols": 2**k} for k in range(10, 18))
     return Op(
@@ -193,11 +193,11 @@ def _row_op(name, file, takes, gives, *, matrices, vectors, operations, **more) 
 
 
 def _norm_op(name, file, takes, gives, function, liger_parts, *, centred, **more) -> Op:
-    """A norm or its gradients; `function` is PyTorch's, of what it takes itself."""
+    """Build a norm or its gradients; `function` is PyTorch's, followed by the names of its arguments."""
     gradient, (own, *asked) = "dx" in gives, function
     return _row_op(
         name, file, takes, gives, inputs=functools.partial(_norm_inputs, gradient=gradient, centred=centred),
-        # No form with a given output: the .out of native_layer_norm computes first, and then copies.
+        # Without a given output: the .out form of native_layer_norm computes into a new tensor, then copies.
         peers=(plain("torch", own, *asked), compiled(own, *asked), liger(liger_parts)), **more,
     )  # fmt: skip
 

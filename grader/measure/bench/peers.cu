@@ -29,7 +29,7 @@ namespace {
 
 constexpr int MOST = 64;
 
-// One size of c = a @ b^T, and the algorithms that cublasLt holds for the fastest, the best guess first.
+// One size of c = a @ b^T, and the algorithms that cublasLt expects to be fastest, best guess first.
 struct Product {
     cublasLtHandle_t handle;
     cublasLtMatmulDesc_t call;
@@ -38,7 +38,7 @@ struct Product {
 };
 
 cublasStatus_t describe(Product* p, long long m, long long n, long long k) {
-    // cublasLt counts by columns, where a matrix stored by rows is its transpose: c^T = b @ a^T, b transposed.
+    // cublasLt is column-major, where a row-major matrix is its transpose: c^T = b @ a^T, b transposed.
     const cublasOperation_t transposed = CUBLAS_OP_T;
     cublasStatus_t error = cublasLtCreate(&p->handle);
     if (!error) error = cublasLtMatmulDescCreate(&p->call, CUBLAS_COMPUTE_32F, CUDA_R_32F);
@@ -82,7 +82,7 @@ extern "C" int product_open(long long m, long long n, long long k, size_t worksp
 extern "C" int product_run(void* product, int i, const void* a, const void* b, void* c, void* workspace,
                            size_t workspace_bytes, cudaStream_t stream) {
     const Product* p = static_cast<const Product*>(product);
-    const float one = 1.0f, zero = 0.0f;  // by zero c is not read, whatever it holds
+    const float one = 1.0f, zero = 0.0f;  // with beta = 0, c is not read
     return cublasLtMatmul(p->handle, p->call, &one, b, p->b, a, p->a, &zero, c, p->c, c, p->c,
                           &p->found[i].algo, workspace, workspace_bytes, stream);
 }

@@ -1,4 +1,4 @@
-"""What `make bench` times beside our kernels: PyTorch, torch.compile, Liger-Kernel, a copy."""
+"""The peers that `make bench` times beside our kernels: PyTorch, torch.compile, Liger-Kernel, a copy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 Tensors = dict[str, torch.Tensor]
 Call = Callable[[], tuple[torch.Tensor, ...]]
 
-LN_EPS, RMS_EPS, ADD_RMS_EPS = 1e-5, 1e-6, 1e-5  # the defaults of ours
+LN_EPS, RMS_EPS, ADD_RMS_EPS = 1e-5, 1e-6, 1e-5  # the defaults of our functions
 DROPOUT_P = 0.5
 LAYER_NORM_LINEAR = ("x", "gamma", "beta", "weight", "bias")
 aten = torch.ops.aten
@@ -23,11 +23,11 @@ aten = torch.ops.aten
 
 @dataclass(frozen=True)
 class Peer:
-    """One arm: `make` gets the tensors of a buffer set and gives a call that returns its results in order."""
+    """One arm: `make` takes the tensors of a buffer set and returns a call, which returns its results."""
 
     name: str
     make: Callable[[Tensors], Call]
-    chosen: Callable[[Mapping[str, int]], dict[str, str]] | None = None  # what it chose for a size, by itself
+    chosen: Callable[[Mapping[str, int]], dict[str, str]] | None = None  # the algorithm chosen for a size
 
 
 @functools.cache
@@ -36,7 +36,7 @@ def _compile(function):
 
 
 def compiled(function, *takes: str) -> Peer:
-    """torch.compile of a function of these tensors."""
+    """Return a peer that runs torch.compile of a function of these tensors."""
 
     def make(s):
         fast, arguments = _compile(function), [s[key] for key in takes]
@@ -50,7 +50,7 @@ def _tuple(results):
 
 
 def plain(name: str, function, *takes: str) -> Peer:
-    """A function of these tensors that gives its results, one or several."""
+    """Return a peer that calls a function of these tensors, with one result or several."""
     return Peer(name, lambda s: lambda: _tuple(function(*(s[key] for key in takes))))
 
 
@@ -58,19 +58,19 @@ COPY = Peer("copy", lambda s: lambda: (s["copy_to"].copy_(s["copy_from"]),))
 
 
 def liger(prepare: Callable[[Tensors], Call]) -> Peer:
-    """Liger-Kernel; `prepare` imports the parts it needs, so that a machine without them can say so."""
+    """Return a peer from Liger-Kernel; `prepare` imports it, so that a missing package is reported."""
     return Peer("Liger", prepare)
 
 
 def liger_softmax(s):
-    """Forward."""
+    """Softmax, forward."""
     from liger_kernel.ops.softmax import _softmax_forward
 
     return lambda: _softmax_forward(s["x"])[:1]
 
 
 def liger_softmax_backward(s):
-    """dx from dy and the saved result."""
+    """Gradient of softmax: dx from dy and the saved result."""
     from liger_kernel.ops.softmax import _softmax_backward, calculate_settings
 
     settings = calculate_settings(s["y"].shape[1])
@@ -78,14 +78,14 @@ def liger_softmax_backward(s):
 
 
 def liger_layer_norm(s):
-    """Forward; it stores the statistics of each row as well."""
+    """LayerNorm, forward; it also stores the statistics of each row."""
     from liger_kernel.ops.layer_norm import layer_norm_forward
 
     return lambda: layer_norm_forward(s["x"], s["weight"], s["bias"], LN_EPS)[:1]
 
 
 def liger_layer_norm_backward(s):
-    """dx, dweight and dbias from saved statistics."""
+    """Gradients of LayerNorm: dx, dweight and dbias from saved statistics."""
     from liger_kernel.ops.layer_norm import layer_norm_backward
 
     mean, rstd = s["mean"].flatten(), s["rstd"].flatten()
@@ -93,24 +93,24 @@ def liger_layer_norm_backward(s):
 
 
 def liger_rms_norm(s):
-    """Forward; it stores one factor a row as well."""
+    """RMSNorm, forward; it also stores one factor for each row."""
     from liger_kernel.ops.rms_norm import rms_norm_forward
 
     return lambda: rms_norm_forward(s["x"], s["weight"], RMS_EPS, 0.0, "llama", None)[:1]
 
 
 def liger_rms_norm_backward(s):
-    """dx and dweight from the saved factors."""
+    """Gradients of RMSNorm: dx and dweight from the saved factors."""
     from liger_kernel.ops.rms_norm import _str_to_casting_mode, calculate_settings, rms_norm_backward
 
-    # In place, its default, the gradient of one call would be the input of the next: so out of place.
+    # Not in place, which is the default: the gradient of one call would be the input of the next.
     settings = (0.0, _str_to_casting_mode["llama"], *calculate_settings(s["x"].shape[1]), False, None)
     rstd = s["rstd"].flatten()
     return lambda: rms_norm_backward(s["dy"], s["x"], s["weight"], rstd, *settings)
 
 
 def softmax(x):
-    """Along rows."""
+    """Softmax of each row."""
     return torch.softmax(x, -1)
 
 
@@ -126,32 +126,32 @@ def softmax_dx_out(s):
 
 
 def layer_norm(x, weight, bias):
-    """With the default eps of ours."""
+    """LayerNorm with our default eps."""
     return nnf.layer_norm(x, x.shape[1:], weight, bias, LN_EPS)
 
 
 def layer_norm_gradients(dy, x, mean, rstd, weight, bias):
-    """dx, dweight and dbias from saved statistics."""
+    """Gradients of LayerNorm: dx, dweight and dbias from saved statistics."""
     return aten.native_layer_norm_backward(dy, x, x.shape[1:], mean, rstd, weight, bias, [True, True, True])
 
 
 def rms_norm(x, weight):
-    """With the default eps of ours."""
+    """RMSNorm with our default eps."""
     return nnf.rms_norm(x, x.shape[1:], weight, RMS_EPS)
 
 
 def rms_norm_gradients(dy, x, rstd, weight):
-    """dx and dweight from the saved factors; PyTorch has it for CUDA only."""
+    """Gradients of RMSNorm: dx and dweight from the saved factors; in PyTorch for CUDA only."""
     return aten._fused_rms_norm_backward(dy, x, x.shape[1:], rstd, weight, [True, True])
 
 
 def dropout(x):
-    """In training; PyTorch also writes a mask of one byte an element."""
+    """Dropout in training mode; PyTorch also writes a mask of one byte for each element."""
     return nnf.dropout(x, DROPOUT_P, training=True)
 
 
 def dropout_mistake(s, got):
-    """What no dropout of x could give: values other than 0 and x / (1 - p), or an unlikely share."""
+    """Say what no dropout of x could return: values other than 0 and x / (1 - p), or an unlikely share."""
     kept = got != 0
     wrong = int(((got - s["x"] / (1 - DROPOUT_P)).abs() > 1e-2 * s["x"].abs())[kept].sum())
     wrong += int(got.isnan().sum())
@@ -159,7 +159,7 @@ def dropout_mistake(s, got):
     deviation = math.sqrt(DROPOUT_P * (1 - DROPOUT_P) / count)
     if wrong:
         return f"{wrong} of {count} values are neither 0 nor scaled"
-    # Six deviations; an x of exactly 0 is rare enough to hide below 1e-4.
+    # Six standard deviations, plus 1e-4 for elements of x that are exactly 0.
     return f"kept {share:.4f} of the values" if abs(share - 1 + DROPOUT_P) > 6 * deviation + 1e-4 else ""
 
 
@@ -169,7 +169,7 @@ def layer_norm_linear(x, gamma, beta, weight, bias):
 
 
 def both_layouts(name, call) -> tuple[Peer, ...]:
-    """A product with B as it is and with B stored transposed; `call` gets a, b and all tensors."""
+    """Return peers for a product with B as it is and stored transposed; `call` takes a, b and all tensors."""
     return tuple(
         Peer(f"{name} {word}", lambda s, b=b: lambda: (call(s["a"], s[b], s),))
         for word, b in (("NN", "b"), ("NT", "b_nt"))
@@ -177,17 +177,17 @@ def both_layouts(name, call) -> tuple[Peer, ...]:
 
 
 def addmm_then_relu(a, b, s):
-    """The unfused pair: the product with its bias, then ReLU in place."""
+    """Matmul with bias, then ReLU in place: not fused."""
     return torch.relu_(torch.addmm(s["bias"], a, b, out=s["out"]))
 
 
 def addmm_activation(a, b, s):
-    """PyTorch's own fused form."""
+    """Matmul with bias and ReLU, fused by PyTorch."""
     return torch._addmm_activation(s["bias"], a, b, out=s["out"])
 
 
 def addmm_relu(a, b, bias):
-    """What torch.compile gets to fuse."""
+    """Matmul with bias, then ReLU, for torch.compile to fuse."""
     return torch.relu(torch.addmm(bias, a, b))
 
 
@@ -197,13 +197,13 @@ def swiglu(gate, up):
 
 
 def add_rms_norm(x, residual, weight):
-    """The norm of a sum, and the sum."""
+    """RMSNorm of a sum, and the sum."""
     total = x + residual
     return nnf.rms_norm(total, x.shape[1:], weight, ADD_RMS_EPS), total
 
 
 def attention(*backends: SDPBackend):
-    """PyTorch's causal attention, by one of these kernels, or by the one that it chooses."""
+    """Return PyTorch's causal attention, by one of these kernels or by the one that it chooses."""
 
     def of(q, k, v):
         with sdpa_kernel(list(backends)) if backends else contextlib.nullcontext():

@@ -1,4 +1,4 @@
-"""Figures of bench records as PNG and SVG: rate against size for each operation, and one roofline."""
+"""Plots of bench records as PNG and SVG: rate against size for each operation, and one roofline."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ def write(
     kinds: Sequence[str] = (".png", ".svg"),
     description: str | None = None,
 ) -> list[Path]:
-    """A file of each kind for each operation with a figure, and a roofline for the operations of all records,
-    which are of one GPU; their paths. `description` goes into the metadata of SVG files.
+    """Draw each operation that has a rate, and one roofline for all records; return the paths.
+
+    All records must be of one GPU. `kinds` are the file types; `description` goes into the metadata of SVG
+    files.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with charts.settings("bench"):
@@ -37,13 +39,13 @@ def _save(figure: Figure, path: Path, description: str | None) -> Path:
 
 
 def _names(op: OpRecord) -> list[str]:
-    """Arms with a figure somewhere; the A/A test is no arm of its own here."""
+    """Return the arms that have a rate at some size, without the A/A test."""
     found = (name for one in op.sizes for name, arm in one.arms.items() if arm.rate is not None)
     return [name for name in dict.fromkeys(found) if not name.endswith(AGAIN)]
 
 
 def _along(one: SizeRecord) -> int:
-    """What the size axis shows: the columns of rows, else the last side."""
+    """Return the value for the size axis: the columns, else the last side."""
     return one.size.get("cols", list(one.size.values())[-1])
 
 
@@ -54,7 +56,7 @@ def _axes(title: str, record: BenchRecord):
 
 def _rates(op: OpRecord, record: BenchRecord) -> Figure:
     figure, axes = _axes(f"{op.name}, {op.dtype}", record)
-    # By work where sizes are no row of one axis: a Linear has three sides.
+    # Sorted by work if one axis does not tell the sizes apart: a Linear has three sides.
     apart = len({_along(one) for one in op.sizes}) == len(op.sizes)
     sizes = sorted(op.sizes, key=_along if apart else lambda one: one.operations)
     ticks = [f"{_along(one)}" if apart else "x".join(map(str, one.size.values())) for one in sizes]
@@ -72,19 +74,19 @@ def _rates(op: OpRecord, record: BenchRecord) -> Figure:
     axes.set_xlabel("columns" if "cols" in op.sizes[0].size else "size")
     axes.set_ylabel(op.unit)
     axes.set_ylim(bottom=0)
-    # Beside the axes where it would hide the curves.
+    # Beside the axes if it would hide the curves.
     many = len(_names(op)) > 8
     axes.legend(fontsize=7, **({"loc": "center left", "bbox_to_anchor": (1.0, 0.5)} if many else {}))
     return figure
 
 
 def _peak(record: BenchRecord, key: str) -> float:
-    """Peak rate in bytes/s or FLOP/s; 0 where the record has none."""
+    """Return the peak rate in bytes/s or FLOP/s; 0 if the record has none."""
     return getattr(record.machine.gpu, key, 0.0)
 
 
 def _roofline(records: Sequence[BenchRecord]) -> Figure:
-    """Our fastest arm of each size: FLOP/s over FLOP per byte, below what bandwidth and arithmetic allow."""
+    """Draw our fastest arm of each size, FLOP/s over FLOP per byte, below the limits of the GPU."""
     figure, axes = _axes("Roofline, ours", records[0])
     reached = [0.1, 10.0]
     for mark, op in zip(MARKS * 3, [op for record in records for op in record.ops], strict=False):

@@ -1,4 +1,4 @@
-"""The record of `make bench`: its model, and the figures that the raw rounds of several processes give."""
+"""The record of `make bench`: its model, and figures computed from the raw rounds of several processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROTOCOL = (
 
 
 class ArmRecord(Model):
-    """One arm at one size; figures only where its results are right and no faster than physics allows."""
+    """One arm at one size; it has figures only if its results are right and not impossibly fast."""
 
     status: str  # ok, wrong, failed, not installed, impossible
     reason: str = ""
@@ -27,15 +27,15 @@ class ArmRecord(Model):
     rate: float | None = None  # in the unit of the operation
     ratio: float | None = None  # 2.0 is twice as fast as the baseline
     interval: tuple[float, float] | None = None
-    percent_of_copy: float | None = None  # of the rate of a copy of equal bytes, by rounds
+    percent_of_copy: float | None = None  # of the rate of a copy of equal bytes, round by round
     percent_of_limit: float | None = None  # of peak bandwidth or of dense peak FLOP/s
-    eager_us: float | None = None  # launch included, where a graph was timed
-    rounds_us: list[list[float]] = []  # microseconds a call, by process
+    eager_us: float | None = None  # including the launch, if a graph was timed
+    rounds_us: list[list[float]] = []  # microseconds of a call, by process
     clocks: dict[str, Any] = {}
 
     @property
     def all_rounds_us(self) -> list[float]:
-        """The rounds of all processes, one after the other."""
+        """Return the rounds of all processes, one after the other."""
         return [us for process in self.rounds_us for us in process]
 
 
@@ -51,16 +51,16 @@ class SizeRecord(Model):
     rounds_dropped: int  # repeated because the GPU was throttled
     baseline: str = ""
     arms: dict[str, ArmRecord]
-    configs: dict[str, dict[str, str]] = {}  # of autotuned kernels, by arm
+    configs: dict[str, dict[str, str]] = {}  # chosen by autotuned kernels, by arm
 
     @property
     def ours(self) -> dict[str, ArmRecord]:
-        """Our arms, one for each layout, by name."""
+        """Return our arms, one for each layout, by name."""
         return {name: arm for name, arm in self.arms.items() if is_ours(name)}
 
     @property
     def fastest_us(self) -> float | None:
-        """The median of our fastest arm; None where none of ours has a time."""
+        """Return the median of our fastest arm; None if none of ours has a time."""
         return min((arm.median_us for arm in self.ours.values() if arm.median_us), default=None)
 
 
@@ -89,17 +89,17 @@ class BenchRecord(Measurement):
 
 
 def is_ours(arm: str) -> bool:
-    """Whether an arm, "ours NT", is of the file that was measured and not of a peer."""
+    """Return whether an arm, such as "ours NT", is of the file that was measured and not of a peer."""
     return arm.split()[:1] == ["ours"]
 
 
 def size_text(size: Mapping[str, int]) -> str:
-    """A size as tables show it, "rows=32768, cols=4096"."""
+    """Format a size for tables: "rows=32768, cols=4096"."""
     return ", ".join(f"{side}={count}" for side, count in size.items())
 
 
 def summarise(op, told: Sequence[dict], peaks: tuple[float, float]) -> SizeRecord:
-    """One size from what each process told; `peaks` are bytes/s and FLOP/s of the GPU, 0 where unknown."""
+    """Join the results of all processes for one size; `peaks` are bytes/s and FLOP/s, 0 if unknown."""
     size, first = told[0]["size"], told[0]
     arms = {name: _pool([one["arms"][name] for one in told]) for name in first["arms"]}
     least = statistics.floor_us(op.bytes_moved(size), op.flops(size), *peaks)
@@ -138,7 +138,7 @@ def summarise(op, told: Sequence[dict], peaks: tuple[float, float]) -> SizeRecor
 
 
 def _pool(told: Sequence[dict]) -> ArmRecord:
-    """One arm of all processes; one bad process is enough to have no figure."""
+    """Join one arm of all processes; if it failed in one of them it has no figures."""
     bad = next((one for one in told if one["status"] != "ok"), None)
     if bad:
         return ArmRecord(status=bad["status"], reason=bad["reason"])
@@ -158,5 +158,5 @@ def _pool(told: Sequence[dict]) -> ArmRecord:
 
 
 def _ratios(base: ArmRecord, arm: ArmRecord) -> list[float]:
-    """Base over arm, round by round: what slows a round slows both."""
+    """Return base over arm, round by round: a disturbance of a round slows both."""
     return [b / a for b, a in zip(base.all_rounds_us, arm.all_rounds_us, strict=True)]

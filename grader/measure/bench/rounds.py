@@ -1,6 +1,6 @@
-"""Take the arms of one operation and size in turn on one device, check what they wrote, and keep every round.
+"""Time the arms of one operation and size in turn on one device, check their results, and keep every round.
 
-The clock is handed in: CUDA events on a GPU, the host's clock or a list of numbers in a test.
+The clock is a parameter: CUDA events on a GPU, the host's clock or a list of numbers in a test.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from grader.measure.bench.peers import COPY, Call, Peer, Tensors
 from grader.measure.bench.record import AGAIN
 from grader.system.gpu import ClockReader
 
-GRAPH_BELOW_US = 100.0  # shorter calls would measure launches
+GRAPH_BELOW_US = 100.0  # with shorter calls the launch overhead would be measured
 EAGER_ROUNDS = 5
 WARM_US = 50_000.0
-ROUNDINGS = 4  # to the dtype, of the value plus the rms of its row: peers round in between, too
+ROUNDINGS = 4  # units of the dtype at the value plus the rms of its row: peers round intermediate values, too
 SEED = 20240229
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How long to measure: rounds of a process, microseconds of a block, least bytes that one pass moves."""
+    """How long to measure: rounds of a process, microseconds of a block, bytes that a pass moves at least."""
 
     rounds: int = 15
     block_us: float = 15_000.0
@@ -47,7 +47,7 @@ class CudaClock:
         self._start, self._end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
 
     def time_us(self, work: Callable[[], None]) -> float:
-        """Time of what `work` puts on the stream."""
+        """Time the work that `work` puts on the stream, in microseconds."""
         self._start.record()
         work()
         self._end.record()
@@ -55,7 +55,7 @@ class CudaClock:
         return 1e3 * self._start.elapsed_time(self._end)
 
     def graph(self, work: Callable[[], None]) -> Callable[[], None]:
-        """`work` as one CUDA graph."""
+        """Capture `work` as one CUDA graph; return its replay."""
         torch.cuda.synchronize()
         captured, stream, broken_by = torch.cuda.CUDAGraph(), torch.cuda.current_stream(), None
         try:
@@ -66,7 +66,7 @@ class CudaClock:
                     broken_by = error
                     raise
         except Exception as error:
-            # A capture that cannot end stays on its stream, and says nothing of the error that broke it.
+            # A broken capture leaves its stream current, and its own error hides the one that broke it.
             torch.cuda.set_stream(stream)
             raise (broken_by or error) from None
         return captured.replay
@@ -74,7 +74,7 @@ class CudaClock:
 
 @dataclass(eq=False)
 class Lane:
-    """One arm with its calls, one for each buffer set, and what was found out about it."""
+    """One arm with its calls, one for each buffer set, and what was measured."""
 
     name: str
     kept: list[tuple]  # results by buffer set; new tensors are kept for a pass, so that they rotate, too
@@ -85,32 +85,33 @@ class Lane:
     reason: str = ""
     call_us: float = 0.0
     eager_us: float | None = None
-    rounds: list[float] = field(default_factory=list)  # microseconds a call
+    rounds: list[float] = field(default_factory=list)  # microseconds of a call
     clocks: ClockReader = field(default_factory=ClockReader)
 
     def once(self) -> None:
-        """Call it on each buffer set, as a program would."""
+        """Call it once on each buffer set."""
         for i, call in enumerate(self.calls):
             self.kept[i] = call()
 
     def drop(self, status: str, reason: str) -> None:
-        """No figure for this arm, and why; what it holds is given back."""
+        """Exclude this arm from measurement, store why, and free what it holds."""
         self.status, self.reason = status, reason
         self.calls, self.kept, self.play, self.eager_us = [], [], None, None
 
 
 def in_order(lanes: Sequence, number: int) -> list:
-    """The arms as round `number` takes them: every other round in reverse, A B then B A."""
+    """Return the arms in the order of round `number`: every other round is reversed, A B then B A."""
     return list(lanes if number % 2 == 0 else reversed(lanes))
 
 
 def differs(got: Sequence, expected: Sequence, dtype: torch.dtype, allowed: Sequence | None = None) -> str:
-    """What differs from the fp64 results by more than roundings, or than what is `allowed` for each result,
-    NaN included; empty where nothing does.
+    """Say which result differs from fp64 by more than a few roundings; empty if none does. NaN differs.
+
+    `allowed`, if given, is the permitted error of each result.
     """
     for number, (mine, right) in enumerate(zip(got, expected, strict=True)):
         if mine.shape != right.shape:
-            return f"result {number} has the shape {tuple(mine.shape)}"
+            return f"result {number} has the wrong shape {tuple(mine.shape)}"
         most = allowed[number] if allowed else _roundings(right, dtype)
         bad = right.numel() - int(((mine.double() - right).abs_() <= most).sum())
         if bad:
@@ -126,7 +127,7 @@ def _roundings(right: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 def measure(
     op: Op, size: Size, ours: Sequence[Peer], clock, plan: Plan, device: str, shuffle: int = 0
 ) -> dict:
-    """Every arm of one size: raw microseconds a call of each round, or why there are none."""
+    """Measure every arm of one size: microseconds of a call in each round, or why there are none."""
     slots = [_slot(op, size, device, number) for number in range(slots_of(op, size, plan.working_set))]
     expected = [op.expected(tensors) for tensors in slots]
     arms = _arms(op, ours)
@@ -170,9 +171,9 @@ def measure(
 def take_rounds(
     lanes: Sequence[Lane], rounds: int, clock, block_us: float, look: Callable[[Lane], None] | None = None
 ) -> tuple[list[dict[str, float]], int]:
-    """Microseconds a call of every arm in each round, and how many rounds a throttled GPU made us repeat.
+    """Return microseconds of a call by arm for each round, and how many rounds were repeated for throttling.
 
-    `look` is called with each arm once its block of the last round is done, the results as they were timed.
+    `look` is called with each arm after its block of the last round, to check the results that were timed.
     """
     taken, dropped = [], 0
     while len(taken) < rounds and lanes:
@@ -200,7 +201,7 @@ def _repeat(play, passes):
 
 
 def draw(op: Op, size: Size, device: str, number: int = 0) -> Tensors:
-    """The inputs of a call, and its results, which are NaN before it."""
+    """Draw the inputs of a call, and allocate its results, filled with NaN."""
     normal = _normal(op, device, number)
     tensors = op.inputs(normal, size)
     for name, shape in op.gives(size).items():
@@ -214,7 +215,7 @@ def _normal(op: Op, device: str, number: int) -> Callable[..., torch.Tensor]:
 
 
 def _slot(op: Op, size: Size, device: str, number: int) -> Tensors:
-    """What all arms of a buffer set work on: a call's tensors, and those of the copy of equal bytes."""
+    """Return one buffer set, shared by all arms: a call's tensors, and those of the copy of equal bytes."""
     tensors = draw(op, size, device, number)
     if not op.by_arithmetic:
         half = op.bytes_moved(size) // 2 // op.dtype.itemsize  # one half is read, the other is written
@@ -224,7 +225,7 @@ def _slot(op: Op, size: Size, device: str, number: int) -> Tensors:
 
 
 def _arms(op, ours) -> list[Peer]:
-    """Ours, the peers, the first baseline again as the A/A test, and the copy of equal bytes."""
+    """Return ours, the peers, the first baseline again as the A/A test, and the copy of equal bytes."""
     first = next(peer for peer in op.peers if peer.name == op.baselines[0])
     return [
         *ours,
@@ -245,25 +246,25 @@ def _lane(op, size, arm, slots, expected) -> Lane:
 
 @contextlib.contextmanager
 def _reporting(lane):
-    """An arm that fails is left out and says why; a device that no longer answers ends the process."""
+    """Drop an arm that fails, with the reason; if the device itself has failed, the process ends."""
     try:
         yield
     except ImportError as error:
         lane.drop("not installed", plainly(error))
-    except Exception as error:  # whatever it raises, the other arms go on
+    except Exception as error:  # the other arms are still measured
         lane.drop("failed", plainly(error))
     if torch.cuda.is_initialized():
         torch.cuda.synchronize()
 
 
 def plainly(error: Exception) -> str:
-    """The first line of an error, with no folder of this machine in it."""
+    """Return the first line of an error, without names of folders."""
     first = f"{type(error).__name__}: {error}".splitlines()[0]
     return re.sub(r"(?:/[\w.+-]+)+/", "", first)[:200]
 
 
 def _warm(lane, clock) -> None:
-    """Compile, tune, and learn how long a call takes."""
+    """Compile, autotune, and find out how long a call takes."""
     lane.play()
     spent = 0.0
     while spent < WARM_US:
@@ -273,7 +274,7 @@ def _warm(lane, clock) -> None:
 
 def _mistake(op, slot, lane, number) -> str:
     if lane.name == COPY.name:
-        return "" if torch.equal(slot["copy_from"], slot["copy_to"]) else "no copy of its source"
+        return "" if torch.equal(slot["copy_from"], slot["copy_to"]) else "the copy differs from its source"
     if op.mistake:
         return op.mistake(slot, lane.kept[number][0])
     right = lane.expected[number]

@@ -1,4 +1,4 @@
-"""`make bench`: our kernels beside their peers, processes of their own for each operation, one record."""
+"""`make bench`: time our kernels beside their peers, in separate processes for each operation; one record."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from grader.system.gpu import Gpu
 from grader.system.processes import PIPE, Child, Messages
 from grader.worker.worker import picked
 
-MEMORY_SHARE = 0.9  # of what is free: the allocator rounds up, libraries keep workspaces
-CHILD_LIMIT_S = 1800.0  # a process that hangs loses its operation, not the run
+MEMORY_SHARE = 0.9  # of the free memory: the allocator rounds up, libraries keep workspaces
+CHILD_LIMIT_S = 1800.0  # if a process hangs, its operation is lost, not the run
 OPS = (*bench_ops.OPS, *bench_capstone.OPS)
 
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked for."""
+    """The options of one run."""
 
     source: Path
     names: tuple[str, ...]
@@ -44,37 +44,37 @@ class Request:
     processes: int
     command: str
     lab: str | None = None  # numbers of labs, or capstone
-    file: Path | None = None  # measured as ours, in place of the one below `source`
-    size: Mapping[str, int] | None = None  # the only one
+    file: Path | None = None  # measured as ours, in place of the one in `source`
+    size: Mapping[str, int] | None = None  # the only size to measure
 
     def ops(self) -> list[Op]:
-        """The operations asked for, in their order; all of the labs where none is named.
+        """Return the requested operations in order; all operations of the labs if none is named.
 
-        KeyError for an unknown name, ValueError for what does not go together.
+        Raises KeyError for an unknown name, ValueError for options that contradict each other.
         """
         asked = [op_named(name) for name in self.names] if self.names else _of_labs(self.lab)
         if self.names and self.lab:
-            raise ValueError("--op and --lab do not go together")
+            raise ValueError("--op and --lab exclude each other: use one of them")
         if self.file and (len(asked) != 1 or _is_native(self.file) != bool(asked[0].native)):
-            raise ValueError(f"--file {self.file.name}: needs one --op, whose own file ends alike")
+            raise ValueError(f"--file {self.file.name}: needs one --op whose own file has the same ending")
         for op in asked:
             sides = list(op.sizes[0])
             if self.size and (set(self.size) != set(sides) or min(self.size.values()) < 1):
-                raise ValueError(f"--size {label(self.size)}: {op.name} takes {', '.join(sides)}")
+                raise ValueError(f"--size {label(self.size)}: {op.name} takes {', '.join(sides)} from 1 on")
         return asked
 
     def sizes(self, op: Op):
-        """What is asked of one operation, before it is fitted to the memory."""
+        """Return the requested sizes of one operation, before they are fitted to the memory."""
         if self.size:
             return ({side: self.size[side] for side in op.sizes[0]},)
         return op.quick if self.quick else op.sizes
 
     def ours(self, op: Op) -> Path:
-        """The file that is measured."""
+        """Return the file that is measured."""
         return self.file or op.path(self.source)
 
     def named(self, op: Op) -> str:
-        """How a record calls the file that is measured: no folder of this machine is part of it."""
+        """Return the name in records of the file that is measured, without folders of this machine."""
         if not self.file:
             return op.file
         file = self.file.resolve()
@@ -82,7 +82,7 @@ class Request:
         return next((file.relative_to(folder).as_posix() for folder in trees), file.name)
 
     def arguments(self, op: Op, number: int) -> list[str]:
-        """The command line of one process."""
+        """Return the command line of one process."""
         words = ["bench", "--op", op.name, "--from", str(self.source), "--child", str(number)]
         words += ["--quick"] if self.quick else []
         words += ["--file", str(self.file)] if self.file else []
@@ -91,24 +91,24 @@ class Request:
 
 
 def op_named(name: str) -> Op:
-    """An operation by its name; KeyError for an unknown one."""
+    """Return an operation by its name; KeyError for an unknown one."""
     return {op.name: op for op in OPS}[name]
 
 
 def size_of(text: str) -> dict[str, int]:
-    """The size that `text` names, as `label` writes it; ValueError where it names none."""
+    """Parse a size as `label` writes it; ValueError if it is malformed."""
     words = [word.partition("=") for word in text.split(",")]
     if not all(side.isidentifier() and value.isdecimal() for side, _, value in words):
-        raise ValueError(f"--size {text}: a size is written like m=4096,n=4096,k=4096")
+        raise ValueError(f"--size {text}: write a size like m=4096,n=4096,k=4096")
     return {side: int(value) for side, _, value in words}
 
 
 def _of_labs(labs: str | None) -> list[Op]:
-    """The operations of these labs; without the capstone's for None. ValueError where one has none."""
+    """Return the operations of these labs; all but the capstone's for None. ValueError if a lab has none."""
     there = dict.fromkeys(op.lab for op in OPS)
     wanted = labs.replace(",", " ").split() if labs else [lab for lab in there if lab != CAPSTONE]
     if not wanted or not set(wanted) <= set(there):
-        raise ValueError(f"--lab {labs}: operations are there for {', '.join(there)}")
+        raise ValueError(f"--lab {labs}: choose from {', '.join(there)}")
     return [op for op in OPS if op.lab in wanted]
 
 
@@ -117,7 +117,7 @@ def _is_native(file: Path) -> bool:
 
 
 def run(request: Request, gpu: Gpu, path: Path, follower: Follower) -> BenchRecord:
-    """Measure every operation, and write the record after each: what is measured is not lost."""
+    """Measure every operation, and write the record after each, so that an abort loses nothing."""
     record = BenchRecord.begin(
         request.command,
         gpu,
@@ -126,7 +126,7 @@ def run(request: Request, gpu: Gpu, path: Path, follower: Follower) -> BenchReco
         liger=_version("liger_kernel"),
     )
     missing = [op for op in request.ops() if not request.ours(op).is_file()]
-    record.skipped = [f"{op.name}: there is no {request.named(op)}" for op in missing]
+    record.skipped = [f"{op.name}: {request.named(op)} is missing" for op in missing]
     for words in record.skipped:
         follower.note(f"skipped  {words}")
     there = [op for op in request.ops() if op not in missing]
@@ -161,23 +161,26 @@ def _version(package: str) -> str | None:
 
 
 def messages(arguments: list[str]) -> Iterator[dict]:
-    """The messages of one process, so that this one holds no CUDA context; the last says what ended it."""
+    """Run one process and yield its messages, so that this process has no CUDA context.
+
+    If the process fails, the last message is {"trouble": reason}.
+    """
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
         command, deadline = [sys.executable, "-m", "grader", *arguments], time.monotonic() + CHILD_LIMIT_S
         with Child(command, stdout=PIPE, stderr=errors) as child:
-            told = Messages(child.stdout.fileno())  # kernels and compilers may print there, too
+            told = Messages(child.stdout.fileno())  # which skips what kernels and compilers print there
             while not told.ended and (left := deadline - time.monotonic()) > 0:
                 yield from told.new(left)
             child.wait(max(0.0, deadline - time.monotonic()))
         code = child.wait()
         if code:
             errors.seek(0)
-            last = (errors.read().strip().splitlines() or ["it said nothing"])[-1]
-            yield {"trouble": f"ended with code {code}: {last[:200]}"}
+            last = (errors.read().strip().splitlines() or ["no output"])[-1]
+            yield {"trouble": f"exited with code {code}: {last[:200]}"}
 
 
 def child(request: Request, number: int) -> None:
-    """Measure one operation in this process; prints a line of JSON before each size and after it."""
+    """Measure one operation in this process; print a line of JSON before and after each size."""
     (op,) = request.ops()
     plan = bench_rounds.QUICK if request.quick else bench_rounds.Plan()
 
@@ -194,30 +197,30 @@ def child(request: Request, number: int) -> None:
     if "ours" not in modules:
         raise SystemExit(f"{request.named(op)} has no function {op.symbol}")
     functions = {name: getattr(module, op.symbol) for name, module in modules.items()}
-    gc.disable()  # a collection inside a block would cost an arm milliseconds, by chance
+    gc.disable()  # a garbage collection inside a block would add milliseconds to an arm at random
     free = int(MEMORY_SHARE * torch.cuda.mem_get_info()[0])
     sizes = fit(op, request.sizes(op), free, plan.working_set)
     if request.size and sizes != list(request.sizes(op)):
         raise SystemExit(f"{label(request.size)} needs more memory than is free")
     for size in sizes:
         say({"running": label(size)})
-        torch.compiler.reset()  # it would give up specialising after a handful of sizes
+        torch.compiler.reset()  # without it, torch stops specialising after a few sizes
         ours = [arm for name, function in functions.items() for arm in op.arms(name, function, size)]
         found = bench_rounds.measure(op, size, ours, bench_rounds.CudaClock(), plan, "cuda", number)
         configs = {name: picked(module) for name, module in modules.items()}
         say(found | {"configs": configs | _chosen(op, found)})
-        gc.collect()  # an arm refers to itself, and would keep its buffers
+        gc.collect()  # an arm is in a reference cycle, and would keep its buffers
         torch.cuda.empty_cache()
 
 
 def _chosen(op: Op, found: dict) -> dict[str, dict[str, str]]:
-    """What peers that choose by themselves chose, by arm."""
+    """Return, by arm, the algorithms of peers that choose one."""
     able = [peer for peer in op.peers if peer.chosen and found["arms"][peer.name]["status"] == "ok"]
     return {peer.name: peer.chosen(found["size"]) for peer in able}
 
 
 def load(path: Path):
-    """The module of a file, which may import what lies beside it."""
+    """Load a file as a module; it may import files beside it."""
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))
     specification = importlib.util.spec_from_file_location(f"bench_{path.stem}", path)

@@ -1,4 +1,4 @@
-"""`make tuning`: every config of an autotuned kernel timed, beside the one that its autotuner takes."""
+"""`make tuning`: time every config of an autotuned kernel, and record which one its autotuner picks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PROTOCOL = (
 
 
 class Compiled(Model):
-    """One config and what it compiled to; the last five are missing where it cannot run."""
+    """One config and what it compiled to; the last five fields are missing if it cannot run."""
 
     name: str  # 128x256x64, 8 warps, 3 stages
     constants: dict[str, int]
@@ -42,16 +42,16 @@ class Compiled(Model):
     error: str = ""
     registers: int | None = None  # of a thread
     spill_bytes: int | None = None  # of a thread
-    shared_bytes: int | None = None  # of a program; also of one that asks for too many
-    ptx: dict[str, int] = {}  # lines by family
+    shared_bytes: int | None = None  # of a program; also if that is more than the GPU has
+    ptx: dict[str, int] = {}  # lines by family of instructions
     instruction: str = ""  # shape of the tensor-core instruction
 
 
 class Tuned(Model):
-    """One size: times by config, and what the autotuner did."""
+    """One size: times by config, and the autotuner's choice."""
 
     picked: str  # a config's name
-    tried: list[str]  # those that its own pruning left
+    tried: list[str]  # the configs that the autotuner's pruning left
     times: SizeRecord
 
 
@@ -61,7 +61,7 @@ class KernelTuning(Model):
     op: str
     file: str
     file_sha256: str
-    part: str  # of the file: all of it, or without its BONUS regions
+    part: str  # "" for the whole file, or "without its BONUS regions"
     kernel: str = ""
     configs: list[Compiled] = []
     sizes: list[Tuned] = []
@@ -69,7 +69,7 @@ class KernelTuning(Model):
 
 
 class TuningRecord(Measurement):
-    """One run of the command."""
+    """One run of `make tuning`."""
 
     made_by: ClassVar[str] = "python -m grader tuning"
 
@@ -88,23 +88,23 @@ class Asked:
     sizes: tuple[Size, ...]
 
     def arguments(self, file: Path) -> list[str]:
-        """The command line of the process that measures it; `file` holds the part."""
+        """Return the command line of the process that measures it; `file` has the part."""
         words = ["tuning", "--op", self.op.name, "--from", str(self.request.source), "--file", str(file)]
         words += ["--child"] + (["--wide"] if self.wide else [])
         return [*words, *(word for size in self.sizes for word in ("--size", label(size)))]
 
 
 def asked(request: Request, sizes: Iterable[Size], wide: bool) -> list[Asked]:
-    """What to measure: the file, and where it has BONUS regions the file without them.
+    """List what to measure: each file and, if it has BONUS regions, the file without them.
 
-    KeyError for an unknown operation, ValueError for one with no sides m, n and k, or without a file.
+    Raises KeyError for an unknown operation, ValueError for one without sides m, n and k or without a file.
     """
     found = []
     for op in request.ops():
         if list(op.sizes[0]) != ["m", "n", "k"]:
-            raise ValueError(f"--op {op.name}: only products of matrices are measured config by config")
+            raise ValueError(f"--op {op.name}: only matrix products can be measured config by config")
         if not request.ours(op).is_file():
-            raise ValueError(f"--op {op.name}: there is no {request.ours(op)}")
+            raise ValueError(f"--op {op.name}: its file is missing: {request.ours(op)}")
         text = request.ours(op).read_text("utf-8")
         parts = (WHOLE, NO_BONUS) if without_bonuses(text) != text else (WHOLE,)
         squares = tuple(sizes) or tuple({"m": side, "n": side, "k": side} for side in SIDES)
@@ -113,7 +113,7 @@ def asked(request: Request, sizes: Iterable[Size], wide: bool) -> list[Asked]:
 
 
 def run(wanted: Iterable[Asked], gpu, command: str, path: Path, follower: Follower) -> TuningRecord:
-    """Measure each in a process of its own, and write the record after each."""
+    """Measure each in a separate process, and write the record after each."""
     record = TuningRecord.begin(command, gpu, torch.version.cuda)
     wanted = list(wanted)
     follower.begin(sum(len(one.sizes) for one in wanted))
@@ -133,7 +133,7 @@ def run(wanted: Iterable[Asked], gpu, command: str, path: Path, follower: Follow
 
 
 def _told(one: Asked) -> Iterator[dict]:
-    """The messages of the process that measures it, which gets a copy of the part in a folder of its own."""
+    """Yield the messages of the process that measures it; a part is copied into a temporary folder."""
     file = one.request.ours(one.op)
     if one.part == WHOLE:
         yield from messages(one.arguments(file))
@@ -160,14 +160,14 @@ def _take(message: dict, kernel: KernelTuning, op: Op, peaks, follower: Follower
 
 
 def op_beside_library(op: Op) -> Op:
-    """The operation with one peer, the library, and b stored row by row alone."""
+    """Return the operation with the library as its only peer, and b only in row-major layout."""
     name = op.baselines[0]
     peers = tuple(peer for peer in op.peers if peer.name == name)
     return dataclasses.replace(op, peers=peers, baselines=(name,), transposed="")
 
 
 def render(record: TuningRecord) -> str:
-    """A row a config, a column a size, in TFLOP/s; the autotuner's choice in bold type."""
+    """Render one row for each config and one column for each size, in TFLOP/s; the choice is in bold type."""
     parts = []
     for kernel in record.kernels:
         heads = ("config", "registers", *(one.times.size["m"] for one in kernel.sizes))

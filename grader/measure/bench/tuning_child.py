@@ -1,4 +1,4 @@
-"""The process that measures the configs of one file: it asks the autotuner, compiles, then times in turn."""
+"""The process that measures the configs of one file: run the autotuner, compile, then time in turn."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ from grader.system.python_calls import fork_calls
 
 PLAN = rounds.Plan(rounds=7, block_us=8_000.0)
 COMPILERS = 12  # processes that compile ahead, at most
-SMALL = 1024  # a kernel is compiled once for all sizes that 16 divides
+SMALL = 1024  # a kernel is compiled once for all sizes divisible by 16
 
 
 def child(op: Op, file: Path, sizes: list[Size], wide: bool) -> None:
-    """Measure on the GPU; prints a line of JSON before each step and after it."""
+    """Measure on the GPU; print a line of JSON before and after each step."""
     op = op_beside_library(op)
     ahead(op, file, wide)
     measure(op, file, sizes, wide, "cuda", rounds.CudaClock())
 
 
 def measure(op: Op, file: Path, sizes: list[Size], wide: bool, device: str, clock) -> None:
-    """The same on any device. SystemExit unless the operation launches one autotuned kernel."""
+    """Measure on any device; SystemExit unless the operation launches exactly one autotuned kernel."""
     module = load(file)
     function = getattr(module, op.symbol)
-    gc.disable()  # a collection inside a block would cost an arm milliseconds, by chance
+    gc.disable()  # a garbage collection inside a block would add milliseconds to an arm at random
     asked = {}
     for size in sizes:
-        say({"running": f"asks the autotuner at {label(size)}"})
+        say({"running": f"runs the autotuner at {label(size)}"})
         call = _call(op, function, size, device)
         told = {name: tuned.choice(one, call) for name, one in tuned.autotuned(module).items()}
         asked[label(size)] = {name: one for name, one in told.items() if one}
     launched = set().union(*asked.values())
     if len(launched) != 1:
-        raise SystemExit(f"{op.name} launches {len(launched)} autotuned kernels, and one is measured")
+        raise SystemExit(f"{op.name} launches {len(launched)} autotuned kernels, but needs exactly one")
     (name,) = launched
     kernel = tuned.autotuned(module)[name]
     own = list(kernel.configs)
@@ -59,12 +59,12 @@ def measure(op: Op, file: Path, sizes: list[Size], wide: bool, device: str, cloc
         found = rounds.measure(op, size, arms, clock, PLAN, device)
         picked, tried = asked[label(size)][name]
         say({"found": found | {"configs": {}}, "picked": picked, "tried": tried})
-        gc.collect()  # an arm refers to itself, and would keep its buffers
+        gc.collect()  # an arm is in a reference cycle, and would keep its buffers
         torch.cuda.empty_cache()
 
 
 def say(message: dict) -> None:
-    """One message to the process that asked."""
+    """Send one message to the parent process, as a line of JSON."""
     print(json.dumps(message), flush=True)
 
 
@@ -78,7 +78,7 @@ def _arm(op: Op, function, kernel, config, size: Size) -> Peer:
 
 
 def _compile(call, kernel, configs, own) -> list[dict]:
-    """Compile every config, and what came of it."""
+    """Compile every config; return what each compiled to, or its error."""
     told = []
     for config in configs:
         say({"running": f"compiles {tuned.words(config)}"})
@@ -96,9 +96,9 @@ def _compile(call, kernel, configs, own) -> list[dict]:
 
 
 def ahead(op: Op, file: Path, wide: bool) -> None:
-    """Compile all configs at once into Triton's cache, in processes that never touch a GPU; best effort.
+    """Compile all configs in parallel into Triton's cache, in processes that do not use the GPU; best effort.
 
-    Forked before CUDA is there: a process that has it cannot be.
+    The processes are forked before CUDA is initialized, because a process that uses CUDA cannot be forked.
     """
     many = min(COMPILERS, os.cpu_count() or 1)
     if torch.cuda.is_initialized() or many < 4:
@@ -118,7 +118,7 @@ def _ahead(op: Op, file: Path, wide: bool, number: int, many: int) -> None:
         for kernel in tuned.autotuned(module).values():
             every = tuned.wider(list(kernel.configs)) if wide else kernel.configs
             for config in itertools.islice(every, number, None, many):
-                # Whatever one config raises is told where it is compiled again.
+                # An error of a config is reported when it is compiled again.
                 with contextlib.suppress(Exception), tuned.alone(kernel, config):
                     call()
                 if getattr(kernel, "best_config", None) is None:

@@ -1,4 +1,4 @@
-"""Look for what is wrong in a kernel log, one line for each finding, and count its steps for the grade."""
+"""Check a kernel log, one line for each finding, and count its steps for the grade."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ FEWEST_WORDS, FEWEST_LETTERS = 3, 15
 
 @dataclass(frozen=True)
 class Steps:
-    """How the steps of one operation ended; those compared with nothing are in none of the last three."""
+    """Outcomes of the steps of one operation; a step without a comparison is in none of the last three."""
 
     steps: int
-    wrong: int  # or failed
+    wrong: int  # or without a time
     faster: int
     slower: int
     same: int
 
 
 def trivial(prediction: str) -> bool:
-    """Whether a prediction says too little to be one."""
+    """Return whether a prediction is too short to say anything."""
     return len(prediction.split()) < FEWEST_WORDS or len(prediction.strip()) < FEWEST_LETTERS
 
 
 def check(tree: Path) -> list[str]:
-    """What is wrong with the kernel log of a tree, in words for a student; empty where nothing is."""
+    """List what is wrong with the kernel log of a tree, in words for a student."""
     try:
         return list(islice(_problems(tree), MOST_PROBLEMS))
     except LogError as error:
@@ -59,7 +59,7 @@ def check(tree: Path) -> list[str]:
 
 
 def summary(tree: Path) -> dict[str, Steps]:
-    """Steps by operation, of those whose record can be read."""
+    """Count the steps by operation, of those whose record can be read."""
     found: dict[str, list[Record]] = {}
     for path in folders(tree):
         try:
@@ -81,12 +81,12 @@ def _problems(tree: Path) -> Iterator[str]:
     known: dict[int, Stored] = {}
     yield from _of_records(tree, known)
     if not known:
-        yield f"{FOLDER} has no step: make log"
+        yield f'{FOLDER} has no step: make one with `make log STEP="…"`'
     yield from _of_files(tree, list(known.values()))
     try:
         text = read(tree / MARKDOWN, MARKDOWN_BYTES).decode("utf-8")
     except LogError as error:
-        yield f"{error}; make log writes it"
+        yield f"{error}; `make log` writes it"
         return
     except UnicodeDecodeError:
         yield f"{MARKDOWN} is not UTF-8"
@@ -95,19 +95,19 @@ def _problems(tree: Path) -> Iterator[str]:
 
 
 def _of_records(tree: Path, known: dict[int, Stored]) -> Iterator[str]:
-    """Numbers, hashes and snapshots; fills `known` with what can be read."""
+    """Check numbers, hashes and snapshots; adds each step that can be read to `known`."""
     last, expected = "", 1
     for path in folders(tree):
         name = one_line(path.name)
         if path.name == PENDING:
-            yield f"{FOLDER}/{PENDING}: a prediction was not measured; make log again"
+            yield f"{FOLDER}/{PENDING}: a prediction was not measured; run `make log` again"
             continue
         if not re.fullmatch(r"[0-9]{4}", path.name) or path.is_symlink() or not path.is_dir():
-            yield f"{FOLDER}/{name} is no step"
+            yield f"{FOLDER}/{name} is not a step: remove it"
             continue
         number = int(path.name)
         if number != expected:
-            yield f"step {expected} is missing: {FOLDER} goes on with {name}"
+            yield f"step {expected} is missing: {FOLDER} continues with {name}"
         gap, expected = number != expected, number + 1
         try:
             data = read(path / RECORD, RECORD_BYTES)
@@ -115,19 +115,19 @@ def _of_records(tree: Path, known: dict[int, Stored]) -> Iterator[str]:
             record = parse(data)
         except LogError as error:
             yield f"step {number}: {error}"
-            last = None  # what follows cannot be compared with it
+            last = None  # the next step's hash cannot be checked
             continue
         if not gap and last is not None and record.previous != last:
-            yield f"step {number}: the chain is broken: it was not made after this step {number - 1}"
+            yield f"step {number}: the chain is broken: it does not follow the present step {number - 1}"
         last, step = digest, Stored(record, digest, path)
         if record.number != number:
             yield f"step {number}: its record says step {record.number}"
             continue
         if trivial(record.prediction):
-            yield f"step {number}: there is no prediction"
+            yield f"step {number}: its prediction is missing or too short"
         earlier = before(list(known.values()), record.op)
         if record.compared_with != (earlier.record.number if earlier else 0):
-            yield f"step {number}: step {record.compared_with} is not the one to compare it with"
+            yield f"step {number}: it was compared with step {record.compared_with}, which is the wrong one"
         yield from _of_snapshot(step, earlier)
         known[number] = step
 
@@ -137,7 +137,7 @@ def _of_snapshot(step: Stored, earlier: Stored | None) -> Iterator[str]:
     with os.scandir(step.folder) as entries:
         names = {entry.name for entry, _ in zip(entries, range(MOST_FILES + 2), strict=False)}
     for name in sorted(names - {RECORD, *record.files}):
-        yield f"step {number}: {one_line(name)} is not of the snapshot"
+        yield f"step {number}: {one_line(name)} does not belong to the snapshot"
     for name, digest in record.files.items():
         try:
             if hashlib.sha256(read(step.folder / name, FILE_BYTES)).hexdigest() != digest:
@@ -147,20 +147,20 @@ def _of_snapshot(step: Stored, earlier: Stored | None) -> Iterator[str]:
     try:
         lines = lines_changed(step.folder / record.name, earlier)
     except LogError:
-        return  # said above, at the step whose file it is
+        return  # reported above, for the step that has the file
     if lines != (record.lines_added, record.lines_removed):
-        yield f"step {number}: its record says other lines than {lines[0]} added and {lines[1]} removed"
+        yield f"step {number}: wrong line counts in its record; right: {lines[0]} added, {lines[1]} removed"
 
 
 def lines_changed(file: Path, earlier: Stored | None) -> tuple[int, int]:
-    """Lines added and removed since the step that a file is compared with."""
+    """Count the lines added and removed since the step that a file is compared with."""
     if earlier is None:
         return 0, 0
     return changed_lines(read(earlier.folder / earlier.record.name, FILE_BYTES), read(file, FILE_BYTES))
 
 
 def _of_files(tree: Path, steps: list[Stored]) -> Iterator[str]:
-    """Kernels that are no longer what their last step measured; one that was deleted is none."""
+    """Report kernels that were changed since their last step; deleted files are ignored."""
     latest = {step.record.op: step for step in steps}
     for step in {step.record.file: step for step in steps}.values():
         record = step.record
@@ -175,4 +175,4 @@ def _of_files(tree: Path, steps: list[Stored]) -> Iterator[str]:
                 yield f"{record.file}: {error}"
                 continue
             if not same:
-                yield f"{Path(record.file).with_name(name)}: changed since step {record.number}: make log"
+                yield f"{Path(record.file).with_name(name)}: changed since step {record.number}: `make log`"

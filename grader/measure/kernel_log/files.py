@@ -1,4 +1,4 @@
-"""The kernel file of a step of the kernel log, and the copy of it that is measured and kept."""
+"""Choose the kernel file of a step of the kernel log, and copy it for the measurement."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LINE = re.compile(
 
 
 def choose(tree: Path, file: Path | None) -> Path:
-    """The kernel file that is meant, or the one that was changed last; LogError where there is none."""
+    """Return the kernel file named `file`, or the one that was changed last; LogError if there is none."""
     root = tree.resolve()
     kernels = [*root.glob("cuda-kernels/*/*.cu"), *root.glob("triton-kernels/*.py")]
     kernels = [path for path in kernels if op_of(path.relative_to(root).as_posix()) and path.is_file()]
@@ -27,15 +27,15 @@ def choose(tree: Path, file: Path | None) -> Path:
     named = [path for path in kernels if path in (file.resolve(), (root / file).resolve())]
     named = named or [path for path in kernels if path.name == str(file)]
     if len(named) != 1:
-        why = "is more than one file" if named else "is no kernel file of the log"
-        raise LogError(f"{one_line(str(file))} {why}: name it as in cuda-kernels/matmul/01_naive.cu")
+        why = "names more than one file" if named else "is not a kernel file"
+        raise LogError(f"{one_line(str(file))} {why}: write it as in FILE=cuda-kernels/matmul/01_naive.cu")
     return named[0]
 
 
 def snapshot(path: Path, target: Path) -> dict[str, str]:
-    """Copy a kernel file and the headers beside it that it includes; the sha256 of each by name."""
+    """Copy a kernel file and the headers beside it that it includes; return the sha256 of each by name."""
     names, digests = [path.name], {}
-    for name in names:  # grows while it is walked
+    for name in names:  # grows during the loop
         if len(names) > MOST_FILES or not re.fullmatch(FILE_NAME, name):
             raise LogError(f"{one_line(name)}: a step has at most {MOST_FILES} files with plain names")
         data = read(path.with_name(name), FILE_BYTES)
@@ -48,7 +48,7 @@ def snapshot(path: Path, target: Path) -> dict[str, str]:
 
 
 def quoted(source: str) -> list[str]:
-    """The names of quoted headers, but for those that only the program of a file includes."""
+    """List the headers included with quotes, without those inside of `#ifndef NO_PROGRAM`."""
     found, depth, program = [], 0, 0
     for word, name, rest in _LINE.findall(source):
         if word == "endif":

@@ -1,4 +1,4 @@
-"""The kernel log as Markdown: each step's block is rendered from its record, all prose around it is kept."""
+"""The kernel log as Markdown: each step's block is rendered from its record, the text around it is kept."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from grader.system.text import one_line
 HEAD = """# Kernel log
 
 `make log STEP="what I expect, and why"` stores the prediction, measures the kernel, and adds an entry here.
-A block between marks is rendered from `kernel-log/`; what you write outside of the blocks stays as it is.
-Say below each block what you learned; a number with a unit must be one that this or an earlier step measured.
-`make check-log` finds steps that were changed or left out, and numbers and kernels that no step stands for.
+Each block between marks is rendered from `kernel-log/`; what you write outside of the blocks is kept.
+Write below each block what you learned; a number with a unit must come from this step or an earlier one.
+`make check-log` finds steps that were changed or left out, and numbers and kernels that no step measured.
 """
 LEARNED, PLACEHOLDER = "### What I learned", "_your words_"
 LABEL = r"STEP \d{1,4}"
 
 
 def entry(step: Stored, before: Stored | None) -> str:
-    """Heading, block, and the place for the student's words."""
+    """Render the heading, the block, and the place for the student's words."""
     record = step.record
     heading = f"## {record.number}. {record.title}: {record.name}"
     block = marked(f"STEP {record.number}", shown(step, before), named_end=True)
@@ -32,7 +32,7 @@ def entry(step: Stored, before: Stored | None) -> str:
 
 
 def shown(step: Stored, before: Stored | None) -> str:
-    """What stands between the marks of a step; `before` is the step that it is compared with."""
+    """Render the text between the marks of a step; `before` is the step that it is compared with."""
     record = step.record
     paragraphs = [
         "**Prediction**",
@@ -47,7 +47,7 @@ def shown(step: Stored, before: Stored | None) -> str:
 
 
 def verdict(record: Record, before: Record | None) -> str:
-    """What became of the step, by the interval of the paired rounds."""
+    """State the result of a step, by the confidence interval of the paired rounds."""
     if record.status != "ok":
         return f"{record.status.upper()}: {escape(one_line(record.reason)) or 'no reason was given'}"
     if before is None:
@@ -68,13 +68,13 @@ def verdict(record: Record, before: Record | None) -> str:
 
 
 def render(text: str, steps: Sequence[Stored]) -> str:
-    """The text with every block as its record says, and an entry at the end for each step that has none.
+    """Return the text with every block rendered from its record, and a new entry for each step without one.
 
-    LogError where the marks do not let the blocks be told from the prose.
+    Raises LogError if the marks are so wrong that blocks and prose cannot be told apart.
     """
     found, problems = blocks(text)
     if problems:
-        raise LogError(f"KERNEL_LOG.md {problems[0]}: put the marks right, nothing was written")
+        raise LogError(f"KERNEL_LOG.md {problems[0]}: correct the marks; nothing was written")
     known = {step.record.number: step for step in steps}
 
     def again(one: Region) -> str:
@@ -88,24 +88,24 @@ def render(text: str, steps: Sequence[Stored]) -> str:
 
 
 def compared(step: Stored, known: Mapping[int, Stored]) -> Stored | None:
-    """The step that a step is compared with."""
+    """Return the step that a step is compared with."""
     return known.get(step.record.compared_with)
 
 
 def blocks(text: str) -> tuple[list[Region], list[str]]:
-    """The region of every step in its order, and what is wrong with the marks, each with its line."""
+    """Return the region of every step in order, and what is wrong with the marks, each with its line."""
     found, problems = regions(text, LABEL, named_ends=True)
     seen = [number_of(one) for one in found]
     for i, (number, one) in enumerate(zip(seen, found, strict=True)):
         if number in seen[:i]:
             problems.append(f"line {one.line}: a second block of step {number}")
         elif i and number < seen[i - 1]:
-            problems.append(f"line {one.line}: step {number} stands behind step {seen[i - 1]}")
+            problems.append(f"line {one.line}: step {number} comes after step {seen[i - 1]}")
     return found, problems
 
 
 def number_of(one: Region) -> int:
-    """The step that a region is of."""
+    """Return the number of the step in a region's mark."""
     return int(one.label.removeprefix("STEP "))
 
 

@@ -1,4 +1,4 @@
-"""Run Nsight Compute on one call of a kernel; where it cannot count, say why and how to allow it."""
+"""Run Nsight Compute on one call of a kernel; if it cannot read counters, say why and how to allow it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from grader.measure.kernel_log.record import KernelCounters
 from grader.system.processes import LimitError, run_tool
 from grader.system.text import one_line
 
-LAUNCHES = 16  # of one call; what a longer one launches after them is left out
-LIMIT_S = 900.0  # all sections take some forty passes of each kernel
+LAUNCHES = 16  # at most, of one call; later ones are not profiled
+LIMIT_S = 900.0  # all sections take about forty passes of each kernel
 PERMISSION = (
     "ncu may not read the counters of this GPU (ERR_NVGPUCTRPERM): run it as root, start the container with "
     "--cap-add=SYS_ADMIN, or load the driver with NVreg_RestrictProfilingToAdminUsers=0"
@@ -38,7 +38,7 @@ class Profile:
 
 
 def profiler() -> Path | None:
-    """ncu on the PATH, beside the compiler, or of a CUDA toolkit; None where there is none."""
+    """Find ncu on the PATH, beside nvcc, or in a CUDA toolkit; None if there is none."""
     on_path, nvcc = shutil.which("ncu"), native.compiler()
     homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
     places = [Path(home, "bin", "ncu") for home in homes if home]
@@ -48,14 +48,14 @@ def profiler() -> Path | None:
 
 
 def profile(words: Sequence[str], tool: Path | None, run: Callable | None = None) -> Profile:
-    """Counters of the call that profiled.py makes with these words; never raises for ncu."""
+    """Profile the call that profiled.py makes with these words; errors of ncu are returned, not raised."""
     if tool is None:
-        return Profile(None, "there is no ncu: it is part of the CUDA toolkit, as Nsight Compute")
+        return Profile(None, "ncu was not found: install Nsight Compute, which is part of the CUDA toolkit")
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "ncu.csv"
         program = [sys.executable, "-m", "grader.measure.kernel_log.profiled"]
         command = [str(tool), *OPTIONS, "--log-file", str(log), *program]
-        # Its lock file in a shared /tmp may be another user's; its numbers follow the language.
+        # ncu's lock file in a shared /tmp may belong to another user; its number format follows the locale.
         environment = os.environ | {"TMPDIR": folder, "LC_ALL": "C.UTF-8"}
         code, printed = (run or _run)([*command, *words], environment)
         said = log.read_text("utf-8", errors="replace") if log.is_file() else ""
@@ -66,7 +66,7 @@ def profile(words: Sequence[str], tool: Path | None, run: Callable | None = None
 
 
 def _run(command: Sequence[str], environment: dict[str, str]) -> tuple[int, str]:
-    """Exit code and output; what ncu started ends with it, whatever ends it."""
+    """Run ncu and return exit code and output; processes that it started end with it."""
     try:
         done = run_tool(command, LIMIT_S, merged=True, env=environment, own_session=True)
     except LimitError:
@@ -75,14 +75,14 @@ def _run(command: Sequence[str], environment: dict[str, str]) -> tuple[int, str]
 
 
 def why_none(said: str, code: int) -> str:
-    """In one line, what kept ncu from counting."""
+    """Say in one line why ncu returned no counters."""
     if "ERR_NVGPUCTRPERM" in said:
         return PERMISSION
     if "No kernels were profiled" in said and not code:
         return "ncu saw no kernel in the call"
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    # ncu's own words say no more than that the application failed; the error itself is the last it printed.
+    # ncu itself reports only that the application failed; the application's error is its last line.
     own = [line.removeprefix("==ERROR== ") for line in lines if line.startswith("==ERROR== ")]
     other = [line for line in lines if not line.startswith("==")]
-    last = other[-1] if other and (not own or "application" in own[0]) else (own or ["it said nothing"])[0]
-    return one_line(f"ncu ended with code {code}: {last}")
+    last = other[-1] if other and (not own or "application" in own[0]) else (own or ["no output"])[0]
+    return one_line(f"ncu exited with code {code}: {last}")

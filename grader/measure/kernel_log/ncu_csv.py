@@ -1,4 +1,4 @@
-"""Read the raw CSV of Nsight Compute: figures scaled to one unit, each with ncu's own name for it."""
+"""Read the raw CSV of Nsight Compute: figures scaled to one unit, each with the name of its metric."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from grader.codegen import nvcc
 from grader.measure.kernel_log.record import Figure, KernelCounters
 
-STALLS = 8  # reasons that are kept
-# Names differ between generations of GPUs and versions of ncu: the first that is there counts.
+STALLS = 8  # how many stall reasons are kept
+# Names differ between generations of GPUs and versions of ncu: the first that is reported is taken.
 WANTED = {
     "duration": ("us", "gpu__time_duration.sum"),
     "DRAM throughput": (
@@ -75,7 +75,7 @@ BYTES = {f"{key}{word}": factor for key, factor in PREFIXES.items() for word in 
 
 
 def kernels_in(text: str) -> Iterator[KernelCounters]:
-    """The kernels of ncu's raw CSV: names, then units, then a row for each; other lines may stand around."""
+    """Yield the kernels of ncu's raw CSV: names, units, then one row for each; other lines are skipped."""
     lines = text.splitlines()
     start = next((i for i, line in enumerate(lines) if line.startswith('"ID",')), len(lines))
     rows = list(csv.reader(line for line in lines[start:] if line.startswith('"')))
@@ -95,14 +95,14 @@ def kernels_in(text: str) -> Iterator[KernelCounters]:
 
 
 def plain_name(shown: str) -> str:
-    """`ns::tile_kernel` of `void ns::tile_kernel<128>(float *)`, of a mangled name, or of the name itself."""
+    """Return `ns::tile_kernel` for `void ns::tile_kernel<128>(float *)` or for a mangled name."""
     name = nvcc.plain_name(shown)
     name = re.split(r"[<(]", name.replace("(anonymous namespace)::", ""), maxsplit=1)[0].split()
     return re.sub(r"[^A-Za-z0-9_:.$]", "_", name[-1] if name else "unnamed")[:200]
 
 
 def number(text: str) -> float | None:
-    """A number that may hold thousands separators; None for `n/a` and whatever else is none."""
+    """Parse a number that may have thousands separators; None for `n/a` and other text."""
     try:
         value = float(text.replace(",", ""))
     except ValueError:
@@ -111,7 +111,7 @@ def number(text: str) -> float | None:
 
 
 def scaled(value: float, shown: str, unit: str) -> float | None:
-    """The value in `unit`; None where what ncu shows is no unit of that kind."""
+    """Convert a value to `unit`; None if the unit that ncu shows is of another kind."""
     word = shown.split("/")[0].strip().lower()
     if unit == "us":
         return value * US[word] if word in US else None
@@ -130,7 +130,7 @@ def _figure(cells: dict, units: dict, unit: str, *metrics: str) -> Figure | None
 
 
 def _stalls(cells: dict, units: dict) -> dict[str, Figure]:
-    """Why warps waited, the most first; to be selected is no stall, and `_not_issued` is a part of one."""
+    """Return why warps stalled, most first; "selected" is no stall, "_not_issued" is part of another one."""
     for unit, pattern in STALLED:
         found = {
             match[1]: _figure(cells, units, unit, metric)

@@ -1,4 +1,4 @@
-"""Numbers with a unit in a student's prose, and the measured figures that they may be."""
+"""Compare the numbers with a unit in a student's prose with the measured figures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from grader.measure.kernel_log.record import Record
 
 TIMES = "\u00d7"
-LARGEST = 1e30  # of what a record may claim; an integer of JSON has no end
+LARGEST = 1e30  # larger values of a record are ignored; an integer in JSON has no limit
 _UNITS = {
     "%": ("%", 1.0), "percent": ("%", 1.0), "x": ("x", 1.0), TIMES: ("x", 1.0),
     "ns": ("us", 1e-3), "us": ("us", 1.0), "µs": ("us", 1.0), "μs": ("us", 1.0), "ms": ("us", 1e3),
@@ -20,9 +20,9 @@ _UNITS = {
     "byte": ("bytes", 1.0), "bytes": ("bytes", 1.0), "kib": ("bytes", 2.0**10), "mib": ("bytes", 2.0**20),
     "gib": ("bytes", 2.0**30), "kb": ("bytes", 1e3), "mb": ("bytes", 1e6), "gb": ("bytes", 1e9),
 }  # fmt: skip
-_BINARY = {"kb": 2.0**10, "mb": 2.0**20, "gb": 2.0**30}  # as shared memory is counted
+_BINARY = {"kb": 2.0**10, "mb": 2.0**20, "gb": 2.0**30}  # as for shared memory
 _WORDS = "|".join(sorted(map(re.escape, _UNITS), key=len, reverse=True))
-# Marks of emphasis may stand between a number and its unit; in 128x256 the x is none.
+# Emphasis marks may be between a number and its unit; the x in 128x256 is not a unit.
 _NUMBER = re.compile(
     rf"(?<![\w.,])(\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?|\d+(?:\.\d+)?)([\s*_`~]*)({_WORDS})(?![\w/])",
     re.IGNORECASE,
@@ -31,19 +31,19 @@ _FORESEEN = re.compile(r"predict|expect|guess", re.IGNORECASE)
 
 
 class Known:
-    """Figures by unit, asked for at the precision that a text prints."""
+    """Figures by unit, looked up at the precision of a text."""
 
     def __init__(self):
         self._by_unit: dict[str, list[float]] = defaultdict(list)
         self._sorted = True
 
     def add(self, unit: str, *values: float) -> None:
-        """More figures; the sign says which way, and prose says that in words."""
+        """Add figures without their sign, which prose expresses in words."""
         self._by_unit[unit] += map(abs, values)
         self._sorted = False
 
     def has(self, unit: str, value: float, half: float) -> bool:
-        """Whether a figure rounds to this value, that is, lies no more than `half` a last digit from it."""
+        """Return whether a figure rounds to this value: it differs by at most `half` of the last digit."""
         if not self._sorted:
             for values in self._by_unit.values():
                 values.sort()
@@ -55,7 +55,7 @@ class Known:
 
 
 def numbers(line: str) -> Iterator[tuple[str, list[tuple[str, float, float]]]]:
-    """Each number with a unit as it is written, and what it may mean: unit, value, half of its last digit."""
+    """Yield each number with a unit as written, and its meanings: unit, value, half of its last digit."""
     for found in _NUMBER.finditer(line):
         digits, gap, word = found[1].replace(",", ""), found[2], found[3].lower()
         if word in ("x", TIMES) and gap:
@@ -67,7 +67,7 @@ def numbers(line: str) -> Iterator[tuple[str, list[tuple[str, float, float]]]]:
 
 
 def unknown(line: str, known: Known, foreseen: Known) -> list[str]:
-    """The numbers of a line that are no figure; what was foreseen may be said where the line says so."""
+    """List the numbers of a line that are not a figure; predicted ones count if the line says they are."""
     sources = [known, foreseen] if _FORESEEN.search(line) else [known]
     return [
         written
@@ -77,7 +77,7 @@ def unknown(line: str, known: Known, foreseen: Known) -> list[str]:
 
 
 def learn(record: Record, block: str, earlier: list[Record], known: Known, foreseen: Known) -> None:
-    """Add what a step measured, what its block shows, and its time beside that of each earlier step."""
+    """Add what a step measured, what its block shows, and its time relative to each earlier step."""
     for line in block.splitlines():
         for _, meanings in numbers(line):
             (foreseen if line.startswith(">") else known).add(meanings[0][0], meanings[0][1])

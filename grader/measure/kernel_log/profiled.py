@@ -1,4 +1,4 @@
-"""One call of one kernel for Nsight Compute, between the start and the stop of the profiler, after others."""
+"""Make one call of a kernel for Nsight Compute, after warm-up calls, between profiler start and stop."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--op", required=True)
     parser.add_argument("--file", type=Path, required=True)
     parser.add_argument("--size", type=bench.size_of, required=True)
-    parser.add_argument("--folder", type=Path, required=True, help="where a compiled file lies or goes")
+    parser.add_argument("--folder", type=Path, required=True, help="folder of the compiled file")
     asked = parser.parse_args(arguments)
     op = bench.op_named(asked.op)
     arch = nvcc.arch_name(*torch.cuda.get_device_capability())
@@ -32,18 +32,18 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def function_of(op: Op, file: Path, folder: Path, arch: str) -> Callable:
-    """The kernel's host function, as the bench loads it."""
+    """Load the kernel's host function, as the bench does."""
     module = nvcc.load(file, folder, arch, runs=True) if op.native else bench.load(file)
     return getattr(module, op.symbol)
 
 
 def call_of(op: Op, function: Callable, size: Mapping[str, int], device: str) -> Callable[[], object]:
-    """A call on tensors as the bench draws them."""
+    """Return a call on tensors drawn as for the bench."""
     return op.arms("profiled", function, size)[0].make(draw(op, size, device))
 
 
 def profile(call: Callable, wait: Callable, start: Callable, stop: Callable) -> None:
-    """Call until nothing is compiled or tuned any more, then once with the profiler on."""
+    """Make calls until everything is compiled and tuned, then one with the profiler on."""
     for _ in range(WARM_CALLS):
         call()
     wait()

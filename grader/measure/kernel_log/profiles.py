@@ -1,4 +1,4 @@
-"""`make profile`: what Nsight Compute counts in calls of operations of the bench, as a record and a table."""
+"""`make profile`: counters of Nsight Compute for operations of the bench, as a record and a table."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROTOCOL = (
     "tune; its durations are not those of the bench: no clock is fixed (clock control none), and all caches "
     "are flushed before each pass over a kernel"
 )
-# What a table calls a figure, its key among the counters, and how many digits help.
+# Column heading, key of the counter, number of decimals.
 COLUMNS = (
     ("duration, µs", "duration", 2),
     ("DRAM throughput, %", "DRAM throughput", 1),
@@ -35,7 +35,7 @@ COLUMNS = (
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """A call that is asked for: an operation of the bench, its file, how a record calls that, and a size."""
+    """A requested call: an operation of the bench, its file, the file's name in records, and a size."""
 
     op: str
     path: Path
@@ -44,7 +44,7 @@ class Call:
 
 
 class CallRecord(Model):
-    """One size of one operation: its kernels in the order of their launches, or why there are none."""
+    """One size of one operation: its kernels in launch order, or why there are none."""
 
     op: str
     file: str
@@ -64,9 +64,9 @@ class ProfileRecord(Measurement):
 
 
 def calls(source: Path, names: Sequence[str], file: Path | None, sizes: Sequence[str]) -> list[Call]:
-    """The calls to profile, operation by operation; without sizes those of `make bench QUICK=1`.
+    """List the calls to profile, operation by operation; without sizes those of `make bench QUICK=1`.
 
-    KeyError for an unknown operation, ValueError for a wrong size or a file that is not there.
+    Raises KeyError for an unknown operation, ValueError for a wrong size or a missing file.
     """
     from grader.measure.bench.run import Request, size_of
 
@@ -74,10 +74,10 @@ def calls(source: Path, names: Sequence[str], file: Path | None, sizes: Sequence
         Request(source, tuple(names), quick=True, variants=(), processes=1, command="", file=file, size=size)
         for size in ([size_of(text) for text in sizes] or [None])
     ]
-    ops, *_ = [request.ops() for request in asked]  # the same for each, but each may have a wrong size
+    ops, *_ = [request.ops() for request in asked]  # all equal; each request checks its own size
     for op in ops:
         if not asked[0].ours(op).is_file():
-            raise ValueError(f"--op {op.name}: there is no {asked[0].ours(op)}")
+            raise ValueError(f"--op {op.name}: its file is missing: {asked[0].ours(op)}")
     return [
         Call(op.name, request.ours(op), request.named(op), size)
         for op in ops
@@ -87,7 +87,7 @@ def calls(source: Path, names: Sequence[str], file: Path | None, sizes: Sequence
 
 
 def run(asked: Sequence[Call], gpu, command: str, path: Path, follower) -> ProfileRecord:
-    """Profile every call, and write the record after each: what is counted is not lost."""
+    """Profile every call, and write the record after each, so that an abort loses nothing."""
     import torch
 
     from grader.measure.bench.ops import label
@@ -100,11 +100,11 @@ def run(asked: Sequence[Call], gpu, command: str, path: Path, follower) -> Profi
         follower.running(f"{number} of {len(asked)}", words)
         one = dataclasses.asdict(call)
         one["file_sha256"] = hashlib.sha256(one.pop("path").read_bytes()).hexdigest()
-        # A folder for each: a library that lies there already is taken for that of any file of its name.
+        # A folder for each: an existing library would be used for any file of the same name.
         with tempfile.TemporaryDirectory() as folder:
             profile = refused or tools.profile(call.op, call.path, call.size, Path(folder))
         if profile.missing == ncu.PERMISSION:
-            refused = profile  # every other call would be, too, each after it has been compiled and tuned
+            refused = profile  # every other call would fail, too, after it has been compiled and tuned
         record.calls.append(CallRecord(kernels=profile.kernels, missing=profile.missing, **one))
         record.save(path)
         told = ", ".join(kernel.name for kernel in profile.kernels or ()) or profile.missing
@@ -114,12 +114,12 @@ def run(asked: Sequence[Call], gpu, command: str, path: Path, follower) -> Profi
 
 
 def profile_table(path: Path) -> str:
-    """What stands in a README for the record at `path`."""
+    """Render the record at `path` for a README."""
     return render(ProfileRecord.read(path))
 
 
 def render(record: ProfileRecord) -> str:
-    """A row a kernel, then what could not be counted, and where and how the rest was."""
+    """Render one row for each kernel, then what could not be counted, then where and how it was measured."""
     rows = [_row(call, kernel) for call in record.calls for kernel in call.kernels or ()]
     heads = ("operation", "size", "kernel", *(name for name, _, _ in COLUMNS), "stalls, most first")
     parts = [markdown.table(heads, rows, "lll" + "r" * len(COLUMNS) + "l")] if rows else []

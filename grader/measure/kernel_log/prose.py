@@ -1,4 +1,4 @@
-"""Check the Markdown of a kernel log: blocks against records, and the numbers of the prose around them."""
+"""Check the Markdown of a kernel log: blocks against records, and the numbers in the prose around them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from grader.system.text import one_line
 
 
 def problems(text: str, known: Mapping[int, Stored]) -> Iterator[str]:
-    """What is wrong in the text, with its line; `known` are the steps by number."""
+    """Yield what is wrong in the text, with its line; `known` are the steps by number."""
     found, marks = blocks(text)
     yield from (f"{MARKDOWN} {problem}" for problem in marks)
     yield from _of_blocks(text, found, known)

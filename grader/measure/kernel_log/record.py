@@ -1,4 +1,4 @@
-"""One step of the kernel log as data; its figures are those that the raw rounds give, or it is invalid."""
+"""The record of one step of the kernel log; it is invalid unless its figures follow from its rounds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Status = Literal["ok", "wrong", "failed", "impossible", "not installed"]
 
 
 class Figure(records.Model, allow_inf_nan=False):
-    """A number of a profiler, scaled to `unit`, and the profiler's own name for it."""
+    """A value from a profiler, scaled to `unit`, and the profiler's name for the metric."""
 
     value: float
     unit: Annotated[str, Field(pattern=r"^[a-z/% ]{0,30}$")]
@@ -34,7 +34,7 @@ class Figure(records.Model, allow_inf_nan=False):
 
 
 class KernelCounters(records.Model, allow_inf_nan=False):
-    """One kernel launched by the call; a figure that is absent was not reported."""
+    """One kernel launched by the call; a missing figure was not reported."""
 
     name: Name
     grid: Annotated[str, Field(pattern=r"^[0-9 ,()]{0,60}$")]
@@ -46,7 +46,7 @@ class KernelCounters(records.Model, allow_inf_nan=False):
 
 
 class Compiled(records.Model, allow_inf_nan=False):
-    """One kernel as the compiler reports it, by thread; shared memory by block, the static part."""
+    """One kernel as compiled: registers and spills of a thread, static shared memory of a block."""
 
     name: Name
     registers: Count
@@ -55,7 +55,7 @@ class Compiled(records.Model, allow_inf_nan=False):
 
 
 class Paired(records.Model, allow_inf_nan=False):
-    """Median and interval of a ratio of times, taken round by round; 2.0 is twice as fast."""
+    """Median and confidence interval of a ratio of times, taken round by round; 2.0 is twice as fast."""
 
     ratio: Positive
     low: Positive
@@ -63,7 +63,7 @@ class Paired(records.Model, allow_inf_nan=False):
 
 
 class Measured(records.Model, allow_inf_nan=False):
-    """One arm of the bench; figures only where its results are right."""
+    """One arm of the bench; it has figures only if its results are right."""
 
     name: Annotated[str, Field(min_length=1, max_length=100)]
     status: Status
@@ -88,7 +88,7 @@ class Timing(records.Model, allow_inf_nan=False):
     @model_validator(mode="after")
     def _figures_follow_from_rounds(self):
         if self.ours.status == "ok" and not self.ours.rounds_us:
-            raise ValueError("a kernel that is right has rounds")
+            raise ValueError("the status of the kernel is ok, but it has no rounds")
         again = timing_from(self.unit, self.method, self.work, self.ours, self.previous, self.baseline)
         if self.model_dump() != again:
             raise ValueError("the figures of the timing do not follow from its rounds")
@@ -127,28 +127,28 @@ class Record(records.Record, allow_inf_nan=False):
     @model_validator(mode="after")
     def _fits_together(self):
         if op_of(self.file) != self.op:
-            raise ValueError(f"{self.file} is no file of {self.op}")
+            raise ValueError(f"{self.file} is not a file of {self.op}")
         if self.name not in self.files or not all(re.fullmatch(FILE_NAME, name) for name in self.files):
-            raise ValueError("the files of the snapshot have other names")
+            raise ValueError("the files of the snapshot have wrong names, or the kernel is not among them")
         if self.compared_with >= self.number:
-            raise ValueError("a step is compared with an earlier one")
+            raise ValueError("compared_with is not the number of an earlier step")
         if self.status != (self.timing.ours.status if self.timing else "failed"):
             raise ValueError("the status is not that of the timing")
         return self
 
     @property
     def name(self) -> str:
-        """The kernel file without its folders."""
+        """Return the name of the kernel file without its folders."""
         return self.file.rsplit("/", 1)[-1]
 
     @property
     def title(self) -> str:
-        """What the ladder is called: a folder of CUDA files, or a Triton module."""
+        """Return the title of the series of steps: the folder of a CUDA file, or the operation."""
         return self.file.split("/")[1] if self.file.endswith(".cu") else self.op
 
 
 def op_of(file: str) -> str | None:
-    """The operation of the bench that a kernel file, relative to gpu-programming/, belongs to."""
+    """Return the bench operation of a kernel file, given relative to gpu-programming/; None without one."""
     if not re.fullmatch(KERNEL_FILE[1:-1], file):
         return None
     _, place, *rest = file.split("/")
@@ -157,7 +157,7 @@ def op_of(file: str) -> str | None:
 
 
 def paired(base: Measured | None, arm: Measured) -> Paired | None:
-    """Base over arm, round by round; None where one of them has no figures."""
+    """Return base over arm, round by round; None if one of them has no rounds."""
     if base is None or not base.rounds_us or len(base.rounds_us) != len(arm.rounds_us):
         return None
     ratios = [b / a for b, a in zip(base.rounds_us, arm.rounds_us, strict=True)]
@@ -168,7 +168,7 @@ def paired(base: Measured | None, arm: Measured) -> Paired | None:
 def timing_from(
     unit: str, method: str, work: int, ours: Measured, previous: Measured | None, baseline: Measured | None
 ) -> dict:
-    """A `Timing` as plain data, all of its figures from the rounds of the three arms."""
+    """Return a `Timing` as plain data, with all figures computed from the rounds of the three arms."""
 
     def filled(arm: Measured | None) -> Measured | None:
         if arm is None or not arm.rounds_us or arm.status != "ok":

@@ -1,4 +1,4 @@
-"""One step of the kernel log: the prediction first, then the measurement of a copy, then the entry."""
+"""Log one step: store the prediction, measure a copy of the kernel, then write the entry."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from grader.measure.kernel_log.tools import Size, Tools
 from grader.system.files import replace
 from grader.system.text import one_line, printable
 
-PREVIOUS = "previous"  # the stem, and so the arm, of the step that is compared with
+PREVIOUS = "previous"  # stem, and so name of the arm, of the step that it is compared with
 LONGEST = 2000  # characters of a prediction
-NOT_THE_KERNEL = ("more memory than is free", "has no function")  # what ends a process of the bench
+NOT_THE_KERNEL = ("more memory than is free", "has no function")  # in what `bench.run.child` exits with
 ASK = (
-    "say what you expect and why, in three words at least: "
+    "say what you expect and why, in at least three words: "
     'make log STEP="one load of 16 bytes in place of four: fewer instructions, the same time"'
 )
 
@@ -49,9 +49,10 @@ def log(
     size: Size | None = None,
     say: Callable[[str], None] = print,
 ) -> Record:
-    """Log one step of the kernel in `file`, or in the one that was changed last; LogError where it cannot be.
+    """Log one step of the kernel in `file`, or in the file that was changed last.
 
-    A kernel that is wrong or has no time is logged as that. What does not compile is no step.
+    A kernel that is wrong or has no time is logged with that status. Raises LogError if the step cannot be
+    logged, for example because the file does not compile.
     """
     prediction = _told(prediction)
     earlier, path = steps(tree), choose(tree, file)
@@ -59,7 +60,7 @@ def log(
     say(f"step {number}: {name}{'' if file else ', the kernel that was changed last'}")
     with _stage(tree, number) as stage, tempfile.TemporaryDirectory() as scratch:
         files = snapshot(path, stage)
-        # A copy is measured: what runs leaves caches beside its file, and the snapshot holds nothing else.
+        # A copy is measured: running a file leaves caches beside it, which the snapshot must not have.
         ours = _copied(stage, files, Path(scratch) / "ours", path.name)
         compiled = tools.compile(ours, Path(scratch)) if path.suffix == ".cu" else []
         prediction = _store(tree, prediction, files, tools, say)
@@ -83,13 +84,13 @@ def log(
 
 
 def rewrite(tree: Path) -> None:
-    """Render KERNEL_LOG.md again from the records; what stands outside of the blocks is kept."""
+    """Render KERNEL_LOG.md again from the records; text outside of the blocks is kept."""
     path = tree / MARKDOWN
     data = read(path, MARKDOWN_BYTES) if path.exists() else HEAD.encode()
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
-        raise LogError(f"{MARKDOWN} is not UTF-8, nothing was written") from None
+        raise LogError(f"{MARKDOWN} is not UTF-8; nothing was written") from None
     replace(path, render(text, steps(tree)))
 
 
@@ -104,7 +105,7 @@ def _told(prediction: str) -> str:
 
 @contextlib.contextmanager
 def _stage(tree: Path, number: int) -> Iterator[Path]:
-    """A folder that becomes the step's own by one rename; nothing is left of it where that fails."""
+    """Create a folder that a rename turns into the step's own; it is removed if that does not happen."""
     folders(tree)  # refuses a link
     root = tree / FOLDER
     root.mkdir(exist_ok=True)
@@ -118,7 +119,7 @@ def _stage(tree: Path, number: int) -> Iterator[Path]:
 
 
 def _copied(folder: Path, names: Mapping[str, str], target: Path, main: str, stem: str = "") -> Path:
-    """The files of a snapshot in a folder of their own, the kernel perhaps under another name."""
+    """Copy the files of a snapshot into a new folder; `stem` renames the kernel."""
     target.mkdir()
     kernel = target / (f"{stem}{Path(main).suffix}" if stem else main)
     for name in names:
@@ -127,14 +128,14 @@ def _copied(folder: Path, names: Mapping[str, str], target: Path, main: str, ste
 
 
 def _store(tree: Path, prediction: str, files: dict[str, str], tools: Tools, say: Callable) -> str:
-    """Write the prediction down before anything is measured; one for the very same files stands."""
+    """Store the prediction before anything is measured; an earlier one for the same files is kept."""
     path = tree / FOLDER / PENDING
     with contextlib.suppress(LogError, ValueError, KeyError, TypeError):
         stored = json.loads(read(path, FILE_BYTES))
         kept = printable(str(stored["prediction"])).strip()[:LONGEST]
         if stored["files"] == files and not check.trivial(kept):
             if kept != prediction:
-                say(f"these files have a prediction already, which stands: {one_line(kept)}")
+                say(f"these files already have a prediction, which is kept: {one_line(kept)}")
             return kept
     told = {"date": _date(tools), "prediction": prediction, "files": files}
     replace(path, json.dumps(told, indent=1))
@@ -148,11 +149,11 @@ def _date(tools: Tools) -> str:
 def _measure(
     tools: Tools, name: str, ours: Path, base: Stored | None, asked: Size | None, digest: str
 ) -> dict:
-    """What the bench and the profiler say of a kernel, as fields of its record."""
+    """Run the bench and the profiler on a kernel; return fields of its record."""
     op, scratch = tools.op(name), ours.parent.parent
     size = dict(asked or op.quick[-1])
     if set(size) != set(op.quick[-1]):
-        raise LogError(f"a size of {name} has {', '.join(op.quick[-1])}, and nothing else")
+        raise LogError(f"the size of {name} needs exactly {', '.join(op.quick[-1])}")
     earlier = base and _copied(
         base.folder, base.record.files, scratch / "earlier", base.record.name, PREVIOUS
     )
@@ -177,14 +178,14 @@ def _measure(
 
 
 def timed(measured: BenchRecord, op, size_before: Size | None, asked: Size, digest: str) -> dict:
-    """Status, size and timing; LogError where the bench did not measure the snapshot, whose hash is given."""
+    """Return status, size and timing; LogError if the file that was measured has not the hash `digest`."""
     if not measured.ops:
         raise LogError(one_line(f"nothing was measured: {'; '.join(measured.skipped)}"))
     (one,) = measured.ops
     if one.file_sha256 != digest:
-        raise LogError("the bench measured another file than the snapshot, nothing was logged")
+        raise LogError("the bench did not measure the file of the snapshot; nothing was logged")
     if not one.sizes or "ours" not in one.sizes[0].arms:
-        reason = one_line("; ".join(one.troubles) or "the bench has no figure of it")
+        reason = one_line("; ".join(one.troubles) or "the bench has no figure for it")
         if any(words in reason for words in NOT_THE_KERNEL):
             raise LogError(f"nothing was logged: {reason}")
         return {"status": "failed", "reason": reason, "size": asked, "timing": None}
@@ -196,7 +197,7 @@ def timed(measured: BenchRecord, op, size_before: Size | None, asked: Size, dige
 
 
 def arms_of(found: SizeRecord, alike: bool) -> tuple[Measured | None, ...]:
-    """Ours, the step before where it had the same size, and the fastest baseline, with their rounds."""
+    """Return ours, the previous step if it had the same size, and the fastest baseline, with their rounds."""
 
     def arm(name: str) -> Measured | None:
         one = found.arms.get(name)

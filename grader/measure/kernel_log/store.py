@@ -1,4 +1,4 @@
-"""The folders of the kernel log: every step with its snapshot, and the chain of their records.
+"""Read the folders of the kernel log: every step with its snapshot, and the hash chain of the records.
 
 They come from students: every read has a size limit and follows no link.
 """
@@ -24,12 +24,12 @@ RECORD_BYTES, FILE_BYTES, MARKDOWN_BYTES = 2**20, 2**18, 2**22
 
 
 class LogError(ValueError):
-    """What keeps a step from being logged, or a log from being read, in words for a student."""
+    """A step cannot be logged, or a log cannot be read; the message is for a student."""
 
 
 @dataclass(frozen=True)
 class Stored:
-    """A record as it lies in its folder, and the hash of its bytes."""
+    """A stored record, the sha256 of its bytes, and its folder."""
 
     record: Record
     sha256: str
@@ -37,7 +37,7 @@ class Stored:
 
 
 def read(path: Path, limit: int) -> bytes:
-    """The bytes of a regular file; LogError where it is missing, a link, or larger than `limit`."""
+    """Read a regular file; LogError if it is missing, a link, or larger than `limit` bytes."""
     try:
         return read_bytes(path, limit)
     except OSError as error:
@@ -47,17 +47,17 @@ def read(path: Path, limit: int) -> bytes:
 
 
 def parse(data: bytes) -> Record:
-    """A record from its bytes; LogError with the first thing that is wrong in it."""
+    """Parse a record; LogError with the first thing that is wrong in it."""
     try:
         return Record.model_validate_json(data)
     except ValidationError as error:
         raise LogError(f"{RECORD} is invalid: {finding(error)}") from None
-    except ValueError as error:  # a number that is none
+    except ValueError as error:  # not a number
         raise LogError(one_line(f"{RECORD} is invalid: {error}")) from None
 
 
 def folders(tree: Path) -> list[Path]:
-    """What lies in the log's folder, by name; LogError where the folder is a link or holds too much."""
+    """List the entries of the log's folder by name; LogError if it is a link or has too many."""
     root = tree / FOLDER
     if root.is_symlink():
         raise LogError(f"{FOLDER} is a link")
@@ -66,31 +66,31 @@ def folders(tree: Path) -> list[Path]:
     with os.scandir(root) as entries:
         found = [Path(entry.path) for entry, _ in zip(entries, range(MOST_STEPS + 3), strict=False)]
     if len(found) > MOST_STEPS + 2:
-        raise LogError(f"{FOLDER} holds more than {MOST_STEPS} steps")
+        raise LogError(f"{FOLDER} has more than {MOST_STEPS} steps")
     return sorted(found)
 
 
 def steps(tree: Path) -> list[Stored]:
-    """Every step, in order; LogError at the first that is missing or invalid."""
+    """Read every step in order; LogError at the first that is missing or invalid."""
     found = []
     for path in folders(tree):
         if not re.fullmatch(r"\d{4}", path.name):
             continue
         if path.name != f"{len(found) + 1:04}":
-            raise LogError(f"step {len(found) + 1} is missing; make check-log says more")
+            raise LogError(f"step {len(found) + 1} is missing: run `make check-log` for details")
         data = read(path / RECORD, RECORD_BYTES)
         found.append(Stored(parse(data), hashlib.sha256(data).hexdigest(), path))
     return found
 
 
 def before(earlier: Sequence[Stored], op: str) -> Stored | None:
-    """What the next step of an operation is compared with: its last right one, else its last."""
+    """Return the step that an operation's next one is compared with: the last right one, else the last."""
     mine = [one for one in earlier if one.record.op == op]
     right = [one for one in mine if one.record.status == "ok"]
     return (right or mine or [None])[-1]
 
 
 def changed_lines(old: bytes, new: bytes) -> tuple[int, int]:
-    """Lines added and removed; those that only moved do not count, so that any text takes linear time."""
+    """Count lines added and removed; moved lines do not count, so that the time is linear in the text."""
     was, now = Counter(old.splitlines()), Counter(new.splitlines())
     return (now - was).total(), (was - now).total()

@@ -1,4 +1,4 @@
-"""The table of a step in the kernel log: its figures beside those of the step it is compared with."""
+"""Render the table of a step in the kernel log: its figures beside those of the step it is compared with."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ LABELS = (
 
 
 def escape(text: str) -> str:
-    """One line of a student's text that Markdown shows as it is: no mark, no table, no link."""
+    """Escape one line of a student's text, so that Markdown shows it literally."""
     return _SPECIAL.sub(r"\\\1", html.escape(printable(text).strip(), quote=False))
 
 
 def table(record: Record, before: Record | None) -> str:
-    """A row a figure: before, now, what changed, and the profiler's own name for it."""
+    """Render one row for each figure: before, now, the change, and the profiler's name for the metric."""
     was = f"step {before.number}" if before else "before"
     heads = ("figure", was, f"step {record.number}", "change", "metric")
     alike = before is not None and before.size == record.size
@@ -36,7 +36,7 @@ def table(record: Record, before: Record | None) -> str:
 
 
 def shown(value: float, unit: str) -> str:
-    """A value with its unit, as many digits as help."""
+    """Format a value with its unit; the number of decimals depends on the unit."""
     if unit == "bytes":
         for factor, word in ((1e9, "GB"), (1e6, "MB"), (1e3, "KB")):
             if abs(value) >= factor:
@@ -46,7 +46,7 @@ def shown(value: float, unit: str) -> str:
 
 
 def change(was: float | None, now: float | None, unit: str) -> str:
-    """By how much; shares are subtracted, all else is relative."""
+    """Format the change of a value: in points for a percentage, otherwise in percent."""
     if was is None or now is None:
         return ""
     if was == now:
@@ -108,7 +108,7 @@ def _counted(record: Record, before: Record | None) -> Iterator[list[str]]:
 
 
 def _counter(label: str, was: Figure | None, now: Figure | None) -> list[str]:
-    """Two figures of different metrics stand beside each other, but are not subtracted."""
+    """Render the row of a counter; figures of different metrics are shown, but without their change."""
     named = now or was
     if named is None:
         return [label, "", NOT_REPORTED, "", ""]
@@ -119,7 +119,7 @@ def _counter(label: str, was: Figure | None, now: Figure | None) -> list[str]:
 
 
 def _partner(earlier: Sequence, now: Sequence, i: int) -> KernelCounters | None:
-    """The kernel of the step before that plays the same part: by its name, else by its place."""
+    """Return the corresponding kernel of the previous step: by name, else by position."""
     named = [one for one in earlier if one.name == now[i].name]
     if named:
         return named[0]

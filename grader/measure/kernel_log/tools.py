@@ -22,17 +22,17 @@ Size = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Tools:
-    """Tests hand in others."""
+    """The functions that a step calls; tests pass others."""
 
-    op: Callable  # grader.measure.bench.ops.Op of a name
-    compile: Callable[[Path, Path], list[Compiled]]  # a CUDA file, into a folder
-    bench: Callable[[str, Path, Path | None, Size], BenchRecord]  # operation, file, step before, size
+    op: Callable  # from a name to a grader.measure.bench.ops.Op
+    compile: Callable[[Path, Path], list[Compiled]]  # CUDA file, target folder
+    bench: Callable[[str, Path, Path | None, Size], BenchRecord]  # operation, file, previous step, size
     profile: Callable[[str, Path, Size, Path], ncu.Profile]  # operation, file, size, folder of `compile`
     now: Callable[[], datetime.datetime]
 
 
 def tools(source: Path, gpu, follower, command: str) -> Tools:
-    """The real ones, for a GPU; `source` is the tree as `make bench` takes it, labs or solutions."""
+    """Return the tools for a GPU; `source` is labs or solutions, as for `make bench`."""
     from grader.measure.bench import run as bench
 
     def measure(op: str, file: Path, previous: Path | None, size: Size) -> BenchRecord:
@@ -59,7 +59,7 @@ def tools(source: Path, gpu, follower, command: str) -> Tools:
 
 
 def profile(op: str, file: Path, size: Size, folder: Path) -> ncu.Profile:
-    """What Nsight Compute counts in one call; `folder` is where a compiled file lies or goes."""
+    """Profile one call with Nsight Compute; `folder` holds the compiled CUDA file or receives it."""
     from grader.measure.bench.ops import label
 
     words = ["--op", op, "--file", str(file), "--size", label(size), "--folder", str(folder)]
@@ -67,13 +67,13 @@ def profile(op: str, file: Path, size: Size, folder: Path) -> ncu.Profile:
 
 
 def compile_for(arch: str, file: Path, folder: Path) -> list[Compiled]:
-    """What the compiler makes of a CUDA file, kept in `folder`; LogError where it does not compile."""
+    """Compile a CUDA file into `folder` and describe its kernels; LogError if it does not compile."""
     from grader.codegen import kernel_facts
 
     try:
         nvcc.load(file, folder, arch, runs=False)
     except nvcc.BuildError as error:
-        raise LogError(one_line(f"{file.name} does not compile, nothing was logged: {error}")) from None
+        raise LogError(one_line(f"{file.name} does not compile; nothing was logged: {error}")) from None
     kernels = kernel_facts.read_native(nvcc.library(file, folder, arch), int(arch[3:].rstrip("a")))
     return [
         Compiled(

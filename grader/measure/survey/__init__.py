@@ -1,1 +1,1 @@
-"""`make survey`: what a GPU says of itself, and what is measured on it."""
+"""`make survey`: the attributes of a GPU, and what is measured on it."""

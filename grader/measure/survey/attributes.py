@@ -1,4 +1,4 @@
-"""Ask NVML and the CUDA driver what the GPU is: units, memories, clocks, limits."""
+"""Query NVML and the CUDA driver for attributes of the GPU: units, memories, clocks, limits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from grader.measure.survey.record import Attributes
 from grader.system.gpu import Gpu, handle
 
-# Numbers of CUdevice_attribute in cuda.h: an interface that keeps its numbers.
+# Values of the enum CUdevice_attribute in cuda.h; they are the same in all versions of CUDA.
 CUDA_ATTRIBUTES = {
     "WARP_SIZE": 10,
     "CLOCK_RATE": 13,
@@ -29,12 +29,12 @@ CUDA_ATTRIBUTES = {
 
 
 def find(gpu: Gpu) -> Attributes:
-    """The attributes of the GPU that CUDA uses; OSError or RuntimeError where its driver does not answer."""
+    """Return the attributes of CUDA's GPU; OSError or RuntimeError if its driver does not answer."""
     return join(gpu, ask_cuda(), ask_nvml())
 
 
 def join(gpu: Gpu, cuda: dict[str, int | None], nvml: dict[str, int | float | bool | None]) -> Attributes:
-    """One record of both answers; clocks are NVML's where it has them, as in every other report."""
+    """Join the answers of CUDA and NVML; clocks come from NVML if it knows them, as in every other report."""
     kilohertz = cuda["MEMORY_CLOCK_RATE"] or 0
     ecc = nvml.get("ecc")
     if ecc is None and cuda["ECC_ENABLED"] is not None:
@@ -61,11 +61,11 @@ def join(gpu: Gpu, cuda: dict[str, int | None], nvml: dict[str, int | float | bo
 
 
 def ask_cuda() -> dict[str, int | None]:
-    """Attributes of CUDA's first visible device, None for one that the driver does not know."""
+    """Return the attributes of CUDA's first visible device; None for one that the driver does not know."""
     driver = ctypes.CDLL("libcuda.so.1")
     device = ctypes.c_int()
     if driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(device), 0):
-        raise RuntimeError("the CUDA driver gives no device")
+        raise RuntimeError("the CUDA driver finds no GPU: `make doctor` says why")
 
     def ask(number: int) -> int | None:
         value = ctypes.c_int()
@@ -76,7 +76,7 @@ def ask_cuda() -> dict[str, int | None]:
 
 
 def ask_nvml() -> dict[str, int | float | bool | None]:
-    """What only NVML tells, None for what it does not tell about this GPU."""
+    """Return the attributes that only NVML knows; None for what it does not report for this GPU."""
     import pynvml
 
     device = handle()

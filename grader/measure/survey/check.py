@@ -1,4 +1,4 @@
-"""Hold a survey against itself and physics, and its README and plots against the record."""
+"""Check that a survey is consistent and physically possible, and that its README shows the record."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from grader.measure.survey.table import problem, timings
 from grader.measure.survey.theory import theory
 from grader.system.files import read_bytes
 
-ABOVE, BELOW = 1.05, 0.05  # of theory: clocks are read in whole MHz, and a GPU may boost a little
-L2_THAT_SHOWS = 2 << 20  # bytes; a smaller cache is full before launches cost nothing
+ABOVE, BELOW = 1.05, 0.05  # share of theory: clocks are read in whole MHz, and a GPU may boost a little
+L2_THAT_SHOWS = 2 << 20  # bytes; with a smaller cache the launch overhead hides the plateau
 PLACEHOLDER = "_your words_"
-ROUNDING = 1e-6  # what JSON and another order of the same arithmetic may change
+ROUNDING = 1e-6  # relative; JSON and another order of the same arithmetic may change this much
 
 
 def problems(record: SurveyRecord) -> list[str]:
-    """What contradicts itself or physics in a record; empty where nothing does."""
+    """List what is inconsistent or physically impossible in a record."""
     return [
         *_dates(record),
         *_attributes(record),
@@ -32,7 +32,7 @@ def problems(record: SurveyRecord) -> list[str]:
 
 
 def readme_problems(folder: Path, record: SurveyRecord) -> list[str]:
-    """Whether the README shows what the record says, in exactly one region."""
+    """Say why the README does not show the record in exactly one region, or which answers are missing."""
     try:
         text = read_bytes(folder / "README.md").decode()
     except FileNotFoundError:
@@ -50,20 +50,20 @@ def _dates(record: SurveyRecord) -> Iterator[str]:
     try:
         when = datetime.datetime.fromisoformat(record.date)
     except ValueError:
-        yield "the date is none"
+        yield "the date is not in ISO 8601 format"
         return
     if when.tzinfo is None:
         yield "the date has no time zone"
     elif when > datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(days=1):
-        yield "the date lies in the future"
+        yield "the date is in the future"
 
 
 def _attributes(record: SurveyRecord) -> Iterator[str]:
     gpu, attributes = record.machine.gpu, record.attributes
     if gpu.capability != attributes.capability:
-        yield f"the GPU has compute capability {gpu.capability}, its attributes {attributes.capability}"
+        yield f"compute capability: {gpu.capability} for the GPU, {attributes.capability} in its attributes"
     if gpu.max_sm_mhz and gpu.max_sm_mhz != attributes.sm_mhz:
-        yield f"the GPU has {gpu.max_sm_mhz} MHz at most, its attributes {attributes.sm_mhz}"
+        yield f"highest SM clock: {gpu.max_sm_mhz} MHz for the GPU, {attributes.sm_mhz} in its attributes"
     expected, told = theory(attributes), record.theory
     if (expected.flop_per_clock, expected.source) != (told.flop_per_clock, told.source):
         yield f"the theory is not that of compute capability {attributes.capability}"
@@ -75,12 +75,12 @@ def _arithmetic(m: Measured, l2_bytes: int) -> Iterator[str]:
     for name, curve in (("reads", m.reads), ("copies", m.copies)):
         sizes = [one.working_set_bytes for one in curve]
         if sizes != sorted(set(sizes)):
-            yield f"the working sets of {name} do not ascend"
+            yield f"the working sets of {name} are not in ascending order"
         yield from _rates(name, curve)
     yield from _rates("copy_ of torch", [m.library_copy])
     for one in m.matmul:
         if (one.status == "ok") != (None not in (one.side, one.flops_per_s, one.timed)):
-            yield f"matmul in {one.dtype} is {one.status}, and its figures say otherwise"
+            yield f"matmul in {one.dtype}: the status {one.status} does not agree with its figures"
         elif one.status == "ok" and not _near(2e6 * one.side**3 / one.timed.median_us, one.flops_per_s):
             yield f"the rate of matmul in {one.dtype} does not follow from its rounds"
         elif one.status != "ok" and not one.reason:
@@ -98,7 +98,7 @@ def _arithmetic(m: Measured, l2_bytes: int) -> Iterator[str]:
             yield f"the plateau {name} does not follow from its curve"
     ridges = {one.dtype: one.flops_per_s / m.dram_read for one in m.matmul if one.flops_per_s}
     if not _alike(ridges, m.ridges):
-        yield "a ridge is not the rate of its dtype over the bandwidth of DRAM"
+        yield "a ridge is not the rate of its dtype divided by the bandwidth of DRAM"
 
 
 def _rates(name: str, curve: Sequence[Bandwidth]) -> Iterator[str]:
@@ -106,7 +106,7 @@ def _rates(name: str, curve: Sequence[Bandwidth]) -> Iterator[str]:
         if not _near(1e6 * one.bytes_moved / one.timed.median_us, one.bytes_per_s):
             yield f"the rate of {name} at {one.working_set_bytes} bytes does not follow from its rounds"
         if one.bytes_moved % one.working_set_bytes:
-            yield f"{name} at {one.working_set_bytes} bytes did not move whole working sets"
+            yield f"{name} at {one.working_set_bytes} bytes: the bytes moved are not whole working sets"
 
 
 def _bounds(record: SurveyRecord) -> Iterator[str]:
@@ -121,7 +121,7 @@ def _bounds(record: SurveyRecord) -> Iterator[str]:
     bounded += [("the bandwidth of torch's copy_", m.library_copy.bytes_per_s, dram)]
     for one in m.matmul:
         if one.status == "ok" and rates and one.dtype not in rates:
-            yield f"matmul in {one.dtype} has a rate, and this GPU cannot do it"
+            yield f"matmul in {one.dtype} has a rate, but this GPU does not support the dtype"
         bounded.append((f"the rate of matmul in {one.dtype}", one.flops_per_s, rates.get(one.dtype)))
     for name, value, limit in bounded:
         if value and limit and not BELOW <= value / limit <= ABOVE:
@@ -129,11 +129,11 @@ def _bounds(record: SurveyRecord) -> Iterator[str]:
     if record.attributes.l2_bytes >= L2_THAT_SHOWS:
         for what, inside, outside in (("reads", m.l2_read, m.dram_read), ("copies", m.l2_copy, m.dram_copy)):
             if inside is None:
-                yield f"no working set of {what} lies well inside of the L2 cache"
+                yield f"no working set of {what} is well inside the L2 cache"
             elif inside <= outside:
                 yield f"{what} from the L2 cache are not faster than from DRAM"
     if m.launch.graph_node.median_us > m.launch.round_trip.median_us:
-        yield "a node of a CUDA graph takes longer than a launch with the wait for its end"
+        yield "a node of a CUDA graph takes longer than a launch that is waited for"
 
 
 def _near(one: float, other: float) -> bool:
@@ -141,7 +141,7 @@ def _near(one: float, other: float) -> bool:
 
 
 def _alike(one, other) -> bool:
-    """The same structure, with numbers that differ by roundings."""
+    """Compare two JSON values; numbers may differ by rounding errors."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(_alike(one[key], other[key]) for key in one)
     if isinstance(one, list) and isinstance(other, list):

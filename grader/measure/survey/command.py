@@ -1,4 +1,4 @@
-"""`make survey`: ask and measure the GPU, write its record, README and plots; or only draw again."""
+"""`make survey`: measure the GPU and write its record, README and plots, or only draw them again."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ FOLDER = CAPSTONE / "hardware-survey"
 
 
 def folder_of(source: Path) -> Path:
-    """Where the survey of a tree lies."""
+    """Return the folder of the survey in a tree laid out like labs/."""
     return capstone_in(source) / FOLDER.name
 
 
 def survey(source: Path, quick: bool, redraw_only: bool, command: str, console: Console) -> int:
-    """The whole command; its exit code. Without a GPU nothing is written."""
+    """Run the command and return its exit code; without a GPU nothing is written."""
     folder = folder_of(source)
 
     def say(words: str) -> None:
@@ -38,7 +38,7 @@ def survey(source: Path, quick: bool, redraw_only: bool, command: str, console: 
         if not redraw_only:
             found, missing = nvml.find()
             if not found:
-                say(f"survey needs an NVIDIA GPU with its driver: {missing}")
+                say(f"`make survey` needs an NVIDIA GPU with its driver: {missing}")
                 return FAULT
             record = run(found, QUICK if quick else Plan(), command, console)
             folder.mkdir(parents=True, exist_ok=True)
@@ -55,8 +55,11 @@ def survey(source: Path, quick: bool, redraw_only: bool, command: str, console: 
 
 
 def run(found: Gpu, plan: Plan, command: str, console: Console) -> SurveyRecord:
-    """Everything that is asked and measured, while no other grader uses the GPU."""
-    # Here, not above: they need CUDA, or take seconds to import.
+    """Query and measure the GPU while no other grader uses it.
+
+    Raises RuntimeError if torch cannot use the GPU or a result is wrong.
+    """
+    # Imported here because they need CUDA or take seconds to import.
     import torch
 
     from grader.measure.survey.attributes import find
@@ -73,7 +76,7 @@ def run(found: Gpu, plan: Plan, command: str, console: Console) -> SurveyRecord:
     finally:
         follower.end()
     return SurveyRecord.begin(
-        command[:300],  # what the record has room for: a survey is not lost for a long path
+        command[:300],  # the limit of the record: a survey is not lost because of a long path
         found,
         torch.version.cuda,
         quick=plan == QUICK,
@@ -84,17 +87,17 @@ def run(found: Gpu, plan: Plan, command: str, console: Console) -> SurveyRecord:
 
 
 def redraw(folder: Path) -> None:
-    """README and plots from the records that lie there; ValueError, in words for a student, for a bad one."""
+    """Write README and plots from a folder's records; ValueError, in words for a student, if one is bad."""
     record = read(folder)
     write_readme(folder / "README.md", record)
-    # Here, not above: only who draws needs matplotlib.
+    # Imported here because only drawing needs matplotlib.
     from grader.measure.survey.plots import write
 
     write(folder)
 
 
 def write_readme(path: Path, record: SurveyRecord) -> None:
-    """Render the region of the README; the course's own is taken where there is none."""
+    """Render the region of the README; if there is no README, start from the course's."""
     template = path if path.is_file() else ROOT / FOLDER / "README.md"
     text = rewrite(template.read_text("utf-8"), record)
     replace(path, text)

@@ -1,4 +1,4 @@
-"""The GPU as the survey uses it: buffers, launches, clocks; the only part of the survey that needs CUDA."""
+"""Buffers, launches and clocks of the GPU; the only module of the survey that needs CUDA."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from grader.measure.survey.products import SEED, Product, product
 from grader.measure.survey.record import Attributes
 from grader.system.gpu import ClockReader
 
-PROGRAMS = 4  # of 256 threads, for each multiprocessor: the smallest holds so many, and all run at once
+PROGRAMS = 4  # for each multiprocessor, of 256 threads each: on every GPU they are all resident at once
 BLOCK_BYTES = 4 * BLOCK
 
 
@@ -32,12 +32,12 @@ class CudaDevice:
         self._source = self._target = None
 
     def free_bytes(self) -> int:
-        """Memory that is free, and was not only given back to PyTorch."""
+        """Return the bytes of free memory, after PyTorch's caching allocator has released its own."""
         torch.cuda.empty_cache()
         return torch.cuda.mem_get_info()[0]
 
     def hold(self, largest: int) -> None:
-        """Buffers for working sets up to `largest` bytes: random numbers, and the target of a copy."""
+        """Allocate buffers for working sets up to `largest` bytes: random int32, and the target of a copy."""
         generator = torch.Generator("cuda").manual_seed(SEED)
         self._source = torch.empty(largest // 4, dtype=torch.int32, device="cuda").random_(
             generator=generator
@@ -45,12 +45,12 @@ class CudaDevice:
         self._target = torch.zeros(largest // 8, dtype=torch.int32, device="cuda")
 
     def give_back(self) -> None:
-        """Free them."""
+        """Free the buffers."""
         self._source = self._target = None
         torch.cuda.empty_cache()
 
     def reader(self, size: int) -> Work:
-        """Reads of `size` bytes; their sum tells whether all of them were read."""
+        """Return work that reads `size` bytes; the sum shows whether all of them were read."""
         x, n_blocks = self._source[: size // 4], size // BLOCK_BYTES
         total = int(x.sum())
 
@@ -61,12 +61,12 @@ class CudaDevice:
 
         def mistake(passes: int) -> str:
             missing = (int(self._partial.sum()) - passes * total) % 2**32
-            return "not every number was read" if missing else ""
+            return "the sum is wrong: not every number was read" if missing else ""
 
         return Work(launch, mistake)
 
     def copier(self, size: int) -> Work:
-        """Copies of half of `size` bytes into the other half."""
+        """Return work that copies half of `size` bytes into the other half."""
         x, y, mistake = self._halves(size)
         n_blocks = size // 2 // BLOCK_BYTES
 
@@ -78,7 +78,7 @@ class CudaDevice:
         return Work(launch, mistake)
 
     def library_copier(self, size: int) -> Work:
-        """The same by PyTorch, a call for each pass."""
+        """Return the same work with PyTorch's copy_, one call for each pass."""
         x, y, mistake = self._halves(size)
 
         def launch(passes: int) -> None:
@@ -93,15 +93,15 @@ class CudaDevice:
         return x, y, lambda _passes: "" if torch.equal(x, y) else "the copy differs from its source"
 
     def product(self, dtype: str, side: int) -> Product:
-        """A square matrix product."""
+        """Return a square matrix product of PyTorch."""
         return product(dtype, side, "cuda")
 
     def empty(self) -> Callable[[], None]:
-        """The launch of a kernel that does nothing."""
+        """Return a function that launches an empty kernel."""
         return lambda: empty_kernel[(1,)](self._partial, num_warps=1)
 
     def host_us(self, work: Callable[[], None]) -> float:
-        """Microseconds of the host until `work` returns."""
+        """Return the microseconds until `work` returns, by the clock of the host."""
         start = time.perf_counter_ns()
         work()
         return (time.perf_counter_ns() - start) / 1e3

@@ -1,15 +1,15 @@
-"""Triton kernels of the survey: reads and copies that go over one working set many times, and nothing."""
+"""Triton kernels of the survey: repeated reads and copies of one working set, and an empty kernel."""
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 
-BLOCK = 4096  # int32, of one step of a program: four loads of 16 bytes for each thread of 8 warps
+BLOCK = 4096  # int32 for each step of a program: four loads of 16 bytes for each thread of 8 warps
 
 
-# The share of a program is another one in each pass, and loads pass by the L1 cache: neither the compiler nor
-# L1 can save a read.
+# A program reads other blocks in each pass, and loads bypass L1 (.cg): neither the compiler nor L1 can
+# save a read.
 @triton.jit(do_not_specialize=["n_blocks", "total_blocks"])
 def read_kernel(
     x_ptr,  # (n_blocks * BLOCK,) int32
@@ -43,4 +43,4 @@ def copy_kernel(
 
 @triton.jit
 def empty_kernel(x_ptr):
-    """Nothing; what it costs is its launch."""
+    """Do nothing; its time is the launch overhead."""

@@ -1,6 +1,6 @@
-"""Measure bandwidth against working set, matmul rates and launches on a device that is handed in.
+"""Measure bandwidth against working set, matmul rates and launch overhead on a given device.
 
-A device offers what `CudaDevice` does; a test hands in one whose clock is made up.
+A device has the methods of `CudaDevice`; tests pass one with a simulated clock.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from grader.measure.survey.record import DTYPES, Bandwidth, Launch, Matmul, Meas
 from grader.measure.survey.rounds import Plan, take, times
 from grader.system.text import one_line
 
-FIRST_BYTES = 2**28  # a first launch moves about so much, to learn how long a longer one takes
+FIRST_BYTES = 2**28  # moved by the first launch, which shows how long a longer one will take
 FIRST_SIDE = 1024
-MOST_CALL_US = 25_000.0  # of a matmul: a GPU that is slow in fp64 shall not take minutes
+MOST_CALL_US = 25_000.0  # of a matmul, so that a GPU that is slow in fp64 does not take minutes
 LAUNCHES, NODES = 200, 1000
 
 
 @dataclass(frozen=True)
 class Work:
-    """Something to launch so many times over, and what is wrong with what it left; empty where nothing is."""
+    """`launch` makes some passes in one launch; `mistake` says what is wrong with their result, or ""."""
 
     launch: Callable[[int], None]
     mistake: Callable[[int], str]
 
 
 def measure(device, plan: Plan, follower) -> Measured:
-    """Everything, in turn; RuntimeError where results are wrong or the memory is too small."""
+    """Measure everything in turn; RuntimeError if results are wrong or the memory is too small."""
     largest = largest_set(device.free_bytes(), device.l2_bytes)
     sets = list(working_sets(largest, plan.halves))
     follower.begin(2 * len(sets) + 1 + len(DTYPES) + 3)
@@ -56,7 +56,7 @@ def measure(device, plan: Plan, follower) -> Measured:
 
 
 def summarise(reads, copies, library: Bandwidth, rates, launch: Launch, l2_bytes: int) -> Measured:
-    """The record of what was measured: plateaus and ridges follow from curves and rates."""
+    """Build the record; plateaus and ridges are computed from the curves and rates."""
     dram = plateau(reads, beyond_l2(reads, l2_bytes))
     return Measured(
         reads=reads,
@@ -73,12 +73,12 @@ def summarise(reads, copies, library: Bandwidth, rates, launch: Launch, l2_bytes
 
 
 def bandwidth(device, plan: Plan, size: int, make: Callable[[int], Work]) -> Bandwidth:
-    """One working set, gone over so many times in a launch that the launch itself costs nothing."""
+    """Measure one working set, with so many passes in a launch that the launch overhead does not count."""
     work, passes = make(size), max(1, FIRST_BYTES // size)
     work.launch(passes)  # compiles
     us = device.time_us(lambda: work.launch(passes))
     passes = max(1, round(passes * plan.block_us / us))
-    # A block is one launch, whatever the warm-up says: it must be known how many passes the last one made.
+    # `block_us` is 0, so a block is one launch: the check has to know how many passes the last one made.
     timed = take(device, plan.rounds, lambda: work.launch(passes), 0.0, plan.warm_us)
     if words := work.mistake(passes):
         raise RuntimeError(f"working set of {size_words(size)}: {words}")
@@ -92,7 +92,7 @@ def bandwidth(device, plan: Plan, size: int, make: Callable[[int], Work]) -> Ban
 
 
 def matmul(device, plan: Plan, dtype: str) -> Matmul:
-    """The rate of square products, or the reason why there is none."""
+    """Measure the rate of square products; the result has a reason instead if there is no rate."""
     least = LEAST_CAPABILITY[dtype]
     if device.capability < least:
         has, needs = (f"{value // 10}.{value % 10}" for value in (device.capability, least))
@@ -103,7 +103,7 @@ def matmul(device, plan: Plan, dtype: str) -> Matmul:
         timed = take(device, plan.rounds, product.call, plan.matmul_block_us, plan.matmul_warm_us)
         wrong = product.mistake()
     except (RuntimeError, TypeError, ValueError, AttributeError) as error:
-        # A library that lacks a dtype says so in one of these; a device that answers no more says it here.
+        # A library that lacks a dtype raises one of these. If the GPU itself failed, synchronize raises.
         device.synchronize()
         words = one_line(f"{type(error).__name__}: {error}")
         return Matmul(dtype=dtype, status="failed", reason=words)
@@ -114,7 +114,7 @@ def matmul(device, plan: Plan, dtype: str) -> Matmul:
 
 
 def sized(device, plan: Plan, dtype: str) -> Product:
-    """A product whose side was doubled while the next one, eight times the work, stays short and fits."""
+    """Return the largest product, by doubling its side, that is short enough and fits into memory."""
     side = FIRST_SIDE
     while True:
         product = device.product(dtype, side)
@@ -127,19 +127,19 @@ def sized(device, plan: Plan, dtype: str) -> Product:
 
 
 def back_to_back(device, plan: Plan):
-    """Launches of an empty kernel one after another, microseconds of each."""
+    """Time launches of an empty kernel one after another, in microseconds for each."""
     many = functools.partial(times, _launched(device), LAUNCHES)
     return take(device, plan.rounds, many, plan.block_us, plan.warm_us, LAUNCHES)
 
 
 def graph_node(device, plan: Plan):
-    """The same launches as nodes of one CUDA graph."""
+    """Time the same launches as nodes of one CUDA graph."""
     many = device.graph(functools.partial(times, _launched(device), NODES))
     return take(device, plan.rounds, many, plan.block_us, plan.warm_us, NODES)
 
 
 def round_trip(device, plan: Plan):
-    """One launch and the wait until it has run, as the host sees it."""
+    """Time one launch and the wait until it has run, by the clock of the host."""
     launch = _launched(device)
 
     def there_and_back():
@@ -151,7 +151,7 @@ def round_trip(device, plan: Plan):
 
 
 def _launched(device) -> Callable[[], None]:
-    """The launch of an empty kernel that is compiled and has run once."""
+    """Return the launch of an empty kernel, compiled and run once."""
     launch = device.empty()
     launch()
     device.synchronize()

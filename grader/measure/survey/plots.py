@@ -1,4 +1,4 @@
-"""Figures of a survey as SVG: bandwidth against working set, matmul rates, roofline with kernels on it."""
+"""Plots of a survey as SVG: bandwidth against working set, matmul rates, roofline with kernels on it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from grader.system.text import one_line
 
 
 def write(folder: Path) -> list[Path]:
-    """Every plot of the survey in a folder, with the bench records beside it; ValueError for a bad record."""
+    """Draw every plot of the survey in a folder, also from the bench records; ValueError for a bad record."""
     record, kernels = read(folder), benches(folder)
-    # Text is shown as it is: a name in a record is no formula.
+    # A name in a record may contain "$", which matplotlib would parse as a formula.
     with charts.settings("survey", **{"text.parse_math": False}):
         figures = {
             "bandwidth.svg": _bandwidth(record),
@@ -34,7 +34,7 @@ def write(folder: Path) -> list[Path]:
 
 
 def other_gpu(record: SurveyRecord, bench: BenchRecord) -> str:
-    """The GPU of a bench record where it is another one than the survey's; its kernels meet other roofs."""
+    """Return the GPU of a bench record if it is not the survey's: its kernels have another roofline."""
     name = bench.machine.gpu_name
     return "" if name == record.machine.gpu.name else one_line(name)
 
@@ -70,7 +70,7 @@ def _bandwidth(record: SurveyRecord) -> Figure:
 
 
 def _terabytes(one: Bandwidth) -> Iterator[float]:
-    """Most, median and least TB/s of one working set."""
+    """Return highest, median and lowest TB/s of one working set."""
     return (one.bytes_moved / us / 1e6 for us in one.timed.spread_us)
 
 
@@ -126,6 +126,6 @@ def _roofline(record: SurveyRecord, benches: Mapping[str, BenchRecord]) -> Figur
 
 
 def _roofs(record: SurveyRecord) -> Sequence[str]:
-    """The 16-bit dtype and fp32, of those that have a measured ridge."""
+    """Return the 16-bit dtype and fp32, if they have a measured ridge."""
     half = "bf16" if "bf16" in record.measured.ridges else "fp16"
     return [dtype for dtype in (half, "fp32") if dtype in record.measured.ridges]

@@ -1,4 +1,4 @@
-"""Square matrix products of PyTorch by dtype, on random data, with a look at what they computed."""
+"""Square matrix products of PyTorch by dtype, on random data, with a check of their results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 SEED = 20240229
 LOOK = 4  # rows and columns of the result that are compared with fp64
-# Tensor cores, or arithmetic at all, for the dtype; PyTorch emulates some of them on older GPUs.
+# The first compute capability with hardware support for the dtype; PyTorch emulates some on older GPUs.
 LEAST_CAPABILITY = {"fp64": 0, "fp32": 0, "tf32": 80, "fp16": 70, "bf16": 80, "fp8": 89, "int8": 72}
 TORCH_DTYPES = {
     "fp64": torch.float64,
@@ -20,14 +20,14 @@ TORCH_DTYPES = {
     "fp8": torch.float8_e4m3fn,
     "int8": torch.int8,
 }
-# Of the root mean square of the result: several roundings of the inputs or of the result. That of fp32 is
-# less than TF32 reaches, so that a product that was not in fp32 is noticed.
+# Tolerance relative to the root mean square of the result: several roundings of the inputs or of the result.
+# TF32 exceeds that of fp32, so that a product that was not computed in fp32 is noticed.
 ALLOWED = {"fp64": 1e-11, "fp32": 1e-4, "tf32": 1e-2, "fp16": 1e-2, "bf16": 5e-2, "fp8": 1e-1, "int8": 0.0}
 
 
 @dataclass(frozen=True)
 class Product:
-    """One product: a call, what is wrong with its result (empty where nothing is), and the bytes it holds."""
+    """One product: its call, a check that returns what is wrong with its result or "", its bytes."""
 
     side: int
     call: Callable[[], None]
@@ -36,14 +36,14 @@ class Product:
 
 
 def product(dtype: str, side: int, device: str) -> Product:
-    """A = (side, side) times B.T, B = (side, side); the libraries have each dtype in this layout."""
+    """Return A @ B.T for A and B of shape (side, side); the libraries support every dtype in this layout."""
     generator = torch.Generator(device).manual_seed(SEED)
     a, b = (_random(dtype, side, generator, device) for _ in range(2))
     multiply = _multiply(dtype, a, b.t())
     result = []
 
     def call():
-        # Of a process-wide setting each call makes sure by itself: another dtype may have come in between.
+        # The setting is process-wide, and another dtype may have changed it: each call sets it.
         torch.set_float32_matmul_precision("high" if dtype == "tf32" else "highest")
         result[:] = [multiply()]
 
@@ -54,13 +54,13 @@ def product(dtype: str, side: int, device: str) -> Product:
 
 
 def difference(dtype: str, got: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> str:
-    """What differs from fp64 in a corner of A @ B.T by more than roundings; empty where nothing does."""
+    """Say what differs from fp64 in a corner of A @ B.T by more than the tolerance; empty if nothing does."""
     right = a[-LOOK:].double() @ b[-LOOK:].double().t()
     error = (got[-LOOK:, -LOOK:].double() - right).abs().max()
     allowed = ALLOWED[dtype] * right.square().mean().sqrt()
     if error <= allowed:  # false for NaN
         return ""
-    return f"the product in {dtype} is off by {float(error):.3g}, and {float(allowed):.3g} is allowed"
+    return f"the product in {dtype} has the error {float(error):.3g}, but {float(allowed):.3g} is allowed"
 
 
 def _random(dtype: str, side: int, generator: torch.Generator, device: str) -> torch.Tensor:
@@ -72,7 +72,7 @@ def _random(dtype: str, side: int, generator: torch.Generator, device: str) -> t
 
 
 def _multiply(dtype: str, a: torch.Tensor, b: torch.Tensor) -> Callable[[], torch.Tensor]:
-    """The call that multiplies; fp8 adds as fast as the hardware can, as its peak rate supposes."""
+    """Return the call that multiplies; fp8 uses fast accumulation, as its peak rate assumes."""
     if dtype == "int8":
         return lambda: torch._int_mm(a, b)
     if dtype == "fp8":

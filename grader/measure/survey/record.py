@@ -1,4 +1,4 @@
-"""The record of `make survey`: what the GPU says of itself, what was measured, and what theory allows."""
+"""The record of `make survey`: attributes of the GPU, what was measured, and what theory allows."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ PROTOCOL = (
 )
 DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8")
 
-# Limits far from any GPU: arithmetic on a student's numbers must not overflow.
+# Limits far beyond any GPU, so that arithmetic on a student's numbers cannot overflow.
 Positive = Annotated[float, Field(ge=1e-9, le=1e20)]
 Count = Annotated[int, Field(ge=0, le=2**50)]
-Clock = Annotated[int, Field(ge=0, le=100_000)]  # MHz, and bits of a bus
+Clock = Annotated[int, Field(ge=0, le=100_000)]  # MHz, or bits of a bus
 Words = Annotated[str, Field(max_length=300)]
 Name = Literal["fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8"]
 Spread = Annotated[list[Annotated[float, Field(ge=0.0, le=1e20)]], Field(max_length=3)]
 
 
 class Attributes(Model, allow_inf_nan=False):
-    """What NVML and the CUDA driver say of the GPU; None where they do not answer."""
+    """Attributes of the GPU from NVML and the CUDA driver; None for those that they do not report."""
 
     capability: Count  # 90 for compute capability 9.0
     multiprocessors: Annotated[int, Field(ge=1, le=10_000)]
     l2_bytes: Count
     memory_bus_bits: Clock
-    memory_mhz: Clock  # at most, as NVML gives it: two transfers a clock
-    sm_mhz: Clock  # at most
+    memory_mhz: Clock  # the highest clock, as NVML reports it: two transfers for each clock
+    sm_mhz: Clock  # the highest clock
     warp_size: Count | None = None
     threads_per_multiprocessor: Count | None = None
     blocks_per_multiprocessor: Count | None = None
@@ -46,12 +46,12 @@ class Attributes(Model, allow_inf_nan=False):
     async_engines: Count | None = None
     ecc: bool | None = None
     power_limit_watts: Positive | None = None
-    pcie_generation: Count | None = None  # at most, of this GPU in this machine
+    pcie_generation: Count | None = None  # the highest of this GPU in this machine
     pcie_width: Count | None = None
 
 
 class Clocks(Model, allow_inf_nan=False):
-    """Least, median and most of what was read after the rounds; `unread` says what NVML does not tell."""
+    """Lowest, median and highest reading after the rounds; `unread` says what NVML does not report."""
 
     sm_mhz: Spread = []
     watts: Spread = []
@@ -61,7 +61,7 @@ class Clocks(Model, allow_inf_nan=False):
 
 
 class Timed(Model, allow_inf_nan=False):
-    """Rounds of one call; `throttled` where a disturbing reason was active in one that was kept."""
+    """The rounds of one call; `throttled` if the GPU was throttled in a round that was kept."""
 
     rounds_us: Annotated[list[Positive], Field(min_length=3, max_length=500)]  # microseconds of a call
     spread_us: Annotated[list[Positive], Field(min_length=3, max_length=3)]  # least, median, most
@@ -71,12 +71,12 @@ class Timed(Model, allow_inf_nan=False):
 
     @property
     def median_us(self) -> float:
-        """Microseconds of the median round."""
+        """Return the microseconds of the median round."""
         return self.spread_us[1]
 
 
 class Bandwidth(Model, allow_inf_nan=False):
-    """Bytes over time for one working set; a copy's is its source and its target, and both are counted."""
+    """Bandwidth for one working set; for a copy both its source and its target are counted."""
 
     working_set_bytes: Annotated[int, Field(ge=1, le=2**50)]
     bytes_moved: Annotated[int, Field(ge=1, le=2**60)]  # by a call
@@ -96,20 +96,20 @@ class Matmul(Model, allow_inf_nan=False):
 
 
 class Launch(Model, allow_inf_nan=False):
-    """What it costs to start a kernel that does nothing."""
+    """The time to launch an empty kernel."""
 
-    back_to_back: Timed  # one launch after another, of each
+    back_to_back: Timed  # for each of many launches in a row
     graph_node: Timed  # one node of a CUDA graph of many
     round_trip: Timed  # one launch and the wait for its end, by the clock of the host
 
 
 class Measured(Model, allow_inf_nan=False):
-    """Curves over working sets with plateaus as medians of their points, rates, launches, ridges."""
+    """Bandwidth curves and their plateaus (medians of their points), matmul rates, launches, ridges."""
 
     reads: Annotated[list[Bandwidth], Field(min_length=1, max_length=200)]
     copies: Annotated[list[Bandwidth], Field(min_length=1, max_length=200)]
     library_copy: Bandwidth  # torch's copy_, largest working set
-    l2_read: Positive | None = None  # bytes/s; None where no working set lies well inside of the L2 cache
+    l2_read: Positive | None = None  # bytes/s; None if no working set is well inside the L2 cache
     l2_copy: Positive | None = None
     dram_read: Positive
     dram_copy: Positive
@@ -147,16 +147,16 @@ class SurveyRecord(Measurement, allow_inf_nan=False):
     def _names_its_gpu(self) -> SurveyRecord:
         gpu = self.machine.gpu
         if gpu is None:
-            raise ValueError("machine.gpu names no GPU")
+            raise ValueError("machine.gpu is missing")
         for field in fields(gpu):
             value = getattr(gpu, field.name)
             if not isinstance(value, str) and not 0 <= value < 1e20:
-                raise ValueError(f"machine.gpu.{field.name} holds what no GPU has")
+                raise ValueError(f"machine.gpu.{field.name} is out of range")
         return self
 
 
 def read(folder: Path) -> SurveyRecord:
-    """The record of a folder; ValueError, in words for a student, where there is none to be read."""
+    """Read the record of a folder; ValueError, with a message for a student, if it is missing or invalid."""
     try:
         return SurveyRecord.read(folder / RECORD)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Warm up, take rounds of one call on a device, and keep the clocks that were read beside them."""
+"""Warm up, time rounds of one call on a device, and record the clocks that were read after each."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from grader.measure.survey.record import Clocks, Timed
 
 @dataclass(frozen=True)
 class Plan:
-    """How much to measure. A matmul draws power, and the GPU needs a while to settle at its clock."""
+    """How much to measure. A matmul draws so much power that the GPU needs time to settle at its clock."""
 
     rounds: int = 11
     block_us: float = 12_000.0
     warm_us: float = 60_000.0
     matmul_block_us: float = 25_000.0
     matmul_warm_us: float = 400_000.0
-    halves: bool = True  # working sets of 1.5 times a power of two, too
+    halves: bool = True  # also working sets of 1.5 times a power of two
     most_side: int = 8192
 
 
@@ -37,7 +37,7 @@ def take(
     parts: int = 1,
     time_us: Callable | None = None,
 ) -> Timed:
-    """Rounds of `block_us` each; microseconds of each of the `parts` that one call consists of."""
+    """Time rounds of `block_us` each; a figure is in microseconds for each of the `parts` of a call."""
     time_us = time_us or device.time_us
     spent = us = 0.0
     while spent < warm_us:
@@ -63,7 +63,7 @@ def take(
 
 
 def times(call: Callable[[], None], count: int) -> None:
-    """Call it so many times."""
+    """Make `count` calls."""
     for _ in range(count):
         call()
 

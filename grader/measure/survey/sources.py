@@ -1,4 +1,4 @@
-"""Which records each plot of the survey is drawn from, written into the plot and read back from it."""
+"""The records that each plot of the survey is drawn from; their hashes are in the plot's metadata."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from grader.results.records import read
 
 BENCHES = ("cuda-kernels/bench.json", "triton-kernels/bench.json")  # beside the folder of the survey
 AGAIN = "run `make survey REDRAW=1`"
-# Each plot with what it shows; the roofline has the kernels of the benches on it.
+# The records of each plot; the roofline also shows the kernels of the benches.
 PLOTS = {"bandwidth.svg": (RECORD,), "matmul.svg": (RECORD,), "roofline.svg": (RECORD, *BENCHES)}
 
 
 def description(folder: Path, names: Sequence[str]) -> str:
-    """The sha256 of each of these records that is there: `survey.json sha256:...; ...`."""
+    """Return name and sha256 of those records that exist: `survey.json sha256:...; ...`."""
     return drawn_from.hashes(_present(folder, names))
 
 
 def benches(folder: Path) -> dict[str, BenchRecord]:
-    """The bench records beside the survey's folder; ValueError, in words for a student, for a bad one."""
+    """Read the bench records beside the survey's folder; ValueError, for a student to read, if any is bad."""
     return {name: BenchRecord.parse(data, name) for name, data in _present(folder, BENCHES)}
 
 
 def stale(folder: Path) -> list[str]:
-    """Plots that are missing, or drawn from other records than those that lie here now."""
+    """List the plots that are missing, or were drawn from other records than the present ones."""
     found = (
         drawn_from.problem(folder / name, name, _present(folder, records), AGAIN)
         for name, records in PLOTS.items()
@@ -37,7 +37,7 @@ def stale(folder: Path) -> list[str]:
 
 
 def _present(folder: Path, names: Sequence[str]) -> list[tuple[str, bytes]]:
-    """Those of the records that are there; ValueError for one that is no plain file, or too large."""
+    """Read those records that exist; ValueError for one that is not a regular file, or too large."""
     found = []
     for name in names:
         path = folder / name if name == RECORD else folder.parent / name

@@ -1,4 +1,4 @@
-"""The region of the survey's README that is written from its record: tables of the GPU and its rates."""
+"""The region of the survey's README that is rendered from its record: tables of the GPU and its rates."""
 
 from __future__ import annotations
 
@@ -13,42 +13,43 @@ from grader.measure.survey.sources import AGAIN
 from grader.report import markdown
 from grader.system.text import one_line
 
-LABEL = f"survey {RECORD}"  # of the region
+LABEL = f"survey {RECORD}"  # in the BEGIN mark of the region
 CLOCKS = {"SM MHz": "sm_mhz", "W": "watts", "°C": "celsius"}  # columns of both tables of rates
 
 
 def survey_table(path: Path) -> str:
-    """What stands in the README for the record at `path`; ValueError where that is none."""
+    """Render the record at `path` for the README; ValueError if there is no valid record."""
     return render(read(path.parent))
 
 
 def rewrite(text: str, record: SurveyRecord) -> str:
-    """A README with its region rendered again, everything else as it was; one without a region gets one.
+    """Return a README with its region rendered again and all other text unchanged.
 
-    ValueError where a mark lacks its other one: what stands between them may be the student's own words.
+    A README without a region gets one at its end. Raises ValueError if a mark lacks its partner, because the
+    text after it may be the student's own.
     """
     found, problems = markdown.regions(text, re.escape(LABEL))
     if problems:
-        raise ValueError(f"README.md {problems[0]}: put the marks right, it was not written")
+        raise ValueError(f"README.md {problems[0]}: correct the marks; the file was not written")
     if not found:
         return f"{text.rstrip()}\n\n{markdown.marked(LABEL, render(record))}\n".lstrip()
     return markdown.rewrite(text, found, lambda _: render(record))
 
 
 def problem(text: str, record: SurveyRecord) -> str:
-    """Why a README does not show the record, in one line; empty where it does."""
+    """Say in one line why a README does not show the record; empty if it does."""
     found, problems = markdown.regions(text, re.escape(LABEL))
     if problems:
         return f"README.md {problems[0]}"
     if len(found) != 1:
-        return f"README.md has {len(found)} regions for the survey, and needs one"
+        return f"README.md has {len(found)} regions for the survey; it needs exactly one"
     if text[found[0].inside] != render(record):
-        return f"README.md says something else than {RECORD}: {AGAIN}"
+        return f"README.md does not agree with {RECORD}: {AGAIN}"
     return ""
 
 
 def render(record: SurveyRecord) -> str:
-    """The tables, ready to stand between the marks."""
+    """Render the tables that are written between the marks."""
     return markdown.page(
         [_gpu(record), *_memory(record), *_matmul(record), _launches(record), *_words(record)]
     )
@@ -165,7 +166,7 @@ def _words(record: SurveyRecord) -> Iterator[str]:
 
 
 def timings(record: SurveyRecord) -> list[Timed]:
-    """Every timing of a record, in the order in which it was made."""
+    """List every timing of a record, in the order of measurement."""
     m = record.measured
     return [
         *(one.timed for one in (*m.reads, *m.copies, m.library_copy)),
@@ -175,7 +176,7 @@ def timings(record: SurveyRecord) -> list[Timed]:
 
 
 def plain(text: object) -> str:
-    """Text of a record as one harmless line of a Markdown table."""
+    """Return text of a record as one line without Markdown syntax."""
     return re.sub(r"[|<>`*_\[\]]", " ", one_line(str(text)))
 
 
@@ -188,7 +189,7 @@ def _share(rate: float | None, bound: float | None) -> str:
 
 
 def _clocks(timings: Sequence[Timed]) -> Iterator[str]:
-    """Median clock, power and temperature, of the medians of several timings."""
+    """Yield clock, power and temperature: for each the median of the medians of several timings."""
     for name in CLOCKS.values():
         middles = [getattr(one.clocks, name)[1] for one in timings if len(getattr(one.clocks, name)) == 3]
         yield f"{median(middles):.0f}" if middles else "-"

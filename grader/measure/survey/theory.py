@@ -1,4 +1,4 @@
-"""What a GPU could do at most: dense matrix rates by compute capability, DRAM bandwidth by clock and bus."""
+"""Peak rates of a GPU: dense matrix rates by compute capability, DRAM bandwidth by clock and bus width."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from grader.measure.survey.record import Attributes, Theory
 
 @dataclass(frozen=True)
 class Row:
-    """Dense FLOP (int8: operations) per clock and multiprocessor; a dtype not named is one it cannot do."""
+    """Dense FLOP (int8: operations) per clock and multiprocessor; a missing dtype is not supported."""
 
     per_clock: dict[str, int]
     source: str
 
 
-# Never with sparsity, and with the cheapest accumulator that the architecture has: GeForce cards add 16-bit
-# and fp8 products in fp32 at half the rate, and TF32 at half, which no attribute tells. Architectures that
-# are missing are those whose figures NVIDIA does not publish for every dtype here.
+# Without sparsity, and with the fastest accumulator of the architecture. GeForce cards accumulate 16-bit and
+# fp8 products in fp32 at half the rate, and TF32 at half, which no attribute shows. An architecture is
+# missing if NVIDIA does not publish its figures for every dtype here.
 ROWS = {
     75: Row(
         {"fp64": 4, "fp32": 128, "fp16": 1024, "int8": 2048},
@@ -51,7 +51,7 @@ ROWS = {
 
 
 def theory(attributes: Attributes) -> Theory:
-    """The bounds of one GPU; what is not known is left out."""
+    """Return the peak rates of one GPU; unknown ones are left out."""
     dram = 2.0 * attributes.memory_mhz * 1e6 * attributes.memory_bus_bits / 8 or None
     row = ROWS.get(attributes.capability)
     if not row or not attributes.sm_mhz:

@@ -343,7 +343,7 @@ def record():
     ]
     one = OpRecord(
         name="fused_softmax_forward", dtype="bfloat16", unit="TB/s", file=SOFTMAX.file, file_sha256="0" * 64,
-        sizes=sizes, troubles=["process 2 ended with code -9"],
+        sizes=sizes, troubles=["process 2 exited with code -9"],
     )  # fmt: skip
     return BenchRecord(
         date="2026-01-01T00:00:00+00:00", command="python -m grader bench", processes=3,
@@ -366,7 +366,7 @@ def test_the_table_shows_wins_and_losses(record, tmp_path):
     assert f"| rows=32768, cols=4096 | {mine.rate:.2f} (2.00) |" in text
     assert "(0.91)" in text
     assert "not installed" in text
-    assert "ended with code -9" in text
+    assert "exited with code -9" in text
     assert "dropout_forward: there is no file" in text
     columns = {line.count("|") for line in text.splitlines() if line.startswith("|")}
     assert len(columns) == 1
@@ -418,7 +418,7 @@ def test_a_file_and_a_size_travel_to_the_process(tmp_path):
 
 WRONG = {
     "an unknown name": ({"names": ("mat",)}, KeyError, "mat"),
-    "an unknown lab": ({"lab": "capstone,9"}, ValueError, "--lab capstone,9: operations are there for 1, "),
+    "an unknown lab": ({"lab": "capstone,9"}, ValueError, "--lab capstone,9: choose from 1, "),
     "a lab and a name": ({"names": ("matmul",), "lab": "3"}, ValueError, "--op and --lab"),
     "a side too few": ({"names": ("matmul",), "size": {"m": 1, "n": 1}}, ValueError, "matmul takes m, n, k"),
     "a side too many": ({"names": ("vector_add",), "size": {"n": 1, "m": 1}}, ValueError, "takes n"),
@@ -438,7 +438,7 @@ def test_what_does_not_go_together_is_refused(tmp_path, more, error, words):
 
 @pytest.mark.parametrize("text", ["", "4096", "n=", "n=-1", "n=1.5", "n=1,", "=3"])
 def test_a_size_that_is_none_is_refused(text):
-    with pytest.raises(ValueError, match="a size is written like m=4096"):
+    with pytest.raises(ValueError, match="write a size like m=4096"):
         size_of(text)
 
 
@@ -473,7 +473,7 @@ def test_a_process_that_dies_loses_what_it_had_not_told_and_the_record_keeps_the
         yield {"running": label(ROWS)}
         yield told(ROWS, **ARMS)
         if (name, number) == ("fused_softmax_forward", "1"):
-            yield {"trouble": "ended with code -9: it said nothing"}
+            yield {"trouble": "exited with code -9: no output"}
 
     monkeypatch.setattr(bench, "messages", child)
     source = tmp_path / "labs"
@@ -485,14 +485,14 @@ def test_a_process_that_dies_loses_what_it_had_not_told_and_the_record_keeps_the
     bench.run(request, CARD, tmp_path / "bench.json", Follower(Console(file=shown, width=200)))
     record = BenchRecord.model_validate_json((tmp_path / "bench.json").read_text("utf-8"))
     (one,) = record.ops
-    assert one.troubles == ["process 2 ended with code -9: it said nothing"]
+    assert one.troubles == ["process 2 exited with code -9: no output"]
     assert len(one.sizes[0].arms["ours"].rounds_us) == 2
-    assert record.skipped == ["matmul: there is no lab3_autotuned_matmul/autotuned_matmul.py"]
+    assert record.skipped == ["matmul: lab3_autotuned_matmul/autotuned_matmul.py is missing"]
     assert shown.getvalue().splitlines() == [
-        "  skipped  matmul: there is no lab3_autotuned_matmul/autotuned_matmul.py",
+        "  skipped  matmul: lab3_autotuned_matmul/autotuned_matmul.py is missing",
         "  fused_softmax_forward  process 1 of 2  0 more operations",
         "  fused_softmax_forward  process 2 of 2  0 more operations",
-        "  fused_softmax_forward: process 2 ended with code -9: it said nothing",
+        "  fused_softmax_forward: process 2 exited with code -9: no output",
     ]
 
 
@@ -517,7 +517,7 @@ sys.exit(5)
 """
     *told, last = asked_of(program, tmp_path, monkeypatch, "bench")
     assert told == [{"running": "one"}, {"running": "two"}]
-    assert last == {"trouble": "ended with code 5: out of memory"}
+    assert last == {"trouble": "exited with code 5: out of memory"}
 
 
 def test_a_process_that_hangs_is_ended_with_all_that_it_started(tmp_path, monkeypatch):
@@ -529,13 +529,13 @@ subprocess.run(["sleep", "60"])
     monkeypatch.setattr(bench, "CHILD_LIMIT_S", 2.0)
     began = time.monotonic()
     told = list(asked_of(program, tmp_path, monkeypatch))
-    assert told == [{"running": "one"}, {"trouble": "ended with code -9: it said nothing"}]
+    assert told == [{"running": "one"}, {"trouble": "exited with code -9: no output"}]
     assert time.monotonic() - began < 20  # its child holds the pipe for longer
 
 
 def test_what_ended_a_process_is_told():
     (last,) = bench.messages(["bench", "--no-such-option"])
-    assert "ended with code 2" in last["trouble"]
+    assert "exited with code 2" in last["trouble"]
     assert "--no-such-option" in last["trouble"]
 
 

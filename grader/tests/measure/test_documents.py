@@ -73,7 +73,7 @@ def test_a_survey_that_was_changed_is_wrong(tree):
     found = outcomes(tree)
     assert found["consistent"].verdict is Verdict.PASS
     assert found["shown as recorded"].verdict is Verdict.WRONG
-    assert "README.md says something else" in found["shown as recorded"].where
+    assert "README.md does not agree with survey.json" in found["shown as recorded"].where
 
 
 @pytest.mark.parametrize("text", ["{}", "[", "\x00", '{"schema_version": NaN}', "[" * 10**5])

@@ -110,7 +110,7 @@ def test_a_file_that_is_no_kernel_of_the_log_is_refused(tree, bench, name):
     path = tree / name
     path.parent.mkdir(exist_ok=True)
     path.write_text("x")
-    with pytest.raises(LogError, match="is no kernel file of the log"):
+    with pytest.raises(LogError, match="is not a kernel file"):
         step(tree, bench, name)
 
 
@@ -142,7 +142,7 @@ def test_an_interrupted_step_leaves_no_entry_but_its_prediction_stands(tree, ben
     bench.stop = None
     record, said = step(tree, bench, TILED, "no, it gets slower after all")
     assert record.prediction == WORDS
-    assert any("which stands" in line for line in said)
+    assert any("which is kept" in line for line in said)
 
 
 def test_another_file_gets_another_prediction_after_an_interrupted_step(tree, bench):
@@ -270,19 +270,19 @@ def test_a_process_that_died_is_a_failed_step_and_short_memory_is_none(tree, ben
 
         return run
 
-    bench.bench = died("process 1 ended with code 1: 8192 needs more memory than is free")
+    bench.bench = died("process 1 exited with code 1: 8192 needs more memory than is free")
     with pytest.raises(LogError, match="more memory than is free"):
         step(tree, bench)
-    bench.bench = died("process 1 ended with code -11: illegal access")
+    bench.bench = died("process 1 exited with code -11: illegal access")
     record, _ = step(tree, bench)
     assert (record.status, record.timing) == ("failed", None)
-    assert "FAILED: process 1 ended with code -11: illegal access" in page(tree)
+    assert "FAILED: process 1 exited with code -11: illegal access" in page(tree)
     learn(tree, 1)
     assert check(tree) == []
 
 
 def test_a_size_with_other_sides_is_refused_before_anything_is_measured(tree, bench):
-    with pytest.raises(LogError, match="a size of cuda_matmul has m, n, k"):
+    with pytest.raises(LogError, match="the size of cuda_matmul needs exactly m, n, k"):
         step(tree, bench, TILED, size={"n": 64})
     assert not any(one[0] == "bench" for one in bench.called)
 
@@ -296,7 +296,7 @@ def test_what_the_bench_did_not_measure_is_not_logged(tree, bench):
         return record
 
     bench.bench = other
-    with pytest.raises(LogError, match="another file than the snapshot"):
+    with pytest.raises(LogError, match="did not measure the file of the snapshot"):
         step(tree, bench)
     assert not (tree / "kernel-log" / "0001").exists()
 
@@ -319,7 +319,7 @@ def test_the_compiler_reports_each_kernel_and_a_file_that_does_not_compile_is_no
     assert (found.name, found.shared_bytes, found.spill_bytes) == ("twice_kernel", 128, 0)
     assert found.registers > 0
     (tmp_path / "broken.cu").write_text("int x\nfloat y;\n")
-    with pytest.raises(LogError, match=r"broken.cu does not compile, nothing was logged: line \d"):
+    with pytest.raises(LogError, match=r"broken.cu does not compile; nothing was logged: line \d"):
         compile_for("sm_80", tmp_path / "broken.cu", tmp_path)
 
 
@@ -479,8 +479,8 @@ def test_time_cannot_be_changed_apart_from_its_rounds(logged):
         ({"number": 501}, "less than or equal to 500"),
         ({"file": "../x.cu"}, "pattern"),
         ({"status": "wrong"}, "status is not that of the timing"),
-        ({"files": {"../x": "0" * 64}}, "other names"),
-        ({"op": "reduce_sum"}, "is no file of reduce_sum"),
+        ({"files": {"../x": "0" * 64}}, "wrong names"),
+        ({"op": "reduce_sum"}, "is not a file of reduce_sum"),
         ({"size": {"m": 0}}, "greater than 0"),
         ({"counters": [{"name": "<!--"}]}, "counters"),
         ({"schema_version": 2}, "schema_version"),
@@ -506,7 +506,7 @@ def test_numbers_that_are_none_are_refused(logged):
 
 def test_a_snapshot_that_was_changed_removed_or_added_to_is_seen(logged):
     (folder(logged, 2) / "extra.cuh").write_text("x")
-    problem(logged, "step 2: extra.cuh is not of the snapshot")
+    problem(logged, "step 2: extra.cuh does not belong to the snapshot")
     (folder(logged, 2) / "extra.cuh").unlink()
     kernel = folder(logged, 2) / "02_coalesced_shared_tile.cu"
     kernel.write_text("tiled\nbetter\n")
@@ -532,7 +532,7 @@ def test_links_and_large_files_are_not_read(logged, tmp_path):
 def test_a_folder_that_is_a_link_is_not_entered(logged, tmp_path):
     folder(logged, 2).rename(tmp_path / "two")
     folder(logged, 2).symlink_to(tmp_path / "two")
-    assert "kernel-log/0002 is no step" in check(logged)
+    assert "kernel-log/0002 is not a step: remove it" in check(logged)
     (logged / "kernel-log").rename(tmp_path / "log")
     (logged / "kernel-log").symlink_to(tmp_path / "log")
     problem(logged, "kernel-log is a link")
@@ -551,24 +551,24 @@ def test_a_prediction_without_a_measurement_is_named(logged):
 
 def test_a_step_without_a_prediction_is_named(logged):
     change_record(logged, 2, lambda data: data.update(prediction=" "))
-    assert "step 2: there is no prediction" in check(logged)
+    assert "step 2: its prediction is missing or too short" in check(logged)
 
 
 def test_a_kernel_that_changed_since_its_step_wants_another(logged):
     (logged / TILED).write_text("tiled\nagain\n")
-    problem(logged, TILED, "changed since step 2: make log")
+    problem(logged, TILED, "changed since step 2: `make log`")
     (logged / TILED).unlink()
     assert check(logged) == []
 
 
 def test_a_step_compared_with_another_one_is_seen(logged):
     change_record(logged, 2, lambda data: data.update(compared_with=0))
-    assert any("step 0 is not the one to compare it with" in one for one in check(logged))
+    assert any("it was compared with step 0, which is the wrong one" in one for one in check(logged))
 
 
 def test_lines_that_the_snapshots_do_not_have_are_seen(logged):
     change_record(logged, 2, lambda data: data.update(lines_added=40))
-    assert any("other lines than 1 added and 1 removed" in one for one in check(logged))
+    assert any("wrong line counts in its record; right: 1 added, 1 removed" in one for one in check(logged))
 
 
 TAMPERED = {
@@ -607,7 +607,7 @@ def test_a_block_twice_out_of_order_or_of_no_step_is_named(logged):
     path.write_text(f"{text}\n{two}\n")
     assert any("a second block of step 2" in found for found in check(logged))
     path.write_text(text.replace(two, "@").replace(one, two).replace("@", one))
-    assert any("step 1 stands behind step 2" in found for found in check(logged))
+    assert any("step 1 comes after step 2" in found for found in check(logged))
     path.write_text(f"{text}\n<!-- BEGIN STEP 3 -->\nmine\n<!-- END STEP 3 -->\n{LEARNED}\nwords\n")
     problem(logged, "step 3 has no record")
     path.write_text(text.replace(two, ""))
@@ -718,7 +718,7 @@ def test_records_survive_a_round_trip_with_every_digit():
 
 def test_a_right_kernel_without_rounds_is_no_record():
     arm = Measured(name="ours", status="ok")
-    with pytest.raises(ValidationError, match="has rounds"):
+    with pytest.raises(ValidationError, match="has no rounds"):
         Timing(**timing_from("TB/s", "graph", 1, arm, None, None))
 
 

@@ -148,11 +148,14 @@ def test_a_refusal_says_how_to_allow_counters():
         ("==WARNING== No kernels were profiled.\n", 0, "", "ncu saw no kernel in the call"),
         (
             "==ERROR== The application returned an error code (1).\n", 1,
-            "Traceback\nRuntimeError: out of memory\n", "ncu ended with code 1: RuntimeError: out of memory",
+            "Traceback\nRuntimeError: out of memory\n", "ncu exited with code 1: RuntimeError: out of memory",
         ),
-        ("==ERROR== Cannot open the driver\n", 9, "hello\n", "ncu ended with code 9: Cannot open the driver"),
-        ("", 124, "ncu did not end within 900 s", "ncu ended with code 124: ncu did not end within 900 s"),
-        ("", 1, "", "ncu ended with code 1: it said nothing"),
+        (
+            "==ERROR== Cannot open the driver\n", 9, "hello\n",
+            "ncu exited with code 9: Cannot open the driver",
+        ),
+        ("", 124, "ncu did not end within 900 s", "ncu exited with code 124: ncu did not end within 900 s"),
+        ("", 1, "", "ncu exited with code 1: no output"),
     ],
 )  # fmt: skip
 def test_without_counters_the_reason_is_one_line(said, code, printed, words):

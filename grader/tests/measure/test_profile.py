@@ -176,7 +176,7 @@ def test_a_call_that_is_not_counted_leaves_the_others_alone(tool, profile):
     done, record = profile(*TWO_SIZES, "--size", "n=7")
     assert done.exit_code == 0, done.output
     assert [bool(one.kernels) for one in record.calls] == [False, True, False]
-    reason = "ncu ended with code 1: The application returned an error code (1)."
+    reason = "ncu exited with code 1: The application returned an error code (1)."
     assert [one.missing for one in record.calls] == [reason, "", reason]
     told = f"Not counted: elementwise_add, n=1000; elementwise_add, n=7: {reason}"
     assert told in done.output.splitlines()
@@ -200,7 +200,7 @@ def test_without_ncu_the_command_says_what_to_install(tool, profile, monkeypatch
     done, record = profile(*TWO_SIZES)
     assert (done.exit_code, tool.asked) == (3, [])
     assert "Nsight Compute" in done.output
-    assert ["there is no ncu" in one.missing for one in record.calls] == [True, True]
+    assert ["ncu was not found" in one.missing for one in record.calls] == [True, True]
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_without_ncu_the_command_says_what_to_install(tool, profile, monkeypatch
         ((), "Missing option '--op'"),
         (("--op", "no_such"), "--op no_such: the operations are elementwise_add, "),
         (("--op", "matmul", "--size", "n=64"), "--size n=64: matmul takes m, n, k"),
-        (("--op", "matmul", "--size", "large"), "a size is written like m=4096,n=4096,k=4096"),
+        (("--op", "matmul", "--size", "large"), "write a size like m=4096,n=4096,k=4096"),
         (("--op", "elementwise_add", "--size", "n=64", "--size", "n=0"), "--size n=0"),
         (("--op", "matmul", "--op", "elementwise_add", "--file", __file__), "needs one --op"),
     ],
@@ -223,7 +223,7 @@ def test_what_does_not_go_together_is_wrong_usage(tool, profile, words, said):
 def test_a_tree_without_the_file_is_wrong_usage(tool, profile, tmp_path):
     done, record = profile(*TWO_SIZES, source=tmp_path)
     assert (done.exit_code, record, tool.asked) == (2, False, [])
-    assert "--op elementwise_add: there is no " in done.output
+    assert "--op elementwise_add: its file is missing: " in done.output
 
 
 def test_without_a_gpu_the_command_says_so_and_writes_nothing(tool, profile, monkeypatch, tmp_path):

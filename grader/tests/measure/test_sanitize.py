@@ -41,19 +41,24 @@ REFUSED = CLEAN + "the function returned: too many resources requested for launc
         (0, CLEAN, "clean", ""),
         (9, BAD_WRITE, "found", "Invalid __global__ write of size 4 bytes (02_vectorised.cu:31)"),
         (9, RACE, "found", "Race reported between Write access"),
-        (1, CLEAN, "found", "ended with 1, without a word"),
+        (1, CLEAN, "found", "exited with code 1, without output"),
         (
             1,
             ENDED + CLEAN + RESULT + f"{WRONG}\n" * 33,
             "found",
-            f"ended with 1: {WRONG}; right: false for size [384, 512, 256]",
+            f"exited with code 1: {WRONG}; right: false for size [384, 512, 256]",
         ),
-        (1, REFUSED, "found", "ended with 1: the function returned: too many resources requested for launch"),
-        (1, RACE + REFUSED, "found", "ended with 1: Race reported between Write access"),
+        (
+            1,
+            REFUSED,
+            "found",
+            "exited with code 1: the function returned: too many resources requested for launch",
+        ),
+        (1, RACE + REFUSED, "found", "exited with code 1: Race reported between Write access"),
         (1, RACE + REFUSED, "found", "the function returned: too many resources"),
         (255, NO_DEVICE, "not run", "terminated before"),
         (9, CLEAN.replace("ERROR SUMMARY", "no such line"), "not run", "no such line"),
-        (0, "", "not run", "it said nothing"),
+        (0, "", "not run", "no output"),
     ],
 )
 def test_an_exit_code_and_an_output_make_a_finding(tmp_path, code, said, state, words):
@@ -102,5 +107,5 @@ def test_a_program_that_fails_under_one_tool_alone_has_its_own_words_shown(tmp_p
     )
     found = list(sanitize.examine([file], "sm_80", NVCC, tool))
     assert {one.tool: one.words for one in found if one.state != "clean"} == {
-        "racecheck": "the program itself ended with 1: wrong: size 5, whole numbers, worst error 1"
+        "racecheck": "the program itself exited with code 1: wrong: size 5, whole numbers, worst error 1"
     }

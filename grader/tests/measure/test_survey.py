@@ -139,8 +139,8 @@ def test_a_product_is_right_on_a_cpu_and_a_wrong_one_is_noticed(dtype):
     product.call()
     assert product.mistake() == ""
     a, b = torch.randn(32, 64), torch.randn(32, 64)
-    assert "is off by" in survey_products.difference(dtype, a @ b.T + 1, a, b)
-    assert "is off by" in survey_products.difference(dtype, torch.full((32, 32), float("nan")), a, b)
+    assert "has the error" in survey_products.difference(dtype, a @ b.T + 1, a, b)
+    assert "has the error" in survey_products.difference(dtype, torch.full((32, 32), float("nan")), a, b)
 
 
 def test_inputs_cut_to_ten_bits_are_no_fp32_product():
@@ -149,7 +149,7 @@ def test_inputs_cut_to_ten_bits_are_no_fp32_product():
 
     a, b = (torch.randn(64, 512, generator=torch.Generator().manual_seed(seed)) for seed in (1, 2))
     assert survey_products.difference("fp32", a @ b.T, a, b) == ""
-    assert "is off by" in survey_products.difference("fp32", cut(a) @ cut(b).T, a, b)
+    assert "has the error" in survey_products.difference("fp32", cut(a) @ cut(b).T, a, b)
     assert survey_products.difference("tf32", cut(a) @ cut(b).T, a, b) == ""
 
 
@@ -227,7 +227,7 @@ def run_command(monkeypatch, tree, found, redraw_only=False):
 def test_without_a_gpu_survey_says_what_it_needs_and_writes_nothing(monkeypatch, tmp_path):
     code, said = run_command(monkeypatch, tmp_path, (None, "no NVIDIA driver on this machine"))
     assert code == 3
-    assert said == "survey needs an NVIDIA GPU with its driver: no NVIDIA driver on this machine\n"
+    assert said == "`make survey` needs an NVIDIA GPU with its driver: no NVIDIA driver on this machine\n"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -61,26 +61,34 @@ def test_a_sound_survey_has_no_problem(record):
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
-        ("date", "yesterday", "the date is none"),
+        ("date", "yesterday", "the date is not in ISO 8601 format"),
         ("date", "2026-01-02T03:04:05", "the date has no time zone"),
-        ("date", "2999-01-02T03:04:05+00:00", "the date lies in the future"),
-        ("attributes.capability", 80, "the GPU has compute capability 90, its attributes 80"),
-        ("attributes.sm_mhz", 2000, "the GPU has 1000 MHz at most, its attributes 2000"),
+        ("date", "2999-01-02T03:04:05+00:00", "the date is in the future"),
+        ("attributes.capability", 80, "compute capability: 90 for the GPU, 80 in its attributes"),
+        ("attributes.sm_mhz", 2000, "highest SM clock: 1000 MHz for the GPU, 2000 in its attributes"),
         ("attributes.memory_mhz", 999, "the theory does not follow from the clocks and units of this GPU"),
         ("theory.flops_per_s.bf16", 1e15, "the theory does not follow from the clocks and units of this GPU"),
         ("theory.ridges.fp32", 1.0, "the theory does not follow from the clocks and units of this GPU"),
         ("theory.source", "a friend", "the theory is not that of compute capability 90"),
         ("theory.flop_per_clock.fp16", 8192, "the theory is not that of compute capability 90"),
-        ("measured.reads", lambda curve: curve[::-1], "the working sets of reads do not ascend"),
-        ("measured.copies.3", lambda _: survey_of().measured.copies[2].model_dump(), "copies do not ascend"),
+        ("measured.reads", lambda curve: curve[::-1], "the working sets of reads are not in ascending order"),
+        (
+            "measured.copies.3",
+            lambda _: survey_of().measured.copies[2].model_dump(),
+            "copies are not in ascending order",
+        ),
         ("measured.reads.5.bytes_per_s", 3e12, "the rate of reads at 393216 bytes does not follow"),
         ("measured.library_copy.bytes_per_s", 1.1e12, "the rate of copy_ of torch at 268435456 bytes"),
-        ("measured.reads.0.bytes_moved", lambda moved: moved + 1, "did not move whole working sets"),
+        ("measured.reads.0.bytes_moved", lambda moved: moved + 1, "bytes moved are not whole working sets"),
         ("measured.reads.0.timed.rounds_us.0", 900.0, "the spread of timing 1 is not that of its rounds"),
         ("measured.launch.round_trip.spread_us.2", 99.0, "the spread of timing"),
         ("measured.matmul.4.flops_per_s", 1e14, "the rate of matmul in bf16 does not follow"),
-        ("measured.matmul.4.side", None, "matmul in bf16 is ok, and its figures say otherwise"),
-        ("measured.matmul.0.status", "failed", "matmul in fp64 is failed, and its figures say otherwise"),
+        ("measured.matmul.4.side", None, "matmul in bf16: the status ok does not agree with its figures"),
+        (
+            "measured.matmul.0.status",
+            "failed",
+            "matmul in fp64: the status failed does not agree with its figures",
+        ),
         ("measured.matmul", lambda rates: rates[1:], "matmul was not measured once in each of fp64, fp32,"),
         ("measured.l2_read", 4.5e12, "the plateau l2_read does not follow from its curve"),
         ("measured.l2_copy", None, "the plateau l2_copy does not follow from its curve"),
@@ -88,8 +96,12 @@ def test_a_sound_survey_has_no_problem(record):
         ("measured.dram_read", 2.2e12, "the DRAM bandwidth, dram_read, is 110 % of what theory allows"),
         ("measured.dram_read", 5e10, "the DRAM bandwidth, dram_read, is 2 % of what theory allows"),
         ("measured.dram_read", 5e12, "reads from the L2 cache are not faster than from DRAM"),
-        ("measured.ridges.bf16", 100.0, "a ridge is not the rate of its dtype over the bandwidth of DRAM"),
-        ("measured.ridges", {}, "a ridge is not the rate of its dtype over the bandwidth of DRAM"),
+        (
+            "measured.ridges.bf16",
+            100.0,
+            "a ridge is not the rate of its dtype divided by the bandwidth of DRAM",
+        ),
+        ("measured.ridges", {}, "a ridge is not the rate of its dtype divided by the bandwidth of DRAM"),
         ("measured.matmul.5.flops_per_s", 9e14, "the rate of matmul in fp8 is 110 % of what theory allows"),
     ],
 )
@@ -103,14 +115,14 @@ def test_a_node_of_a_graph_slower_than_a_round_trip_is_said(record):
     swapped = launch.model_copy(update={"graph_node": launch.round_trip, "round_trip": launch.graph_node})
     measured = record.measured.model_copy(update={"launch": swapped})
     assert problems(record.model_copy(update={"measured": measured})) == [
-        "a node of a CUDA graph takes longer than a launch with the wait for its end"
+        "a node of a CUDA graph takes longer than a launch that is waited for"
     ]
 
 
 def test_a_rate_in_a_dtype_that_the_gpu_cannot_do_is_said():
     attributes = ATTRIBUTES.model_copy(update={"capability": 80})
     found = problems(survey_of(attributes=attributes, card=replace(CARD, capability=80)))
-    assert "matmul in fp8 has a rate, and this GPU cannot do it" in found
+    assert "matmul in fp8 has a rate, but this GPU does not support the dtype" in found
 
 
 def test_a_rate_that_is_missing_needs_a_reason(record):
@@ -233,9 +245,9 @@ def test_a_readme_that_says_something_else_is_a_problem(record, folder):
     assert readme_problems(folder, record) == ["README.md is missing: run `make survey REDRAW=1`"]
     good = rewrite("mine", record)
     path.write_text(good.replace("1.500", "1.900"))
-    assert "README.md says something else than survey.json" in readme_problems(folder, record)[0]
+    assert "README.md does not agree with survey.json" in readme_problems(folder, record)[0]
     path.write_text(good + good)
-    assert readme_problems(folder, record) == ["README.md has 2 regions for the survey, and needs one"]
+    assert readme_problems(folder, record) == ["README.md has 2 regions for the survey; it needs exactly one"]
     path.write_text(good + "_your words_ and _your words_")
     assert readme_problems(folder, record) == ["README.md has 2 answers to write, marked _your words_"]
     path.write_bytes(b"\xff")
@@ -306,7 +318,7 @@ def test_a_plot_names_the_hash_of_each_record(folder):
     ("svg", "said"),
     [
         (b"<svg/>", "no description"),
-        (b"no svg", "it is no SVG"),
+        (b"no svg", "it is not an SVG"),
         (b'<!DOCTYPE svg [<!ENTITY a "b">]><svg>&a;</svg>', "it declares entities"),
         (b'<!DOCTYPE svg [<!ENTITY % a SYSTEM "file:///etc/passwd"> %a;]><svg/>', "it declares entities"),
     ],
@@ -334,5 +346,5 @@ def test_a_whole_survey_is_held_against_everything(record, folder):
     other.save(folder / RECORD)
     found = [*problems(other), *readme_problems(folder, other), *stale(folder)]
     assert any("110 % of what theory allows" in one for one in found)
-    assert any("README.md says something else" in one for one in found)
+    assert any("README.md does not agree with survey.json" in one for one in found)
     assert sum("was drawn from other records" in one for one in found) == 3

@@ -216,16 +216,16 @@ def test_the_table_marks_the_autotuners_choice(tune):
 def test_only_products_are_measured_config_by_config(tune):
     done, record = tune("--op", "elementwise_add")
     assert (done.exit_code, record) == (2, False)
-    assert "only products of matrices" in done.output
+    assert "only matrix products" in done.output
     done, _ = tune("--op", "matmul", "--size", "n=64")
     assert (done.exit_code, tune.asked) == (2, [])
 
 
 def test_a_process_that_dies_leaves_its_words_in_the_record(tune, monkeypatch):
-    monkeypatch.setattr(tuning, "messages", lambda _: iter([{"trouble": "ended with code 1: no"}]))
+    monkeypatch.setattr(tuning, "messages", lambda _: iter([{"trouble": "exited with code 1: no"}]))
     done, record = tune(*BOTH)
     assert done.exit_code == 3
-    assert [one.troubles for one in record.kernels] == [["ended with code 1: no"]] * 2
+    assert [one.troubles for one in record.kernels] == [["exited with code 1: no"]] * 2
 
 
 def test_without_a_gpu_the_command_says_so(tune, monkeypatch):

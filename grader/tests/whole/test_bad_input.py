@@ -178,7 +178,7 @@ def test_an_exception_shows_the_line_of_the_file_and_no_frame_of_ours(submission
 def test_a_call_without_end_is_stopped_at_its_limit(submissions, body):
     text = function(f"if x.numel() == 7:\n{indent(body, '    ')}\nadd(x, y, out)")
     bad, good = submissions.grade(1, text, ADD7, ADD129, limit_s=0.5).values()
-    assert (bad.verdict, bad.where) == (Verdict.TIMEOUT, "no answer within 0.5 s")
+    assert (bad.verdict, bad.where) == (Verdict.TIMEOUT, "stopped at the time limit of 0.5 s")
     assert good.verdict is Verdict.PASS
 
 
@@ -382,13 +382,19 @@ B_PTRS = "offs_k[:, None] * stride_bk + offs_n[None, :] * stride_bn"
 
 WRONG = {
     "a new tensor is returned": (1, NEW_OUT, ADD7, "WRONG/UNWRITTEN", "never reach `out`"),
-    "the sum goes into x": (1, ("[grid](x, y, out,", "[grid](x, y, x,"), ADD7, "MUTATED_INPUT", "x differs"),
+    "the sum goes into x": (
+        1,
+        ("[grid](x, y, out,", "[grid](x, y, x,"),
+        ADD7,
+        "MUTATED_INPUT",
+        "x is an input",
+    ),
     "out and x are written": (
         1,
         (KERNEL_ADD, f"{KERNEL_ADD}\n    tl.store(x_ptr + offs, y, mask=mask)"),
         ADD7,
         "MUTATED_INPUT",
-        "x differs",
+        "x is an input and was changed by the call",
     ),
     "the store has no mask": (1, ("x + y, mask=mask)", "x + y)"), ADD7, "OUT_OF_BOUNDS/WRITE", "no mask"),
     "the mask has <=": (1, ("offs < n", "offs <= n"), ADD7, "OUT_OF_BOUNDS/WRITE", "nearest at +0"),
