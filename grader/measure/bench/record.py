@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from grader.judge import statistics
+from grader.measure.clocks import Clocks, summary
 from grader.results.records import Measurement, Model
 
 AGAIN = ", again"
@@ -31,7 +32,7 @@ class ArmRecord(Model):
     percent_of_limit: float | None = None  # of peak bandwidth or of dense peak FLOP/s
     eager_us: float | None = None  # including the launch, if a graph was timed
     rounds_us: list[list[float]] = []  # microseconds of a call, by process
-    clocks: dict[str, Any] = {}
+    clocks: Clocks = Clocks()
 
     @property
     def all_rounds_us(self) -> list[float]:
@@ -143,17 +144,18 @@ def _pool(told: Sequence[dict]) -> ArmRecord:
     if bad:
         return ArmRecord(status=bad["status"], reason=bad["reason"])
     eager = [one["eager_us"] for one in told if one["eager_us"] is not None]
-    clocks = {
-        key: statistics.spread([v for one in told for v in one["clocks"][key]])
-        for key in ("sm_mhz", "watts", "celsius")
-    }
+    read = [one["clocks"] for one in told]
     return ArmRecord(
         status="ok",
         eager_us=statistics.median(eager) if eager else None,
         rounds_us=[one["rounds_us"] for one in told],
-        clocks=clocks
-        | {"reasons": sorted({reason for one in told for reason in one["clocks"]["reasons"]})}
-        | {"unread": told[0]["clocks"]["unread"]},
+        clocks=summary(
+            *(
+                [value for one in read for value in one[key]]
+                for key in ("sm_mhz", "watts", "celsius", "reasons")
+            ),
+            unread=read[0]["unread"],
+        ),
     )
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from grader.measure.clocks import Clocks
 from grader.results.records import Measurement, Model
 
 RECORD = "survey.json"
@@ -25,7 +26,6 @@ Count = Annotated[int, Field(ge=0, le=2**50)]
 Clock = Annotated[int, Field(ge=0, le=100_000)]  # MHz, or bits of a bus
 Words = Annotated[str, Field(max_length=300)]
 Name = Literal["fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8"]
-Spread = Annotated[list[Annotated[float, Field(ge=0.0, le=1e20)]], Field(max_length=3)]
 
 
 class Attributes(Model, allow_inf_nan=False):
@@ -48,16 +48,6 @@ class Attributes(Model, allow_inf_nan=False):
     power_limit_watts: Positive | None = None
     pcie_generation: Count | None = None  # the highest of this GPU in this machine
     pcie_width: Count | None = None
-
-
-class Clocks(Model, allow_inf_nan=False):
-    """Lowest, median and highest reading after the rounds; `unread` says what NVML does not report."""
-
-    sm_mhz: Spread = []
-    watts: Spread = []
-    celsius: Spread = []
-    reasons: Annotated[list[Words], Field(max_length=20)] = []
-    unread: Words = ""
 
 
 class Timed(Model, allow_inf_nan=False):

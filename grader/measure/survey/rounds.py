@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from grader.judge.statistics import spread
-from grader.measure.survey.record import Clocks, Timed
+from grader.measure.clocks import summary
+from grader.measure.survey.record import Timed
 
 
 @dataclass(frozen=True)
@@ -53,12 +54,13 @@ def take(
         else:
             kept.append(us)
             throttled = throttled or bool(reasons)
+    samples = clocks.samples
     return Timed(
         rounds_us=kept,
         spread_us=spread(kept),
         rounds_dropped=dropped,
         throttled=throttled,
-        clocks=_told(clocks),
+        clocks=summary(samples.sm_mhz, samples.watts, samples.celsius, samples.reasons, clocks.missing),
     )
 
 
@@ -66,14 +68,3 @@ def times(call: Callable[[], None], count: int) -> None:
     """Make `count` calls."""
     for _ in range(count):
         call()
-
-
-def _told(clocks) -> Clocks:
-    seen = clocks.samples
-    return Clocks(
-        sm_mhz=spread(seen.sm_mhz),
-        watts=spread(seen.watts),
-        celsius=spread(seen.celsius),
-        reasons=sorted(seen.reasons),
-        unread=clocks.missing[:300],
-    )

@@ -116,7 +116,7 @@ BROKEN_BENCHMARKS = {
         "vector_add/02_vectorised.cu was not measured",
     ),
     "no GPU": (lambda folder: no_gpu(folder / "bench.json"), "names no GPU"),
-    "no record": (lambda folder: (folder / "bench.json").write_text("{}"), "no record of make bench"),
+    "no record": (lambda folder: (folder / "bench.json").write_text("{}"), "not a record of make bench"),
     "link": (lambda folder: linked(folder / "bench.json"), "is a link"),
 }  # fmt: skip
 
@@ -168,7 +168,7 @@ def test_a_log_of_four_steps_is_too_short(tmp_path):
 
 
 def test_a_document_needs_a_check():
-    with pytest.raises(ValueError, match="nothing to check"):
+    with pytest.raises(ValueError, match="no checks; a document needs at least one"):
         Document("survey", "survey.json", {})
 
 
