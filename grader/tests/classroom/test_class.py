@@ -257,6 +257,7 @@ def test_class_verify_and_regrade_on_one_student(tmp_path):
         assert words in done.stdout
 
 
+@pytest.mark.slow
 def test_class_refuses_what_cannot_be_done_with_words(tmp_path):
     (tmp_path / "in").mkdir()
     for options, words in (

@@ -266,9 +266,9 @@ def of_a_commit(answers, tmp_path_factory):
     return root / "out"
 
 
-def test_neither_the_order_of_tiles_nor_the_configs_of_lab_3_is_in_a_release(of_a_commit):
+def test_neither_the_order_of_tiles_nor_the_configs_of_lab_3_is_in_a_release(course):
     shown = {}
-    paths = [path for path in of_a_commit.rglob("*") if path.is_file()]
+    paths = [path for path in course.rglob("*") if path.is_file()]
     for path in paths:
         text = path.read_text("utf-8", errors="replace")
         # The place of a tile in its group, whatever the names.
@@ -278,7 +278,7 @@ def test_neither_the_order_of_tiles_nor_the_configs_of_lab_3_is_in_a_release(of_
         shown[path] = sum(any(form in numbers for form in both) for both in forms)
     assert len(paths) > 150
     assert [path for path, rows in shown.items() if rows == len(CONFIGS)] == []
-    assert shown[of_a_commit / "notebooks" / "05_autotuning.ipynb"] <= len(CONFIGS) // 2
+    assert shown[course / "notebooks" / "05_autotuning.ipynb"] <= len(CONFIGS) // 2
 
 
 @pytest.mark.slow

@@ -53,6 +53,7 @@ def test_check_log_names_what_is_wrong_and_is_content_with_what_is_right(tree):
     assert "80.2" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_survey_is_drawn_again_without_a_gpu(tree):
     folder = tree / "gpu-programming" / "hardware-survey"
     for name in ("bandwidth.svg", "matmul.svg", "roofline.svg"):

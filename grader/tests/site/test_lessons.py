@@ -96,6 +96,7 @@ def test_the_trace_is_what_the_autotuner_prints_and_a_known_key_is_not_tuned_aga
     assert found.command.endswith("grader.site.notebooks.autotuning trace")
 
 
+@pytest.mark.slow
 def test_a_space_has_a_figure_for_each_config_that_ran_and_names_the_others(monkeypatch):
     found = tuned(monkeypatch, autotuning.SPACE)
     assert len(found.figures) == 2 * len(autotuning.DEPTHS) * len(autotuning.WARPS)

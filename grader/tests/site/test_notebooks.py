@@ -161,7 +161,13 @@ FAILING = {
 
 
 @pytest.mark.usefixtures("plain")
-@pytest.mark.parametrize(("code", "words"), FAILING.values(), ids=FAILING)
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        pytest.param(*one, id=name, marks=[] if name == "error" else pytest.mark.slow)
+        for name, one in FAILING.items()
+    ],
+)
 def test_a_cell_that_fails_is_named_and_nothing_is_written(folder, monkeypatch, code, words):
     monkeypatch.setattr(build, "CELL_LIMIT_S", 2)
     one = source(folder, GOOD.replace("print(1 + 1)", code))

@@ -156,7 +156,10 @@ def test_what_ncu_says_in_place_of_a_page_is_the_error(monkeypatch, tmp_path):
         ncu_page.record()
 
 
-@pytest.mark.parametrize("name", ["torch profiler", "proton", "training step"])
+@pytest.mark.parametrize(
+    "name",
+    ["training step", *(pytest.param(name, marks=pytest.mark.slow) for name in ("torch profiler", "proton"))],
+)
 def test_a_recorder_of_its_own_process_is_found_and_on_a_machine_without_a_gpu_says_so(name):
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU, on which it would measure")

@@ -381,6 +381,7 @@ def read_until(watching, words, limit_s=120.0):
     raise AssertionError("".join(lines))
 
 
+@pytest.mark.slow
 def test_a_save_is_graded_and_the_results_are_those_of_grade(tmp_path):
     course = copy_course(tmp_path / "course")
     watching = start(course)

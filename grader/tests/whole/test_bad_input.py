@@ -228,6 +228,7 @@ def compiled(tmp_path_factory):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KERNELS)
 def test_a_kernel_that_does_not_compile_is_a_compile_error_on_the_codegen_tier(compiled, name):
     assert compiled[name][0].verdict is Verdict.COMPILE_ERROR
@@ -676,6 +677,7 @@ def faulty(tmp_path_factory):
     return root
 
 
+@pytest.mark.slow
 def test_a_fault_of_the_grader_ends_with_3_and_takes_no_points(faulty):
     done = grade("--lab", "8", "--from", "solutions", "--results", faulty / "results", root=faulty)
     assert done.returncode == 3, done.stdout + done.stderr

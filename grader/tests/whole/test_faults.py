@@ -268,6 +268,7 @@ def test_after_a_fault_the_next_file_is_graded_as_before_and_nothing_is_left(tmp
     assert set(zombies()) <= set(before)
 
 
+@pytest.mark.slow
 def test_f09_results_are_written_even_where_the_file_crashes(tmp_path):
     lay_out(tmp_path / "tree", function("os.kill(os.getpid(), signal.SIGSEGV)"))
     code, said, found = grade(tmp_path / "tree", tmp_path, "-k", "correctness and fp32", screened=False)

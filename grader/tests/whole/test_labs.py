@@ -371,6 +371,7 @@ def test_the_skeleton_of_a_new_lab_is_written_and_not_started(course_with_lab9):
         assert f"lab9_row_sum/row_sum.py:{line}  TODO {number}: {text}" in done.stdout
 
 
+@pytest.mark.slow
 def test_the_solution_of_a_new_lab_gets_every_point(course_with_lab9):
     done = grade("--lab", "9", "--from", "solutions", "--min", "7.5", root=course_with_lab9)
     assert done.returncode == 0, done.stdout + done.stderr
