@@ -144,6 +144,7 @@ def test_a_machine_without_nvcc_says_so(monkeypatch, tmp_path):
         load(tmp_path / "sum.cu").reduce_sum()
 
 
+    @pytest.mark.slow
 @pytest.mark.skipif(NVCC is None, reason="no nvcc")
 @pytest.mark.usefixtures("hopper")
 class TestCompiler:

@@ -278,6 +278,7 @@ def test_a_load_in_words_names_elements_bytes_and_the_lane_that_is_off():
     assert program_words.of_step(load, [nothing], {}).endswith("loads nothing: all 4 lanes are masked off.")
 
 
+@pytest.mark.slow
 def test_a_kernel_that_fails_says_why():
     launch = Launch(program_cases.ADD, "no_such_kernel", 1, {"x_ptr": Buffer((1.0,))})
     with pytest.raises(RuntimeError, match="no_such_kernel"):

@@ -214,7 +214,8 @@ def test_triton_that_was_imported_too_early_is_said(monkeypatch):
         kernels.settle(None)
 
 
-@pytest.mark.parametrize("tree", ["solutions", pytest.param("labs", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("tree", ["solutions", "labs"])
 def test_lab_4_is_one_library_with_solutions_and_without(tree):
     # In a process of its own: files of both trees import each other by the same names.
     code = f"""

@@ -31,6 +31,7 @@ def printed(console: Console) -> str:
     return console.file.getvalue()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_gpu")
 def test_doctor_is_healthy_here_and_says_what_a_gpu_would_add(console):
     assert doctor.examine(console)

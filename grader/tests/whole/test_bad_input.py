@@ -234,6 +234,7 @@ def test_a_kernel_that_does_not_compile_is_a_compile_error_on_the_codegen_tier(c
     assert compiled[name][0].verdict is Verdict.COMPILE_ERROR
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KERNELS)
 def test_the_last_line_of_a_compile_error_which_says_what_is_wrong_is_shown(compiled, name):
     outcome, said = compiled[name]

@@ -65,6 +65,7 @@ print(len(typed))
 """
 
 
+@pytest.mark.slow
 def test_the_production_slice_is_a_library_whose_types_are_those_of_its_functions():
     done = python("-c", LIBRARY)
     assert done.returncode == 0, done.stderr[-2000:]

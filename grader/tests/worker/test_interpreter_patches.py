@@ -105,6 +105,7 @@ TYPES = dedent("""\
     """)
 
 
+@pytest.mark.slow
 def test_a_shape_is_checked_once_and_not_for_every_value_that_has_it(tmp_path):
     (tmp_path / "kinds.py").write_text(TYPES)
 
