@@ -144,10 +144,10 @@ def test_a_machine_without_nvcc_says_so(monkeypatch, tmp_path):
         load(tmp_path / "sum.cu").reduce_sum()
 
 
-    @pytest.mark.slow
 @pytest.mark.skipif(NVCC is None, reason="no nvcc")
 @pytest.mark.usefixtures("hopper")
 class TestCompiler:
+    @pytest.mark.slow
     def test_two_files_of_one_name_are_two_libraries(self, tmp_path):
         found = []
         for folder, number in (("a", 7), ("b", 8)):
