@@ -1026,10 +1026,10 @@ def test_f25_the_level_of_assurance_stands_in_every_report(tmp_path):
     lay_out(tmp_path / "tree", solution(1))
     code, said, found = grade(tmp_path / "tree", tmp_path, "-k", "correctness and 127 and fp32")
     assert code == 0, said
-    level = re.match(r"L[0-3]\b", found["assurance"])
+    level = re.match(r"L([0-3])\b", found["assurance"])
     assert level
+    assert f"isolation of your code: level {level[1]}" in said
     for text in (
-        said,
         (tmp_path / "results" / "summary.md").read_text("utf-8"),
         (tmp_path / "results" / "junit.xml").read_text("utf-8"),
     ):
