@@ -36,6 +36,26 @@ class Tab:
     def words(self) -> str:
         return self.page.inner_text("[role=status]")
 
+    def walk(self, most: int) -> list[tuple[int, str, str]]:
+        """The step, its words and all words of the page, for each of at most so many steps from here.
+
+        The keys are pressed inside the page: a figure of many choices has thousands of steps.
+        """
+        return self.page.evaluate(
+            """most => {
+              const figure = document.querySelector("#figure");
+              const words = document.querySelector("[role=status]");
+              const main = document.querySelector("main");
+              const seen = [];
+              for (let i = 0; i < most; i++) {
+                seen.push([Number(figure.dataset.step), words.innerText, main.innerText]);
+                document.body.dispatchEvent(new KeyboardEvent("keydown", {key: "ArrowRight", bubbles: true}));
+              }
+              return seen;
+            }""",
+            most,
+        )
+
     def colours(self) -> tuple[str, str]:
         style = (
             "(() => { const s = getComputedStyle(document.body); return [s.backgroundColor, s.color]; })()"

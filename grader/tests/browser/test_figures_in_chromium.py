@@ -57,15 +57,12 @@ def test_every_step_of_every_choice_draws_and_speaks(open_tab):
     for state in [None, *tab.choices()]:
         tab.press("reset")
         assert tab.steps >= 2, state
-        for step in range(min(tab.steps, 80)):
-            assert tab.step == step, state
-            assert tab.words().strip(), state
-            assert not re.search(r"undefined|NaN|\[object|Infinity", tab.page.inner_text("main")), (
-                state,
-                step,
-            )
-            tab.page.keyboard.press("ArrowRight")
-            seen += 1
+        walked = tab.walk(min(tab.steps, 80))
+        assert [step for step, _, _ in walked] == list(range(min(tab.steps, 80))), state
+        for step, words, shown in walked:
+            assert words.strip(), (state, step)
+            assert not re.search(r"undefined|NaN|\[object|Infinity", shown), (state, step)
+        seen += len(walked)
     assert seen > 2
 
 
