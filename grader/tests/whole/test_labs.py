@@ -36,7 +36,7 @@ def placeholders(text: str) -> dict[int, tuple[int, str]]:
     return found
 
 
-EVERYDAY = {1}  # whose solution takes few seconds; `make grade FROM=solutions` has them all
+EVERYDAY = {1}  # whose solution takes few seconds; `make test-all` has them all
 SOLVED = [
     pytest.param(entry, id=entry.folder.name, marks=[] if entry.number in EVERYDAY else [pytest.mark.slow])
     for entry in LABS
