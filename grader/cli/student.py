@@ -81,7 +81,7 @@ def reset(labs, keyword, restore, yes, results):
         if before == file.skeleton.read_bytes():
             click.echo(f"{_shown(file.path)} is the untouched skeleton")
             return
-        # Without a terminal nobody can be asked; the copy makes sure that nothing is lost.
+        # Without a terminal there is no prompt; the copy makes sure that nothing is lost.
         asks = before is not None and not yes and sys.stdin.isatty()
         if asks and not click.confirm(f"Put the skeleton back in {_shown(file.path)}? A copy is kept"):
             click.echo("nothing was changed")

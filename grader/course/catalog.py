@@ -58,7 +58,7 @@ def load(lab_file: Path) -> Entry:
     name = f"labs_{folder.name}"
     specification = importlib.util.spec_from_file_location(name, lab_file)
     if specification is None or specification.loader is None:
-        raise ValueError(f"{lab_file}: not a Python file by its name")
+        raise ValueError(f"{lab_file}: the name does not end in .py")
     module = importlib.util.module_from_spec(specification)
     sys.modules[name] = module
     try:

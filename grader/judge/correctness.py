@@ -108,8 +108,8 @@ def grade_case(
             return _wrong(lab, exercise, case, finding, values, expected[call], got, results)
         if call == 0 and results and not all(map(same_bits, results[0], got)):
             where = "two runs on the same inputs differ"
-            said = _said(lab, Verdict.WRONG, Reason.NONDETERMINISTIC, Symptom.NONDETERMINISTIC, where)
-            return replace(said, error_map=map_of(comparison.difference(exercise, results[0], got)))
+            outcome = _diagnosed(lab, Verdict.WRONG, Reason.NONDETERMINISTIC, Symptom.NONDETERMINISTIC, where)
+            return replace(outcome, error_map=map_of(comparison.difference(exercise, results[0], got)))
         results.append(got)
         used = max(used, share)
     foreign = _foreign_work(worker, lab, exercise, case, inputs, outputs, rng, count_kernels)
@@ -162,7 +162,7 @@ def _foreign_work(
         where = f"the GPU ran kernels that the file did not launch: {', '.join(counted.strangers)}"
     else:
         return None
-    return _said(lab, Verdict.POLICY, Reason.FOREIGN_KERNEL, Symptom.FOREIGN_KERNEL, where)
+    return _diagnosed(lab, Verdict.POLICY, Reason.FOREIGN_KERNEL, Symptom.FOREIGN_KERNEL, where)
 
 
 def _only_if_it_ended(failed: Outcome) -> Outcome | None:
@@ -208,17 +208,17 @@ def _call(
     for buffer, before in zip(inputs, inputs_before, strict=True):
         if not same_bits(arena.bytes(buffer.start, buffer.stop), before):
             where = f"{buffer.name} is an input and was changed by the call"
-            return _said(lab, Verdict.MUTATED_INPUT, Reason.NONE, Symptom.MUTATED, where)
+            return _diagnosed(lab, Verdict.MUTATED_INPUT, Reason.NONE, Symptom.MUTATED, where)
     for buffer, before in zip(outputs, outputs_before, strict=True):
         offset = first_change_outside(arena, buffer, before)
         if offset is not None:
             where, symptom = _outside(buffer, offset), Symptom.OUT_OF_BOUNDS_WRITE
             if case.layouts.get(buffer.name, PLAIN).pad:
                 symptom = Symptom.PADDED_WRITE
-            return _said(lab, Verdict.OUT_OF_BOUNDS, Reason.WRITE, symptom, where)
+            return _diagnosed(lab, Verdict.OUT_OF_BOUNDS, Reason.WRITE, symptom, where)
     if computed:
         where = f"torch operators compute in this call: {', '.join(computed)}"
-        return _said(lab, Verdict.POLICY, Reason.FOREIGN_KERNEL, Symptom.FOREIGN_KERNEL, where)
+        return _diagnosed(lab, Verdict.POLICY, Reason.FOREIGN_KERNEL, Symptom.FOREIGN_KERNEL, where)
     got = [arena.view(buffer.tensor).clone() for buffer in outputs]
     masks = [untouched(arena, buffer, before) for buffer, before in zip(outputs, outputs_before, strict=True)]
     return Written(got, masks)
@@ -284,11 +284,11 @@ def _read(lab: Lab, case: Case, finding: comparison.Finding) -> Outcome:
     padded = any(layout.pad for layout in case.layouts.values())
     symptom = Symptom.OUT_OF_BOUNDS_READ if padded else Symptom.UNMASKED_READ
     first = finding.first_wrong()
-    said = _said(lab, Verdict.OUT_OF_BOUNDS, Reason.READ, symptom, first.words, finding)
-    return replace(said, first_wrong=first, error_map=map_of(finding))
+    outcome = _diagnosed(lab, Verdict.OUT_OF_BOUNDS, Reason.READ, symptom, first.words, finding)
+    return replace(outcome, first_wrong=first, error_map=map_of(finding))
 
 
-def _said(
+def _diagnosed(
     lab: Lab,
     verdict: Verdict,
     reason: Reason,

@@ -45,12 +45,12 @@ class Verifier:
             for buffer in inputs:
                 if not same_bits(self.buffer_sets.arena.view(buffer.tensor), given[buffer.name]):
                     where = f"{buffer.name} is an input and was changed by the call"
-                    return self._said(Verdict.MUTATED_INPUT, Reason.NONE, Symptom.MUTATED, where)
+                    return self._diagnosed(Verdict.MUTATED_INPUT, Reason.NONE, Symptom.MUTATED, where)
             for buffer in outputs:
                 if not bands_whole(self.buffer_sets.arena, buffer, self.buffer_sets.sentinel):
                     where = f"memory around {buffer.name} was written"
                     symptom = Symptom.OUT_OF_BOUNDS_WRITE
-                    return self._said(Verdict.OUT_OF_BOUNDS, Reason.WRITE, symptom, where)
+                    return self._diagnosed(Verdict.OUT_OF_BOUNDS, Reason.WRITE, symptom, where)
             got = [self.buffer_sets.arena.view(buffer.tensor) for buffer in outputs]
             tolerance, wanted = self.tolerance, None
             if tolerance and not (slot == secret and self.buffer_sets.rng.whole(FP64_EVERY) == 0):
@@ -105,7 +105,7 @@ class Verifier:
         allowed = tuple(unit.mul_(factor) for factor, unit in zip(tolerance.factors, units, strict=True))
         return comparison.Expected(close, wanted, allowed, tolerance.norms, drawn)
 
-    def _said(self, verdict: Verdict, reason: Reason, symptom: Symptom, where: str) -> Outcome:
+    def _diagnosed(self, verdict: Verdict, reason: Reason, symptom: Symptom, where: str) -> Outcome:
         found = diagnosis.cause_of(self.lab, symptom)
         return Outcome(verdict, reason, where=where, cause=found.cause, hint=found.hint)
 

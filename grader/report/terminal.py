@@ -186,7 +186,7 @@ def _failures(
     lab: LabResult, exercise: ExerciseResult, items: Sequence[ItemResult], title: str, source: str
 ) -> Iterator[tuple[str, str]]:
     """Yield the failures; of those with the same verdict and cause the first in full, the others by name."""
-    if not items or _said_above(lab, exercise, items):
+    if not items or _listed_above(lab, exercise, items):
         return
     for first, *others in alike(items, lab.folder, exercise.file):
         if first.verdict is Verdict.NOT_STARTED and title != "correctness":
@@ -209,7 +209,7 @@ def _failures(
             yield f"    {'the same':<13} {names}{more}", ""
 
 
-def _said_above(lab: LabResult, exercise: ExerciseResult, items: Sequence[ItemResult]) -> bool:
+def _listed_above(lab: LabResult, exercise: ExerciseResult, items: Sequence[ItemResult]) -> bool:
     """Whether an earlier exercise of the same file has listed the same open TODOs."""
     todos = items[0].open_todos
     above = lab.exercises[: lab.exercises.index(exercise)]

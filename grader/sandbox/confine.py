@@ -185,10 +185,10 @@ def probe(judge: int, uid: int) -> Findings:
     wanted = Confinement(
         uid=0 if no_user else uid, judge=0, programs=True, files=not no_files, calls=not no_calls
     )
-    told = _in_child(lambda: _try_everything(wanted, judge))
-    if told is None:
+    answer = _in_child(lambda: _try_everything(wanted, judge))
+    if answer is None:
         return Findings(no_files, no_calls, no_user, (), ("the probe ended without an answer",))
-    refused, reached = told
+    refused, reached = answer
     return Findings(no_files, no_calls, no_user, tuple(refused), tuple(reached))
 
 
@@ -241,8 +241,8 @@ def _attempt(act: Callable[[], None]) -> str:
             return str(error) or type(error).__name__
         return ""
 
-    told = _in_child(tried)
-    return "the process that tried it ended" if told is None else told
+    reason = _in_child(tried)
+    return "the process that tried it ended" if reason is None else reason
 
 
 def _in_child(act: Callable[[], T]) -> T | None:
@@ -256,7 +256,7 @@ def _in_child(act: Callable[[], T]) -> T | None:
             os._exit(0)
     os.close(theirs)
     with os.fdopen(ours, "rb") as pipe:
-        said = pipe.read()
+        data = pipe.read()
     os.waitpid(child, 0)
-    told: T | None = json.loads(said) if said else None
-    return told
+    answer: T | None = json.loads(data) if data else None
+    return answer

@@ -33,7 +33,7 @@ ADVICE = (
 
 
 class SetupError(Exception):
-    """The setup cannot go on; the message says why and what to do, in one line."""
+    """The setup cannot continue; the message says why and what to do, in one line."""
 
 
 def say(text):

@@ -86,8 +86,8 @@ def inspect_lab(entry: Entry, source: Path, arch: int, folder: Path, console: Co
         files += written
         tuned |= any(k.ptx for k in kernels) and len({k.name for k in kernels}) < len(kernels)
     if files:
-        told = [*guide(files[0]), AUTOTUNING.format(lab=lab.removeprefix("lab ")) if tuned else ""]
-        say("\n".join([LEGEND, "", *(told if files[0].suffix == ".ptx" else ())]))
+        explanations = [*guide(files[0]), AUTOTUNING.format(lab=lab.removeprefix("lab ")) if tuned else ""]
+        say("\n".join([LEGEND, "", *(explanations if files[0].suffix == ".ptx" else ())]))
 
 
 def write(kernels: Sequence[CompiledKernel], folder: Path, name: str, arch: int) -> list[Path]:

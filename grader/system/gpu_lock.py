@@ -1,4 +1,4 @@
-"""Who may use a GPU now: a lock file keyed by the GPU, in the folder for temporary files."""
+"""The lock of a GPU: a file named by the GPU, in the folder for temporary files."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from grader.system.locks import FileLock
 
 
 class GpuLock(FileLock):
-    """Held from `with` to its end; `waited_s` says how long another grader kept it.
+    """The lock of one GPU, held inside `with`; `waited_s` are the seconds that it waited for another grader.
 
-    A grader has the GPU to itself. `shared` is for tests that time nothing: several may hold it at once.
+    A grader takes it exclusively; tests that time nothing take it `shared`, several at once.
     """
 
     def __init__(self, uuid_hash: str, folder: Path | None = None, shared: bool = False):

@@ -1,8 +1,8 @@
-"""The lock on a file that every part of the grader uses: flock, which a holder that dies gives up by dying.
+"""A file lock by flock, used by all parts of the grader; the kernel releases it when its holder dies.
 
-By hand, as the libraries lack what a GPU shared by several users needs. The lock of `filelock` is exclusive,
-its shared one keeps a SQLite database in the file, and both must be able to write to the file: it may be
-another user's.
+No library is used, because several users may share a GPU, and then the file may belong to another user. Both
+locks of `filelock` must be able to write to the file: one is only exclusive, the other, which can be shared,
+keeps a SQLite database in it.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ TOKEN_BYTES = 64  # at most
 
 
 class HeldError(Exception):
-    """Another process kept the lock for longer than the patience of this one."""
+    """Another process held the lock until this one had waited for `patience_s`."""
 
 
 class FileLock:
-    """A lock file, held from `with` to its end; `waited_s` says how long somebody else kept it.
+    """A lock on a file, held inside `with`; `waited_s` are the seconds that it had to wait.
 
-    `shared` keeps only those away who want it alone. Without `patience_s` it waits for as long as it takes,
-    and prints `waiting` where it has to; else it raises HeldError. A `token` is written into the file once
-    the lock is held, and names its holder to `is_held`.
+    A `shared` lock excludes only exclusive ones. If the lock is not free, `waiting` is printed. Without
+    `patience_s` the wait has no limit; after `patience_s` seconds HeldError is raised. A `token` is written
+    to the file once the lock is held, so that `is_held` can recognise this holder.
     """
 
     def __init__(
@@ -63,8 +63,8 @@ class FileLock:
         os.close(self._descriptor)
 
     def _opened(self) -> int:
-        # A link planted under this name is not followed. To lock needs no right to write: the file may be
-        # another user's.
+        # A symbolic link is not followed: another user may have created it. Without a token the file is
+        # opened read-only, because it may belong to another user.
         flags = (os.O_RDWR if self.token else os.O_RDONLY) | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             return os.open(self._path, flags)
@@ -86,7 +86,7 @@ class FileLock:
 
 
 def is_held(path: Path, token: str) -> bool:
-    """Whether the holder with this token still has the lock; a later holder has changed it."""
+    """Whether the holder with this token still has the lock; a later holder writes another token."""
     try:
         with open(path, "rb", buffering=0) as file:
             written = file.read(TOKEN_BYTES).decode("ascii", "replace")
@@ -96,7 +96,7 @@ def is_held(path: Path, token: str) -> bool:
 
 
 def _locked(descriptor: int, kind: int) -> bool:
-    """Take the lock if nobody else has it."""
+    """Take the lock if it is free; return whether it was."""
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:

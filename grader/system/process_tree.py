@@ -1,4 +1,4 @@
-"""Which processes run and who started them; the end of those that their parents have left behind."""
+"""List running processes with parent and session; adopt and kill orphaned processes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import psutil
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 SWEEPS = 50
-WAIT_S = 20.0  # a process inside the GPU's driver can take its time to die
+WAIT_S = 20.0  # a killed process that is inside the GPU's driver may take seconds to end
 
 
 @dataclass(frozen=True)
 class Process:
-    """One running process. What it started and left behind has another parent, and keeps its session."""
+    """One running process. An orphan gets another parent, but keeps its session."""
 
     pid: int
     parent: int
@@ -26,41 +26,41 @@ class Process:
 
 
 def running() -> list[Process]:
-    """All processes that can be seen but threads of the kernel; one that ends meanwhile is left out."""
+    """Return all visible processes except kernel threads; processes that end meanwhile are left out."""
     found, own = [], os.getsid(0)
     for pid in psutil.pids():
-        # Each asked by itself: Process.children() fails as a whole where /proc hides the facts of other
-        # users (hidepid=1). The session comes from the kernel, as psutil does not have it.
+        # One by one: Process.children() fails altogether if /proc hides other users' processes (hidepid=1).
+        # psutil does not report sessions.
         with contextlib.suppress(psutil.Error, ProcessLookupError, PermissionError):
             session = os.getsid(pid)
-            # Threads of the kernel have session 0. So has this process where the leader of its session is
-            # outside of its container.
+            # Kernel threads have session 0. So does this process if its session leader is outside of its
+            # container.
             if session or not own:
                 found.append(Process(pid, psutil.Process(pid).ppid(), session))
     return found
 
 
 def family(pid: int, known: Collection[int]) -> list[Process]:
-    """A process of a session of its own, its descendants, and the orphans of any such one.
+    """Return a process that leads its own session, all orphans of this process, and their descendants.
 
-    Orphans are this process's own children as `orphans` finds them; `known` are those that are none.
+    `known` are pids of children that are no orphans.
     """
     everyone = running()
     return _with_descendants({pid, *(one.pid for one in _orphans(everyone, known))}, everyone)
 
 
 def orphans(known: Collection[int]) -> list[Process]:
-    """Children that this process has inherited: in sessions of their own, and not `known`."""
+    """Return the children that this process has adopted: those in another session and not in `known`."""
     return _orphans(running(), known)
 
 
 def children() -> list[Process]:
-    """All children of this process, those that it inherited too."""
+    """Return all children of this process, adopted ones included."""
     return [one for one in running() if one.parent == os.getpid()]
 
 
 def descendants(pid: int) -> list[Process]:
-    """All that a process has started and what those have started, as far as it has not been left behind."""
+    """Return the descendants of a process, without orphans, whose parent has ended."""
     return [one for one in _with_descendants({pid}, running()) if one.pid != pid]
 
 
@@ -81,28 +81,28 @@ def _with_descendants(roots: set[int], everyone: Collection[Process]) -> list[Pr
 
 
 def adopt_orphans() -> None:
-    """From now on, whatever outlives a descendant of this process becomes a child of it."""
+    """Make this process the subreaper: orphaned descendants become its children from now on."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def die_with_parent(number: int = signal.SIGKILL) -> None:
-    """From now on, this process gets this signal when the thread that started it ends."""
+    """Have the kernel send this process a signal when the thread that started it ends."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
 
 
 def wait_for(pid: int) -> None:
-    """Reap a child that was killed; gives up after WAIT_S on one that the kernel does not let go."""
+    """Reap a child that was killed; give up after WAIT_S seconds if it does not end."""
     with contextlib.suppress(psutil.NoSuchProcess, psutil.TimeoutExpired):
         psutil.Process(pid).wait(WAIT_S)
 
 
 def end_orphans(known: Collection[int]) -> None:
-    """Kill the orphans until nothing more turns up; to be called while no `known` one is being born."""
+    """Kill orphans until none is left; do not call it while a process is started that will be in `known`."""
     _end_all(lambda: orphans(known))
 
 
 def end_children() -> None:
-    """Kill every child until there is none: those of a child that died have become ours."""
+    """Kill all children until none is left; children of a killed child become children of this process."""
     _end_all(children)
 
 

@@ -1,4 +1,4 @@
-"""Start programs: a tool that is waited for, or a process that runs beside this one."""
+"""Start programs: run a tool to its end, or a child process in parallel."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ class LimitError(RuntimeError):
 
 @dataclass(frozen=True)
 class Completed:
-    """How a program ended: its exit code, negative for a signal, and what it wrote."""
+    """The result of a program: its exit code, negative for a signal, and its output."""
 
     code: int
     output: bytes
-    errors: bytes = b""  # empty where they went with the output
+    errors: bytes = b""  # empty if they were merged into the output
 
     @property
     def text(self) -> str:
-        """The output as text, in whatever encoding it is."""
+        """The output as text; invalid UTF-8 is replaced."""
         return _text(self.output)
 
     @property
     def said(self) -> str:
-        """All that it wrote as text, the output first."""
+        """Output, then errors, as text."""
         return _text(self.output + self.errors)
 
     @property
     def complaint(self) -> str:
-        """What it wrote to stderr as text, without blanks around it."""
+        """The errors as text, without surrounding whitespace."""
         return _text(self.errors).strip()
 
 
 class Child:
-    """A program that runs beside this process; OSError where it cannot start.
+    """A program that runs in parallel to this process; OSError if it cannot start.
 
-    With `own_session`, neither Ctrl-C nor another signal to the group of this process reaches it.
-    `prepare` is called in the new process before the program starts: only where this one has no threads.
+    With `own_session`, it gets neither Ctrl-C nor another signal to the process group of this process.
+    `prepare` is called in the new process before the program starts; it needs a process without threads.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Child:
                 command, cwd=cwd, env=env, stdin=stdin, stdout=stdout, stderr=stderr, pass_fds=pass_fds,
                 start_new_session=own_session, preexec_fn=prepare,  # noqa: PLW1509 - as the docstring says
             )  # fmt: skip
-        except subprocess.SubprocessError as error:  # of `prepare`
+        except subprocess.SubprocessError as error:  # raised by `prepare`
             raise OSError(f"{self._name} did not start: {error}") from None
         self.pid = self._process.pid
 
@@ -87,25 +87,25 @@ class Child:
 
     @property
     def stdout(self) -> IO[bytes]:
-        """The other end of its output; ValueError if the output does not go to a pipe."""
+        """The pipe from which its output is read; ValueError if the output does not go to a pipe."""
         if self._process.stdout is None:
             raise ValueError("the output does not go to a pipe")
         return self._process.stdout
 
     def wait(self, limit_s: float | None = None) -> int | None:
-        """The exit code, negative for a signal; None where it still runs after `limit_s`."""
+        """Return the exit code, negative for a signal; None if it still runs after `limit_s` seconds."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             return self._process.wait(limit_s)
         return None
 
     def terminate(self) -> None:
-        """Ask it to end."""
+        """Send SIGTERM."""
         self._process.terminate()
 
     def end(self) -> None:
-        """Kill it with all that it started, if it still runs, and close what is read from it."""
+        """Kill it and all its descendants if it still runs, and close its pipes."""
         if self._process.poll() is None:
-            found = self._descendants()  # before it is killed: afterwards they are somebody else's
+            found = self._descendants()  # before it is killed, because they then get another parent
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL) if self._own_session else self._process.kill()
             for one in found:
@@ -117,15 +117,15 @@ class Child:
                 pipe.close()
 
     def _descendants(self) -> list[int]:
-        # Here, not above: every worker imports this module, and hardly any process ends a child.
+        # Imported here, because every worker imports this module, and few processes end a child.
         from grader.system.process_tree import descendants
 
-        with contextlib.suppress(OSError):  # a confined process sees no other
+        with contextlib.suppress(OSError):  # a confined process sees no other processes
             return [one.pid for one in descendants(self.pid)]
         return []
 
     def communicate(self, given: bytes | None, limit_s: float | None) -> Completed:
-        """All that it writes to its pipes until it ends; LimitError where that takes longer."""
+        """Return its result when it has ended; LimitError after `limit_s` seconds."""
         try:
             output, errors = self._process.communicate(given, timeout=limit_s)
         except subprocess.TimeoutExpired as late:
@@ -146,11 +146,11 @@ def run_tool(
     own_session: bool = False,
     prepare: Callable[[], None] | None = None,
 ) -> Completed:
-    """Run a program to its end with `given` as its input, and give back what it wrote.
+    """Run a program to its end with `given` as its input, and return its result.
 
-    `merged` puts what it writes to stderr between its output. Takes `cwd`, `env`, `own_session` and
-    `prepare` as Child does. OSError where it cannot start; LimitError where it does not end within `limit_s`
-    seconds: it is then killed with all that it started, as it is where this process is interrupted.
+    `merged` writes stderr into the output. `cwd`, `env`, `own_session` and `prepare` are as for Child. Raises
+    OSError if it cannot start, LimitError if it does not end within `limit_s` seconds. The program and its
+    descendants are then killed, also if this process is interrupted.
     """
     stdin, stderr = PIPE if given is not None else DEVNULL, STDOUT if merged else PIPE
     with Child(
@@ -161,15 +161,15 @@ def run_tool(
 
 
 class Messages:
-    """Lines of JSON objects that a process writes to a pipe; whatever else it writes there is left out."""
+    """JSON objects that a process writes to a pipe, one for each line; other lines are skipped."""
 
     def __init__(self, descriptor: int):
         self._descriptor, self._rest = descriptor, b""
-        self.ended = False  # nobody can write to the pipe any more
+        self.ended = False  # the writing end of the pipe is closed
         os.set_blocking(descriptor, False)
 
     def new(self, wait_s: float = 0.0) -> Iterator[dict[str, object]]:
-        """Those that have come since; waits this long where there is nothing."""
+        """Yield the messages since the last call; wait at most `wait_s` seconds for the first."""
         poll = select.poll()
         poll.register(self._descriptor, select.POLLIN)
         poll.poll(1000 * max(0.0, wait_s))
@@ -188,7 +188,7 @@ class Messages:
 
 
 def _name(command: Sequence[str | Path]) -> str:
-    """A command as a message names it: its program and first words."""
+    """Return the name of a command for messages: its program and first arguments."""
     return one_line(" ".join([Path(command[0]).name, *map(str, command[1:4])]))[:SHOWN].strip()
 
 

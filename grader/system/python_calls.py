@@ -1,4 +1,4 @@
-"""Call Python functions in processes of their own, started anew or forked."""
+"""Call Python functions in separate processes, spawned or forked."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ T = TypeVar("T")
 
 
 def call_apart(function: Callable[..., T], *arguments: object) -> T:
-    """What a function returns in a new Python process; raises what it raises."""
+    """Call a function in a new Python process; return its result, or raise its exception."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(function, *arguments).result()
 
 
 def fork_calls(function: Callable[..., object], calls: Iterable[tuple[object, ...]]) -> None:
-    """Call a function in forks of this process, all at once, and wait; how they end does not matter."""
+    """Call a function in parallel forks of this process, and wait for all; their exit codes are ignored."""
     context = multiprocessing.get_context("fork")
     processes = [context.Process(target=function, args=arguments) for arguments in calls]
     for one in processes:

@@ -93,8 +93,8 @@ class ForkServer:
                 self._socket.settimeout(START_LIMIT_S)
                 try:
                     (length,) = struct.unpack("<I", self._socket.recv(4, socket.MSG_WAITALL))
-                    told = json.loads(self._socket.recv(length, socket.MSG_WAITALL))
-                    self._findings = decode(Findings, told)
+                    payload = json.loads(self._socket.recv(length, socket.MSG_WAITALL))
+                    self._findings = decode(Findings, payload)
                 except (OSError, struct.error, ValueError, ProtocolError):
                     raise self._trouble() from None
             return self._findings

@@ -103,8 +103,8 @@ class Picked:
     @classmethod
     def claimed(cls, reply: JsonObject) -> Picked:
         """Read the configs from a reply."""
-        told = reply.get("picked")
-        pairs = told.items() if isinstance(told, dict) else ()
+        picked = reply.get("picked")
+        pairs = picked.items() if isinstance(picked, dict) else ()
         return cls({one_line(str(name)): one_line(str(config)) for name, config in pairs})
 
 

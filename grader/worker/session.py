@@ -53,8 +53,8 @@ class Session:
         """Return the assurance level of this run's workers; None if there were none."""
         if not self.confined:
             return assurance.Assurance(1, ("confinement was switched off",)) if self._parents else None
-        told = [parent.told for parent in self._parents.values()]
-        levels = [assurance.assess(findings) for findings in told if findings is not None]
+        found = [parent.told for parent in self._parents.values()]
+        levels = [assurance.assess(findings) for findings in found if findings is not None]
         return min(levels, key=lambda found: found.level) if levels else None
 
     def confinement(self, file: Path, interpreted: bool, trusted: bool) -> Confinement:

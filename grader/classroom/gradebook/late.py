@@ -66,7 +66,7 @@ class LatePolicy(BaseModel):
     def _dates(cls, due):
         # pydantic would read a number as seconds since 1970.
         if isinstance(due, dict) and any(isinstance(moment, (int, float)) for moment in due.values()):
-            raise ValueError("a due date is written as 2026-10-05 23:59:00")
+            raise ValueError("write a due date as 2026-10-05 23:59:00")
         return due
 
     def due_of(self, student: str, lab: str) -> datetime.datetime | None:

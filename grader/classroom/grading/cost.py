@@ -138,7 +138,7 @@ def _run(folder: RunFolder) -> RunCost:
         by_unit[record.unit].append(record.seconds)
         accelerators |= {record.accelerator} - {""}
     if not spans:
-        raise CostError(f"{folder.root}: nothing was graded in it")
+        raise CostError(f"{folder.root}: nothing was graded in this run")
     self_test_s = 0.0
     if folder.selftest.exists():
         self_test_s = max(0.0, _date(records.read(folder.selftest, SelfTest).date) - began)

@@ -73,7 +73,7 @@ class _Class:
     """The steps of one command and their shared state."""
 
     def __init__(self, asked: Asked, console: Console, token: str):
-        self._asked, self._console = asked, console
+        self._options, self._console = asked, console
         self._folder = RunFolder(asked.out.resolve())
         self._units = expected_files.units()
         try:
@@ -102,30 +102,30 @@ class _Class:
     def run(self) -> int:
         """Run all steps and return the exit code."""
         intakes = self._collect()
-        plan = self._planner.plan(intakes, self._chosen, self._asked.again)
-        if self._asked.again:
+        plan = self._planner.plan(intakes, self._chosen, self._options.again)
+        if self._options.again:
             reopen(plan.tasks)
         self._receipts(without_receipt(plan.gradable), intakes)
         if plan.tasks:
             token = self._planner.like.token
-            with Engine(self._site, self._tier, self._asked.jobs, self._folder, token) as engine:
-                if self._asked.self_test and not self._machine_is_well(engine):
+            with Engine(self._site, self._tier, self._options.jobs, self._folder, token) as engine:
+                if self._options.self_test and not self._self_test_passes(engine):
                     return FAULT
                 self._grade(engine, plan, intakes)
         return self._finish(plan)
 
     def _collect(self) -> dict[str, Intake]:
         """Collect the submissions of the selected students, and list all students in run.json."""
-        roster = rosters.read(self._asked.roster) if self._asked.roster else rosters.Roster()
-        found, unknown = intake.by_student(self._asked.submissions, roster)
+        roster = rosters.read(self._options.roster) if self._options.roster else rosters.Roster()
+        found, unknown = intake.by_student(self._options.submissions, roster)
         everyone = sorted({*roster.students, *found})
         if not everyone:
-            raise AskedError(f"{self._asked.submissions}: no submission in it")
-        unknown_ids = [one for one in self._asked.only if one not in everyone]
+            raise AskedError(f"{self._options.submissions}: no submission in this folder")
+        unknown_ids = [one for one in self._options.only if one not in everyone]
         if unknown_ids:
             raise AskedError(f"--only {unknown_ids[0]}: no such student; {_some(everyone)}")
         intakes = {}
-        for student in self._asked.only or everyone:
+        for student in self._options.only or everyone:
             handed_in = found.get(student, intake.HandedIn(student))
             intakes[student] = intake.collect(handed_in, roster, self._units, self._folder)
         earlier = {path.parent.name for path in self._folder.students.glob("*/intake.json")}
@@ -157,7 +157,7 @@ class _Class:
             began=before.began if before else now(),
             finished=before.finished if before else None,
             tier=self._tier,
-            keyword=self._asked.keyword,
+            keyword=self._options.keyword,
             hidden_sha256=self._hidden,
             seed_commitment=run_secret.commitment(self._secret),
             units=[one.unit for one in self._units if one.unit.name in names],
@@ -168,14 +168,14 @@ class _Class:
         )
         records.write(self._folder.run, self._record)
 
-    def _machine_is_well(self, engine: Engine) -> bool:
+    def _self_test_passes(self, engine: Engine) -> bool:
         missing = selftest.missing()
         if missing:
             raise AskedError(
                 f"the self-test needs {missing[0]}, which a release for students lacks: grade from the "
-                "course's own checkout, or leave it out with --no-self-test"
+                "course's own checkout, or skip it with --no-self-test"
             )
-        gpus = sites.accelerators(self._site, self._tier)[: self._asked.jobs]
+        gpus = sites.accelerators(self._site, self._tier)[: self._options.jobs]
         known = selftest.tasks(self._folder, self._units, self._planner.like, max(1, len(gpus)))
         with Progress(self._console, len(known), "self-test") as progress:
             ended = []
@@ -214,7 +214,7 @@ class _Class:
 
     def _finish(self, plan: Plan) -> int:
         """Write drift.json and run.json, print the number of units by state, and return the exit code."""
-        if not self._asked.only:
+        if not self._options.only:
             records.write(self._folder.drift, agreement.measure(self._folder, plan.blind))
         machines = [*self._record.machines]
         machines += [machine for machine in self._machines if machine not in machines]
@@ -224,9 +224,9 @@ class _Class:
         for student in self._record.students:
             for unit in self._record.units:
                 path = self._folder.student(student).unit(unit.name).task
-                states[records.read(path, TaskRecord).state.value if path.exists() else "not asked for"] += 1
+                states[records.read(path, TaskRecord).state.value if path.exists() else "not requested"] += 1
         self._say(", ".join(f"{count} {state}" for state, count in sorted(states.items())))
-        self._say(f"written: {self._asked.out}")
+        self._say(f"written: {self._options.out}")
         open_ones = [task for task in plan.gradable if _state(self._folder, task) is State.FAULT]
         if open_ones:
             self._say(

@@ -25,7 +25,7 @@ def load(path: Path, given: Path | None) -> bytes:
     if path.exists():
         found = read_bytes(path).strip()
         if supplied not in (None, found):
-            raise ValueError(f"{given}: this run was begun with another secret")
+            raise ValueError(f"{given}: this run was started with another secret")
         return found
     found = supplied or secrets.token_hex(32).encode()
     path.parent.mkdir(parents=True, exist_ok=True)

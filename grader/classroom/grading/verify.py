@@ -58,7 +58,7 @@ def verify(path: Path, tolerance: float, hidden: Path | None) -> Found:
     except (OSError, ValueError) as error:
         raise VerifyError(f"{path}: {str(error).splitlines()[0]}") from None
     found, folder = Found(), path.parent.parent if not receipt.blind else path.parent.parent.parent
-    _papers(found, receipt, data, measured, folder)
+    _check_hashes(found, receipt, data, measured, folder)
     if receipt.hidden_sha256:
         if hidden is None:
             raise VerifyError("graded with hidden cases: --hidden names their file")
@@ -73,11 +73,11 @@ def verify(path: Path, tolerance: float, hidden: Path | None) -> Found:
     return found
 
 
-def _papers(found: Found, receipt: Receipt, data: bytes, measured: str, folder: Path) -> None:
+def _check_hashes(found: Found, receipt: Receipt, data: bytes, measured: str, folder: Path) -> None:
     """Compare everything that needs no grading."""
     same = hashlib.sha256(data).hexdigest() == receipt.results_sha256
-    found.check(same, "results.json matches the receipt", "results.json was changed since")
-    found.check(measured == receipt.rounds_sha256, "raw rounds", "the raw rounds were changed since")
+    found.check(same, "results.json matches the receipt", "results.json has changed since the receipt")
+    found.check(measured == receipt.rounds_sha256, "raw rounds", "the rounds have changed since the receipt")
     for name, digest in sorted(receipt.files.items()):
         file = folder / "files" / name
         now = hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else "missing"
@@ -104,7 +104,7 @@ def _seed(found: Found, receipt: Receipt, run: RunFolder) -> None:
     )
     found.check(right, "seed and commitment", "the seed does not follow from the secret")
     sealed = run_secret.seal(secret, receipt) == receipt.seal
-    found.check(sealed, "seal of the receipt", "the receipt was changed since")
+    found.check(sealed, "seal of the receipt", "the receipt was changed after it was written")
 
 
 def _again(receipt: Receipt, files: Path, hidden: Path | None) -> Results:

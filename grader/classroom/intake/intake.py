@@ -69,7 +69,7 @@ def collect(handed_in: HandedIn, roster: Roster, units: Sequence[Collected], run
         intake.problem = f"cannot be read: {error.strerror}"
     except Exception as error:  # an unexpected error affects one student, not the class
         intake.problem = f"the intake itself failed, {type(error).__name__}: {one_line(str(error))}"
-    intake.files = [_taken(one) for one in choice.taken]
+    intake.files = [_record_of(one) for one in choice.taken]
     intake.left_out = choice.shown
     intake.left_out_more = len(choice.left_out) - len(intake.left_out)
     _date(intake, choice)
@@ -77,7 +77,7 @@ def collect(handed_in: HandedIn, roster: Roster, units: Sequence[Collected], run
     return intake
 
 
-def _taken(one: Taken) -> TakenFile:
+def _record_of(one: Taken) -> TakenFile:
     digest = hashlib.sha256(one.data).hexdigest()
     changed = _utc(one.modified) if one.modified else None
     found = one_line(one.found)
@@ -92,7 +92,7 @@ def _members(handed_in: HandedIn, units, intake: Intake, stack) -> Iterator[Memb
     whole = [path.name for path, words in entries if not words.file]
     if len(whole) > 1 or (whole and len(entries) > 1):
         both = " and ".join(one_line(path.name) for path, _ in entries[:4])
-        raise RefusedError(f"handed in more than once, as {both}: leave one of them")
+        raise RefusedError(f"handed in more than once, as {both}: keep only one of them")
     for path, words in entries:
         mode = os.lstat(path).st_mode
         if stat.S_ISLNK(mode):

@@ -70,7 +70,7 @@ def read(path: Path) -> Roster:
         lines[name] = rows.line_num
         students[name] = {c: v for c, v in zip(columns, cells, strict=False) if c}
     if not students:
-        raise RosterError(f"{path}: no student in it")
+        raise RosterError(f"{path}: no student in this file")
     return Roster(students, _index_of(students, caseless), _index_of(students, plain))
 
 

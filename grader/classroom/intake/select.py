@@ -62,7 +62,7 @@ def choose(members: Iterable[Member], units: Sequence[Collected]) -> Choice:
             choice.left_out.append(_left(member, why, similar.partition("/")[0]))
         else:
             offers.setdefault(target, []).append(((rank, member.path.count("/")), member))
-    _take(offers, choice)
+    _select(offers, choice)
     return choice
 
 
@@ -108,7 +108,7 @@ def _left(member: Member, why: str, unit: str = "") -> LeftOut:
     return LeftOut(found=one_line(member.place), why=why, unit=unit)
 
 
-def _take(offers: dict[str, list[tuple[tuple[int, int], Member]]], choice: Choice) -> None:
+def _select(offers: dict[str, list[tuple[tuple[int, int], Member]]], choice: Choice) -> None:
     total = 0
     for target, offered in sorted(offers.items()):
         unit = target.partition("/")[0]
@@ -131,6 +131,6 @@ def _take(offers: dict[str, list[tuple[tuple[int, int], Member]]], choice: Choic
         member, data = found[0]
         total += len(data)
         if total > MOST_TAKEN or len(choice.taken) >= MOST_FILES:
-            choice.left_out.append(_left(member, "too much was handed in before it", unit))
+            choice.left_out.append(_left(member, "the limit for files or bytes was reached before it", unit))
             continue
         choice.taken.append(Taken(target, member.place, data, member.modified or member.dated()))

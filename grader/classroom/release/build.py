@@ -36,7 +36,7 @@ def plan(
     chosen, left = choose(tree)
     links = [path for path, file in chosen.items() if file.link]
     if links:
-        raise ReleaseError(f"a link, which a release does not hand out: {', '.join(links)}")
+        raise ReleaseError(f"a symbolic link, which a release must not contain: {', '.join(links)}")
     chosen, held = hold_back(chosen, answers)
     check(chosen, answers)
     return chosen, left, held

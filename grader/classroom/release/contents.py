@@ -10,14 +10,14 @@ from dataclasses import dataclass
 STAYS = (
     (r"solutions/", "solutions, wrong answers, variants, and records of their runs"),
     (r"notebooks/.*\.py", "sources from which the notebooks are built"),
-    (r"grader/tests/(?!{tests})", "tests with answers, cheats or faults in them, and of staff's commands"),
+    (r"grader/tests/(?!{tests})", "tests that contain answers, cheats or faults, or test staff commands"),
     (r"\.ci/|\.pre-commit-config\.yaml", "checks before a commit to the course"),
-    (r"\.github/(?!workflows/grade-cpu\.yml)", "what runs on the course's own runners"),
-    (r"\.dockerignore", "what the course's image does without"),
+    (r"\.github/(?!workflows/grade-cpu\.yml)", "workflows for the course's own runners"),
+    (r"\.dockerignore", "build settings of the course's image"),
     (r"grader/classroom/ci/(?!grade\.sbatch)", "templates for course staff's runners and clusters"),
     (r"grader/classroom/.*\.(md|png)", "pages for instructors"),
-    (r"grader/[A-Z]+\.md|grader/site/architecture/.*\.(md|svg)", "pages for whoever changes the grader"),
-    (r"notebooks/figures/(src|screenshots)/", "what the figures' pages are made from, and their pictures"),
+    (r"grader/[A-Z]+\.md|grader/site/architecture/.*\.(md|svg)", "pages for developers of the grader"),
+    (r"notebooks/figures/(src|screenshots)/", "sources and screenshots of the figures"),
 )  # fmt: skip
 # Tests that show whether the grader works on a machine, and hold no answer.
 TESTS = (

@@ -48,7 +48,7 @@ def hold_back(files: Mapping[str, File], answers: Answers) -> tuple[dict[str, Fi
 
 
 def _picture() -> str:
-    """What stands where a figure's static picture stood."""
+    """Return the placeholder for a figure's static picture."""
     style = "width: 360px; font: 14px sans-serif"
     picture = Drawing(360, 40, "not shown yet", kinds="", xmlns=svg.SVG.xmlns, style=style)
     picture.text(8, 26, "held back")

@@ -26,8 +26,8 @@ def write(record: BenchRecord, capstone: Path) -> list[Path]:
         path = capstone / name / RECORD
         part = record.model_copy(update={"ops": mine})
         part.save(path)
-        told = drawn_from.hashes([(RECORD, path.read_bytes())])
-        plots.write([part], path.with_name(PLOTS), kinds=(".svg",), description=told)
+        hashes = drawn_from.hashes([(RECORD, path.read_bytes())])
+        plots.write([part], path.with_name(PLOTS), kinds=(".svg",), description=hashes)
         written.append(path)
     return written
 

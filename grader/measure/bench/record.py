@@ -99,10 +99,10 @@ def size_text(size: Mapping[str, int]) -> str:
     return ", ".join(f"{side}={count}" for side, count in size.items())
 
 
-def summarise(op, told: Sequence[dict], peaks: tuple[float, float]) -> SizeRecord:
+def summarise(op, results: Sequence[dict], peaks: tuple[float, float]) -> SizeRecord:
     """Join the results of all processes for one size; `peaks` are bytes/s and FLOP/s, 0 if unknown."""
-    size, first = told[0]["size"], told[0]
-    arms = {name: _pool([one["arms"][name] for one in told]) for name in first["arms"]}
+    size, first = results[0]["size"], results[0]
+    arms = {name: _pool([one["arms"][name] for one in results]) for name in first["arms"]}
     least = statistics.floor_us(op.bytes_moved(size), op.flops(size), *peaks)
     for arm in arms.values():
         if arm.status == "ok" and statistics.median(arm.all_rounds_us) < least:
@@ -128,27 +128,27 @@ def summarise(op, told: Sequence[dict], peaks: tuple[float, float]) -> SizeRecor
         size=size,
         bytes_moved=op.bytes_moved(size),
         operations=op.operations(size),
-        method=" and ".join(sorted({one["method"] for one in told})),
+        method=" and ".join(sorted({one["method"] for one in results})),
         slots=first["slots"],
         working_set_bytes=first["working_set_bytes"],
-        rounds_dropped=sum(one["rounds_dropped"] for one in told),
+        rounds_dropped=sum(one["rounds_dropped"] for one in results),
         baseline=best,
         arms=arms,
         configs=first["configs"],
     )
 
 
-def _pool(told: Sequence[dict]) -> ArmRecord:
+def _pool(results: Sequence[dict]) -> ArmRecord:
     """Join one arm of all processes; if it failed in one of them it has no figures."""
-    bad = next((one for one in told if one["status"] != "ok"), None)
+    bad = next((one for one in results if one["status"] != "ok"), None)
     if bad:
         return ArmRecord(status=bad["status"], reason=bad["reason"])
-    eager = [one["eager_us"] for one in told if one["eager_us"] is not None]
-    read = [one["clocks"] for one in told]
+    eager = [one["eager_us"] for one in results if one["eager_us"] is not None]
+    read = [one["clocks"] for one in results]
     return ArmRecord(
         status="ok",
         eager_us=statistics.median(eager) if eager else None,
-        rounds_us=[one["rounds_us"] for one in told],
+        rounds_us=[one["rounds_us"] for one in results],
         clocks=summary(
             *(
                 [value for one in read for value in one[key]]

@@ -164,7 +164,7 @@ def measure(
         "working_set_bytes": len(slots) * op.bytes_moved(size),
         "method": "graph" if graphed else "eager",
         "rounds_dropped": dropped,
-        "arms": {lane.name: _told(lane) for lane in lanes},
+        "arms": {lane.name: _summary(lane) for lane in lanes},
     }
 
 
@@ -281,7 +281,7 @@ def _mistake(op, slot, lane, number) -> str:
     return differs(lane.kept[number], right, op.dtype, op.allowed(slot, right) if op.allowed else None)
 
 
-def _told(lane) -> dict:
+def _summary(lane) -> dict:
     samples = lane.clocks.samples
     return {
         "status": lane.status,

@@ -135,7 +135,7 @@ def run(request: Request, gpu: Gpu, path: Path, follower: Follower) -> BenchReco
         file, dtype = request.named(op), str(op.dtype).removeprefix("torch.")
         digest = hashlib.sha256(request.ours(op).read_bytes()).hexdigest()
         one = OpRecord(name=op.name, dtype=dtype, unit=op.unit, file=file, file_sha256=digest)
-        told: dict[str, list[dict]] = {}
+        sizes: dict[str, list[dict]] = {}
         for number in range(request.processes):
             words = f"{op.name}  process {number + 1} of {request.processes}  {left} more operations"
             for message in messages(request.arguments(op, number)):
@@ -145,9 +145,9 @@ def run(request: Request, gpu: Gpu, path: Path, follower: Follower) -> BenchReco
                 elif "running" in message:
                     follower.running(words, message["running"])
                 else:
-                    told.setdefault(label(message["size"]), []).append(message)
+                    sizes.setdefault(label(message["size"]), []).append(message)
                     follower.done()
-        one.sizes = [summarise(op, messages, (gpu.bandwidth, gpu.peak_flops)) for messages in told.values()]
+        one.sizes = [summarise(op, results, (gpu.bandwidth, gpu.peak_flops)) for results in sizes.values()]
         record.ops.append(one)
         record.save(path)
     return record
@@ -168,9 +168,9 @@ def messages(arguments: list[str]) -> Iterator[dict]:
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
         command, deadline = [sys.executable, "-m", "grader", *arguments], time.monotonic() + CHILD_LIMIT_S
         with Child(command, stdout=PIPE, stderr=errors) as child:
-            told = Messages(child.stdout.fileno())  # which skips what kernels and compilers print there
-            while not told.ended and (left := deadline - time.monotonic()) > 0:
-                yield from told.new(left)
+            lines = Messages(child.stdout.fileno())  # which skips what kernels and compilers print there
+            while not lines.ended and (left := deadline - time.monotonic()) > 0:
+                yield from lines.new(left)
             child.wait(max(0.0, deadline - time.monotonic()))
         code = child.wait()
         if code:

@@ -125,14 +125,14 @@ def run(wanted: Iterable[Asked], gpu, command: str, path: Path, follower: Follow
             file_sha256=hashlib.sha256(text).hexdigest(),
             part=one.part,
         )
-        for message in _told(one):
-            _take(message, kernel, one.op, (gpu.bandwidth, gpu.peak_flops), follower)
+        for message in _child_messages(one):
+            _store(message, kernel, one.op, (gpu.bandwidth, gpu.peak_flops), follower)
         record.kernels.append(kernel)
         record.save(path)
     return record
 
 
-def _told(one: Asked) -> Iterator[dict]:
+def _child_messages(one: Asked) -> Iterator[dict]:
     """Yield the messages of the process that measures it; a part is copied into a temporary folder."""
     file = one.request.ours(one.op)
     if one.part == WHOLE:
@@ -144,7 +144,7 @@ def _told(one: Asked) -> Iterator[dict]:
         yield from messages(one.arguments(copy))
 
 
-def _take(message: dict, kernel: KernelTuning, op: Op, peaks, follower: Follower) -> None:
+def _store(message: dict, kernel: KernelTuning, op: Op, peaks, follower: Follower) -> None:
     if "trouble" in message:
         kernel.troubles.append(message["trouble"])
         follower.note(f"{op.name}: {message['trouble']}")

@@ -41,8 +41,8 @@ def measure(op: Op, file: Path, sizes: list[Size], wide: bool, device: str, cloc
     for size in sizes:
         say({"running": f"runs the autotuner at {label(size)}"})
         call = _call(op, function, size, device)
-        told = {name: tuned.choice(one, call) for name, one in tuned.autotuned(module).items()}
-        asked[label(size)] = {name: one for name, one in told.items() if one}
+        choices = {name: tuned.choice(one, call) for name, one in tuned.autotuned(module).items()}
+        asked[label(size)] = {name: one for name, one in choices.items() if one}
     launched = set().union(*asked.values())
     if len(launched) != 1:
         raise SystemExit(f"{op.name} launches {len(launched)} autotuned kernels, but needs exactly one")
@@ -50,9 +50,9 @@ def measure(op: Op, file: Path, sizes: list[Size], wide: bool, device: str, cloc
     kernel = tuned.autotuned(module)[name]
     own = list(kernel.configs)
     all_of_them = tuned.wider(own) if wide else own
-    told = _compile(_call(op, function, sizes[0], device), kernel, all_of_them, own)
-    say({"kernel": name, "compiled": told})
-    able = [config for config, one in zip(all_of_them, told, strict=True) if not one.get("error")]
+    compiled = _compile(_call(op, function, sizes[0], device), kernel, all_of_them, own)
+    say({"kernel": name, "compiled": compiled})
+    able = [config for config, one in zip(all_of_them, compiled, strict=True) if not one.get("error")]
     for size in sizes:
         say({"running": label(size)})
         arms = [_arm(op, function, kernel, config, size) for config in able]
@@ -79,10 +79,10 @@ def _arm(op: Op, function, kernel, config, size: Size) -> Peer:
 
 def _compile(call, kernel, configs, own) -> list[dict]:
     """Compile every config; return what each compiled to, or its error."""
-    told = []
+    compiled = []
     for config in configs:
         say({"running": f"compiles {tuned.words(config)}"})
-        told.append(
+        compiled.append(
             {
                 "name": tuned.words(config),
                 "constants": dict(config.kwargs),
@@ -92,7 +92,7 @@ def _compile(call, kernel, configs, own) -> list[dict]:
             }
             | tuned.compiled(kernel, config, call)
         )
-    return told
+    return compiled
 
 
 def ahead(op: Op, file: Path, wide: bool) -> None:

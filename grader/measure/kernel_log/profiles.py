@@ -107,8 +107,8 @@ def run(asked: Sequence[Call], gpu, command: str, path: Path, follower) -> Profi
             refused = profile  # every other call would fail, too, after it has been compiled and tuned
         record.calls.append(CallRecord(kernels=profile.kernels, missing=profile.missing, **one))
         record.save(path)
-        told = ", ".join(kernel.name for kernel in profile.kernels or ()) or profile.missing
-        follower.note(f"{words}  {told}")
+        names = ", ".join(kernel.name for kernel in profile.kernels or ()) or profile.missing
+        follower.note(f"{words}  {names}")
         follower.done()
     return record
 

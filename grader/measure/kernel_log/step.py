@@ -54,7 +54,7 @@ def log(
     A kernel that is wrong or has no time is logged with that status. Raises LogError if the step cannot be
     logged, for example because the file does not compile.
     """
-    prediction = _told(prediction)
+    prediction = _checked(prediction)
     earlier, path = steps(tree), choose(tree, file)
     name, number = path.relative_to(tree.resolve()).as_posix(), len(earlier) + 1
     say(f"step {number}: {name}{'' if file else ', the kernel that was changed last'}")
@@ -94,7 +94,7 @@ def rewrite(tree: Path) -> None:
     replace(path, render(text, steps(tree)))
 
 
-def _told(prediction: str) -> str:
+def _checked(prediction: str) -> str:
     prediction = printable(prediction).strip()
     if check.trivial(prediction):
         raise LogError(ASK)
@@ -137,8 +137,8 @@ def _store(tree: Path, prediction: str, files: dict[str, str], tools: Tools, say
             if kept != prediction:
                 say(f"these files already have a prediction, which is kept: {one_line(kept)}")
             return kept
-    told = {"date": _date(tools), "prediction": prediction, "files": files}
-    replace(path, json.dumps(told, indent=1))
+    pending = {"date": _date(tools), "prediction": prediction, "files": files}
+    replace(path, json.dumps(pending, indent=1))
     return prediction
 
 

@@ -64,10 +64,10 @@ def _attributes(record: SurveyRecord) -> Iterator[str]:
         yield f"compute capability: {gpu.capability} for the GPU, {attributes.capability} in its attributes"
     if gpu.max_sm_mhz and gpu.max_sm_mhz != attributes.sm_mhz:
         yield f"highest SM clock: {gpu.max_sm_mhz} MHz for the GPU, {attributes.sm_mhz} in its attributes"
-    expected, told = theory(attributes), record.theory
-    if (expected.flop_per_clock, expected.source) != (told.flop_per_clock, told.source):
+    expected, recorded = theory(attributes), record.theory
+    if (expected.flop_per_clock, expected.source) != (recorded.flop_per_clock, recorded.source):
         yield f"the theory is not that of compute capability {attributes.capability}"
-    elif not _alike(expected.model_dump(), told.model_dump()):
+    elif not _alike(expected.model_dump(), recorded.model_dump()):
         yield "the theory does not follow from the clocks and units of this GPU"
 
 

@@ -83,8 +83,8 @@ def _gpu(record: SurveyRecord) -> str:
         if a.pcie_generation is None
         else f"generation {a.pcie_generation}, x{a.pcie_width or '?'}",
     }
-    told = ((name, "not told" if value is None else value) for name, value in rows.items())
-    return markdown.table(("the GPU", ""), told, "lr")
+    shown = ((name, "not reported" if value is None else value) for name, value in rows.items())
+    return markdown.table(("the GPU", ""), shown, "lr")
 
 
 def _memory(record: SurveyRecord) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The way of a submission: the rooms that a graded run of lab 1 enters, and the calls between them."""
+"""The path of a submission: the rooms that a graded run of lab 1 enters, and the calls between them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Way:
-    """A run's way through the grader; modules are named without the leading `grader.`."""
+    """The path of a run through the grader; modules are named without the leading `grader.`."""
 
     first: dict[str, str]  # each module, in the order in which it was entered, with the one that called it
     calls: Counter[tuple[str, str]]  # from one module to another one

@@ -25,15 +25,15 @@ MARK = "figures: "
 
 def trace() -> Told:
     """Record the output of TRITON_PRINT_AUTOTUNING=1 at each size, and the time of each config in us."""
-    return _told(TRACE)
+    return _run_as_script(TRACE)
 
 
 def search_space() -> Told:
     """Record the time in us of each config of a wide space at one size; the text lists those that fail."""
-    return _told(SPACE)
+    return _run_as_script(SPACE)
 
 
-def _told(what: str) -> Told:
+def _run_as_script(what: str) -> Told:
     """Run this module as a script, in a process that has tuned nothing yet."""
     own = os.environ | {"TRITON_PRINT_AUTOTUNING": str(int(what == TRACE)), "TRITON_CACHE_AUTOTUNING": "0"}
     command = [sys.executable, "-m", "grader.site.notebooks.autotuning", what]

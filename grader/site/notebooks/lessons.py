@@ -46,9 +46,9 @@ class Recorder:
     record: Callable[[], Told]
 
 
-def entry(told: Told, found: Gpu) -> Entry:
+def entry(result: Told, found: Gpu) -> Entry:
     """Return the result of a recorder with the current date and this machine."""
-    return Entry(**told.model_dump(), date=now(), machine=machine(found, ""))
+    return Entry(**result.model_dump(), date=now(), machine=machine(found, ""))
 
 
 def run(
@@ -64,11 +64,11 @@ def run(
     for one in recorders:
         follower.running(one.name, "")
         try:
-            told = one.record()
+            result = one.record()
         except Exception as error:  # whatever one tool raises, the other recorders still run
             troubles[one.name] = f"{type(error).__name__}: {error}"
         else:
-            lessons.entries[one.name] = entry(told, found)
+            lessons.entries[one.name] = entry(result, found)
             lessons.save(path)
         follower.done()
     return lessons, troubles

@@ -20,10 +20,10 @@ def ask(module: str) -> Told:
     """Return what `python -m module FOLDER` wrote with `tell`; RuntimeError with its output if it failed."""
     with tempfile.TemporaryDirectory(prefix="recorder-") as folder:
         done = run_tool([sys.executable, "-m", module, folder], LIMIT_S, cwd=catalog.ROOT)
-        told = Path(folder, TOLD)
-        if done.code or not told.is_file():
+        result = Path(folder, TOLD)
+        if done.code or not result.is_file():
             raise RuntimeError(f"{module}: {done.complaint[-SHOWN:]}")
-        return Told.model_validate_json(told.read_text("utf-8"))
+        return Told.model_validate_json(result.read_text("utf-8"))
 
 
 def tell(measure: Callable[[Path], Told]) -> None:

@@ -38,9 +38,9 @@ def gpu_or_record(
         print(f"measured here, on an {found.name}")
         return measure()
     text = _stored(Path(record))
-    told = json.loads(text)
+    data = json.loads(text)
     print(
-        f"no GPU here: measured on an {told['machine']['gpu']['name']}, record {record}, {told['date'][:10]}"
+        f"no GPU here: measured on an {data['machine']['gpu']['name']}, record {record}, {data['date'][:10]}"
     )
     return read(text)
 
@@ -60,9 +60,9 @@ def bench(op: str, record: str, variants: Sequence[str] = ()) -> OpRecord:
 
 def survey() -> SurveyRecord:
     """Return the hardware survey of the course's H200; a survey takes minutes, so no cell runs one."""
-    told = SurveyRecord.model_validate_json(_stored(SURVEY))
-    print(f"measured on an {told.machine.gpu.name}, record {SURVEY}, {told.date[:10]}")
-    return told
+    stored = SurveyRecord.model_validate_json(_stored(SURVEY))
+    print(f"measured on an {stored.machine.gpu.name}, record {SURVEY}, {stored.date[:10]}")
+    return stored
 
 
 def lesson_record(name: str) -> Entry:

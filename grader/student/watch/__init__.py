@@ -1,1 +1,1 @@
-"""`make watch`: grade again whatever a save has changed, and keep the last result on screen."""
+"""`make watch`: grade again what each save has changed, and keep the last result on screen."""

@@ -54,10 +54,10 @@ class Board:
         parts += [*(Text(trouble, style="red", no_wrap=True) for trouble in troubles), Text()]
         parts += [_table(scores, busy=going is not None), Text(total_words(scores), style="bold")]
         room = self._console.height - ROWS_BESIDE - len(scores.watched) - 1 - len(troubles)
-        told = [tuple(failure_lines(one, score)) for one, score in scores.failures()]
+        shown = [tuple(failure_lines(one, score)) for one, score in scores.failures()]
         # Functions of one file have the same open TODOs: list them once.
-        told = [lines for at, lines in enumerate(told) if lines[1:] not in [one[1:] for one in told[:at]]]
-        lines = [line for lines in told for line in lines]
+        shown = [lines for at, lines in enumerate(shown) if lines[1:] not in [one[1:] for one in shown[:at]]]
+        lines = [line for lines in shown for line in lines]
         parts += [Text(), *(Text(line, style=style, no_wrap=True) for line, style in lines[: max(0, room)])]
         self._live.update(Group(*parts), refresh=True)
 
@@ -65,13 +65,13 @@ class Board:
 def _state(state: Text, going: Child | None) -> Table | Text:
     if going is None or not going.state.items:
         return state
-    told = going.state
+    run = going.state
     row = Table.grid(padding=(0, 1))
     row.add_row(
         state,
-        ProgressBar(total=told.items, completed=told.done, width=20),
-        Text(f"{told.done}/{told.items}  {going.seconds:.0f} s"),
-        Text(told.words, style="dim", no_wrap=True),
+        ProgressBar(total=run.items, completed=run.done, width=20),
+        Text(f"{run.done}/{run.items}  {going.seconds:.0f} s"),
+        Text(run.words, style="dim", no_wrap=True),
     )
     return row
 

@@ -1,10 +1,10 @@
-"""Poll the contents of a few files, and tell when a save is complete.
+"""Poll the contents of a few files, and detect when a save is complete.
 
 The files are read repeatedly, without a library of file events such as watchfiles. Inotify does not report a
 save on another machine of an NFS share, nor one through the bind mount of a container on macOS or Windows.
 Polling by time stamp misses a save if the stamp is too coarse to tell two saves apart, and stat may be
-answered from a cache while open asks the server. No event says that a save is complete, so a quiet time would
-be needed anyway. The files are few and small.
+answered from a cache, whereas open asks the server. No event says that a save is complete, so a quiet time
+would be needed anyway. The files are few and small.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MISSING = "missing"
 
 @dataclass(frozen=True)
 class Content:
-    """A hash of a file's content, or why it cannot be read, and the time in seconds since when it is so."""
+    """A hash of a file's content, or why it cannot be read, and the time of its last change in seconds."""
 
     digest: str
     since: float

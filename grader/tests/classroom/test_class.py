@@ -106,7 +106,7 @@ def test_another_secret_than_the_one_a_run_was_begun_with_is_refused(tmp_path):
     given = tmp_path / "given"
     given.write_text("a secret that is long enough")
     run_secret.load(tmp_path / "state" / "secret", None)
-    with pytest.raises(ValueError, match="begun with another secret"):
+    with pytest.raises(ValueError, match="started with another secret"):
         run_secret.load(tmp_path / "state" / "secret", given)
     given.write_text("short")
     with pytest.raises(ValueError, match="at least 16 bytes"):
@@ -261,7 +261,7 @@ def test_class_verify_and_regrade_on_one_student(tmp_path):
 def test_class_refuses_what_cannot_be_done_with_words(tmp_path):
     (tmp_path / "in").mkdir()
     for options, words in (
-        ([], "no submission in it"),
+        ([], "no submission in this folder"),
         (["--lab", "9"], "--lab 9: what can be graded is 1, 2"),
         (["--tier", "gpu"], "--tier gpu"),
         (["--roster", write(tmp_path / "r.csv", "name\nAda\n")], "no column with ids"),
