@@ -71,9 +71,8 @@ class Run:
         self._workers: dict[tuple[str, Path, Path], SubmissionWorker] = {}  # by purpose, lab and file
         self._kernels: dict[Key, Future[list[CompiledKernel] | Outcome]] = {}
         self._compiler = ThreadPoolExecutor(1)  # compiles ahead, while the first cases run
-        self._compiling: tuple[Submission, SubmissionWorker] | None = (
-            None  # file and worker of the compiling thread; no other thread uses them
-        )
+        # File and worker of the compiling thread; no other thread uses them.
+        self._compiling: tuple[Submission, SubmissionWorker] | None = None
         self._failed: dict[Key, Outcome] = {}
         self._checked: dict[Key, Outcome | None] = {}
         self._submissions: dict[Path, Submission] = {}
@@ -388,9 +387,8 @@ class Run:
             worker.close()
         for arena in self._arenas.values():
             arena.close()
-        if (
-            "sets" in self._arenas
-        ):  # torch still caches the memory that timing used; nothing needs it any more
+        if "sets" in self._arenas:
+            # torch still caches the memory that timing used; nothing needs it any more.
             import torch
 
             torch.cuda.empty_cache()

@@ -30,7 +30,7 @@ def readable():
             "solutions/*/*.py",
             ".git/HEAD",
             "grader/judge/correctness.py",
-            "grader/tests/*.py",
+            "grader/tests/*/*.py",
         ):
             yield from root.glob(pattern)
     try:
