@@ -85,9 +85,8 @@ def pytest_configure(config):
     record = config.getoption("resume")
     if record:
         config.stash[PASSED] = Passed(Path(record))
-        if not hasattr(
-            config, "workerinput"
-        ):  # under xdist, only the main process sees and records all tests
+        # Under xdist, only the main process sees and records all tests.
+        if not hasattr(config, "workerinput"):
             config.pluginmanager.register(config.stash[PASSED])
 
 

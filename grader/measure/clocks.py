@@ -8,11 +8,10 @@ from typing import Annotated
 from pydantic import Field
 
 from grader.judge.statistics import spread
-from grader.results.records import Model
+from grader.results.records import Model, Words
 
 # Limits far from any GPU: arithmetic on a student's numbers must not overflow.
 Spread = Annotated[list[Annotated[float, Field(ge=0.0, le=1e20)]], Field(max_length=3)]
-Words = Annotated[str, Field(max_length=300)]
 
 
 class Clocks(Model, allow_inf_nan=False):

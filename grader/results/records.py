@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar, Literal, TypeVar
+from typing import Annotated, ClassVar, Literal, TypeVar
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from grader.results import base
 from grader.results.machine import Machine, machine, now
 from grader.system.files import finding, read_bytes, replace
 from grader.system.gpu import Gpu
 
+Words = Annotated[str, Field(max_length=300)]  # a sentence; a record may be one that a student hands in
 R = TypeVar("R", bound="Record")
 M = TypeVar("M", bound="Measurement")
 

@@ -145,9 +145,8 @@ def uv_sources(environ):
     )
     for name, option in pairs:
         for place in environ.get(name, "").split():
-            if (
-                option != "--find-links" or "://" in place or os.path.exists(place)
-            ):  # uv stops where pip warns
+            # uv stops where pip only warns.
+            if option != "--find-links" or "://" in place or os.path.exists(place):
                 options += [option, place]
     return options
 

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from grader.judge import statistics
 from grader.results import records
 from grader.results.machine import Machine
+from grader.results.records import Words
 
 MOST_STEPS, MOST_FILES = 500, 16
 FILE_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}"
@@ -18,7 +19,6 @@ OF_FOLDER = {"vector_add": "vector_add", "reduction": "reduce_sum", "matmul": "c
 OF_MODULE = ("swiglu", "add_rms_norm", "attention")
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-Words = Annotated[str, Field(max_length=300)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_:.$]{1,200}$")]
 Count = Annotated[int, Field(ge=0, le=10**9)]
 Positive = Annotated[float, Field(gt=0)]

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from grader.measure.clocks import Clocks
-from grader.results.records import Measurement, Model
+from grader.results.records import Measurement, Model, Words
 
 RECORD = "survey.json"
 PROTOCOL = (
@@ -24,7 +24,6 @@ DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8")
 Positive = Annotated[float, Field(ge=1e-9, le=1e20)]
 Count = Annotated[int, Field(ge=0, le=2**50)]
 Clock = Annotated[int, Field(ge=0, le=100_000)]  # MHz, or bits of a bus
-Words = Annotated[str, Field(max_length=300)]
 Name = Literal["fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8"]
 
 

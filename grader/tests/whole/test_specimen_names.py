@@ -1,4 +1,4 @@
-"""Names of the grader in cheats and faults must exist: a cheat that names a missing module attacks nothing."""
+"""Names of the grader in cheats and faults must exist: one that names a missing module attacks nothing."""
 
 import ast
 import importlib
