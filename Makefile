@@ -130,9 +130,9 @@ test:  ## test the grader: all quick tests, and some specimens of each kind; nee
 	@$(SETUP) --extra dev $(WITH_NVCC)
 	@$(PYTEST) -m "$(HERE) and not $(SLOW)" $(if $(K),-k "$$K")
 
-test-all:  ## run all tests and specimens that need no GPU, browser or Slurm; REST=1 skips those of make test (course staff)
+test-all:  ## run all tests and specimens that need no GPU, browser or Slurm; REST=1 skips those of make test and test-class (course staff)
 	@$(SETUP) --extra dev $(WITH_NVCC)
-	@$(PYTEST) -m "$(HERE)$(if $(REST), and $(SLOW))" $(if $(K),-k "$$K")
+	@$(PYTEST) -m "$(HERE)$(if $(REST), and slow and not slow_class)" $(if $(K),-k "$$K")
 
 test-gpu:  ## run the tests that need a GPU: SHARD=1/4, the first of four parts, JOBS=6, six at a time (course staff)
 	@$(SETUP) --extra dev $(WITH_NVCC)
@@ -150,7 +150,7 @@ figures:  ## write the interactive figures from their data; SCREENSHOTS=1 also t
 
 test-class:  ## test the grading of a whole class; takes minutes, needs no GPU (course staff)
 	@$(SETUP) --extra dev
-	@$(RUN) pytest -q -m slow_class
+	@$(RUN) pytest -q -m "$(HERE) and slow_class"
 
 test-slurm:  ## grade a few submissions through Slurm, which is started and stopped here (course staff)
 	@$(SETUP) --extra dev

@@ -56,8 +56,12 @@ def pytest_testnodedown(node):
 
 @pytest.fixture(autouse=True)
 def _turn(request):
-    """A turn on the GPU: alone on it where the test says so, else beside others like it."""
-    found, _ = gpu.find() if request.node.get_closest_marker("gpu") else (None, "")
+    """A turn on the GPU: alone on it where the test says so, else beside others like it.
+
+    A test that runs the grader as a command, `gpu(command=True)`, holds no lock: the command takes it.
+    """
+    marker = request.node.get_closest_marker("gpu")
+    found, _ = gpu.find() if marker and not marker.kwargs.get("command") else (None, "")
     if not found:
         yield
         return

@@ -438,7 +438,8 @@ def test_every_step_is_right_as_a_program_on_a_gpu(file, tmp_path):
     assert all(line["right"] for line in lines)
 
 
-@pytest.mark.gpu
+@pytest.mark.gpu(command=True)
+@pytest.mark.whole_gpu
 def test_the_capstone_is_right_on_a_gpu(tmp_path):
     keyword = "cuda-kernels and correctness"
     done, items = capstone("--from", "solutions", "--tier", "gpu", folder=tmp_path, keyword=keyword)

@@ -152,7 +152,7 @@ def selected_by(folder, target, **variables):
 
 
 @pytest.mark.slow
-def test_all_tests_are_those_of_make_test_and_the_rest_and_none_is_in_both(tmp_path):
+def test_all_tests_are_in_make_test_or_the_rest_or_make_test_class(tmp_path):
     markers = ("slow", "slow_class", "gpu", "browser", "slurm")
     sets = [[*chosen] for n in range(len(markers) + 1) for chosen in itertools.combinations(markers, n)]
     tests = ["import pytest"]
@@ -163,5 +163,7 @@ def test_all_tests_are_those_of_make_test_and_the_rest_and_none_is_in_both(tmp_p
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n" + "".join(f"    {one}\n" for one in markers))
     usual, rest = selected_by(tmp_path, "test"), selected_by(tmp_path, "test-all", REST="1")
     assert usual == {"plain"}
-    assert rest == {"slow", "slow_class", "slow_and_slow_class"}
-    assert selected_by(tmp_path, "test-all") == usual | rest
+    assert rest == {"slow"}
+    at_night = selected_by(tmp_path, "test-class")
+    assert at_night == {"slow_class", "slow_and_slow_class"}
+    assert selected_by(tmp_path, "test-all") == usual | rest | at_night

@@ -1,6 +1,7 @@
 """What only a GPU can show: the worker's faults stay its own, and the judge's clock tells fast from slow."""
 
 import dataclasses
+import re
 import time
 
 import pytest
@@ -162,8 +163,10 @@ def test_gpu_memory_that_does_not_suffice_is_named(grade_add):
 def test_shared_memory_that_does_not_suffice_is_a_compile_error_with_a_cause(here, tmp_path):
     lab3 = "lab3_autotuned_matmul"
     text = (catalog.ROOT / "solutions" / lab3 / "autotuned_matmul.py").read_text("utf-8")
-    head, rest = text.split("CONFIGS = [", 1)
-    text = f"{head}CONFIGS = [\n    _config(256, 256, 128, 4, 8),\n]{rest.split(']', 1)[1]}"
+    # In each list, because the strides of the case decide which kernel runs.
+    text, lists = re.subn(r"= \[(\s*_config\(\d[^\]]*)\]", "= [_config(256, 256, 128, 4, 8, HOOK)]", text)
+    assert lists == 2
+    text = text.replace("HOOK", "None", 1).replace("HOOK", "set_blocks", 1)
     (tmp_path / lab3).mkdir()
     (tmp_path / lab3 / "autotuned_matmul.py").write_text(text)
     run = Run(tmp_path, "gpu", 3, here)
@@ -219,6 +222,11 @@ def bench(here, tmp_path_factory):
     session.close()
 
 
+def middle_of_three(bench):
+    """The outcome whose percentage is between the other two, because one measurement moves by a percent."""
+    return sorted((bench(SOURCE) for _ in range(3)), key=lambda one: one[0].timing.percent_of_baseline)[1]
+
+
 @pytest.mark.parametrize("kind", TROUBLE)
 def test_trouble_in_the_middle_of_the_rounds_costs_its_own_verdict_only(
     bench, kind, monkeypatch, record_property
@@ -229,7 +237,7 @@ def test_trouble_in_the_middle_of_the_rounds_costs_its_own_verdict_only(
     monkeypatch.setattr(
         speed.SpeedTest, "_round", lambda *told: rounds.append(time.monotonic()) or take(*told)
     )
-    good, usual_s = bench(SOURCE)
+    good, usual_s = middle_of_three(bench)
     free, _ = torch.cuda.mem_get_info()
     rounds.clear()
     with monkeypatch.context() as shorter:
@@ -239,11 +247,8 @@ def test_trouble_in_the_middle_of_the_rounds_costs_its_own_verdict_only(
     assert 1 < len(rounds) < 5, "it was to happen in the third round"
     assert bad.verdict in (Verdict.CRASHED, Verdict.TIMEOUT), bad.where
     assert verdict_s < limit_s + 10.0
-    for _ in range(2):  # chance moves one measurement by more than a percent, and hardly two
-        after, next_s = bench(SOURCE)
-        moved = after.timing.percent_of_baseline / good.timing.percent_of_baseline - 1.0
-        if abs(moved) < 0.01:
-            break
+    after, next_s = middle_of_three(bench)
+    moved = after.timing.percent_of_baseline / good.timing.percent_of_baseline - 1.0
     left = free - torch.cuda.mem_get_info()[0]
     told = {"verdict": bad.verdict.value, "verdict_s": verdict_s, "usual_s": usual_s, "next_s": next_s}
     record_property("recovery", {"trouble": kind, **told, "moved": moved, "left_bytes": left})
