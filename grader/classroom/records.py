@@ -20,6 +20,9 @@ class State(str, enum.Enum):
 
     GRADED = "GRADED"  # results.json has the points
     MISSING = "MISSING"  # no file of this lab was submitted: no points, as for NOT_STARTED
+    NOT_COLLECTED = (
+        "NOT_COLLECTED"  # no file of this lab, but one that may be meant: no points until a person looks
+    )
     REFUSED = "REFUSED"  # the submission could not be opened safely: no points, and intake.json says why
     TIMEOUT = "TIMEOUT"  # grading exceeded the hard time limit: no points, and a person should look at it
     FAULT = "FAULT"  # the grader or the machine failed in every attempt: open, no points taken off
@@ -49,6 +52,7 @@ class RunRecord(Record):
     units: list[Unit]
     students: list[str]  # sorted ids
     unknown: list[str] = []  # ids made up for submissions that match no student of the roster
+    strays: list[str] = []  # files beside the submissions that are nobody's
     gone: list[str] = []  # students of earlier runs whose submission is missing now; their grades are kept
     machines: list[Machine] = []  # all machines that graded
 
@@ -69,6 +73,7 @@ class LeftOut(Model):
     found: str
     why: str
     unit: str = ""  # the unit that it would have been collected for
+    look: bool = False  # a person should look at it: it may be an answer
 
 
 class Intake(Record):
@@ -78,7 +83,7 @@ class Intake(Record):
     on_roster: bool
     roster: dict[str, str] = {}  # the student's row, by column
     sources: list[str] = []  # entries in the folder of submissions; empty where nothing was submitted
-    kind: Literal["nothing", "folder", "zip", "git", "files"] = "nothing"
+    kind: Literal["nothing", "folder", "zip", "tar", "git", "files"] = "nothing"
     commit: str | None = None  # HEAD of a git repository
     handed_in: str | None = None  # UTC
     handed_in_by: str = ""  # source of that date; a student can forge every source but the roster
@@ -87,6 +92,14 @@ class Intake(Record):
     files: list[TakenFile] = []
     left_out: list[LeftOut] = []
     left_out_more: int = 0  # number of further files that are not listed
+    close_match: bool = False  # the submission is named nearly, but not exactly, like this student
+    doubtful: list[str] = []  # submissions that could be this student's, and were not collected
+    partners: list[str] = []  # students who handed in the same submission
+    graded_with: str = ""  # the partner whose grading counts; empty for this student's own
+
+    def could_be_answers(self, unit: str) -> list[LeftOut]:
+        """Return the files left out that may be an answer of this unit."""
+        return [one for one in self.left_out if one.look and one.unit in ("", unit)]
 
 
 class TaskRecord(Record):

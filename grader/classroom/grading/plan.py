@@ -12,10 +12,12 @@ from grader import __version__
 from grader.classroom import records
 from grader.classroom.grading import fingerprint, run_secret
 from grader.classroom.grading.grade_unit import Task
+from grader.classroom.intake.select import NOT_EXPECTED
 from grader.classroom.records import Intake, State, TaskRecord, Unit
 from grader.classroom.run_folder import RunFolder, UnitFolder
 
 FINAL = (State.GRADED, State.TIMEOUT)
+SHOWN = 5  # names in a sentence
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Planner:
             self.task(intake, unit, False, again)
             for intake in intakes.values()
             for unit in units
-            if self._has_files(intake, unit)
+            if not intake.graded_with and self._has_files(intake, unit)
         ]
         blind = self._blind([(task.student, task.unit.name) for task in gradable])
         by_name = {unit.name: unit for unit in units}
@@ -82,11 +84,7 @@ class Planner:
         files = fingerprint.files_of(intake, unit.name)
         if files:
             return True
-        refused = [one for one in intake.left_out if one.unit == unit.name]
-        state, what = State.MISSING, "no file was handed in"
-        if intake.problem or refused:
-            state = State.REFUSED
-            what = intake.problem or f"{refused[0].found}: {refused[0].why}"
+        state, what = _without_files(intake, unit.name)
         place = self.run.student(intake.id).unit(unit.name)
         record = TaskRecord(
             student=intake.id, unit=unit.name, state=state, what=what, attempt=_attempt(place),
@@ -102,6 +100,20 @@ class Planner:
         """Choose a share of all units, at least one, with the secret as the only source of randomness."""
         count = math.ceil(self.blind_share * len(gradable)) if gradable and self.blind_share else 0
         return run_secret.order(self.secret, "blind", gradable)[:count]
+
+
+def _without_files(intake: Intake, unit: str) -> tuple[State, str]:
+    """Return the state of a unit of which nothing was collected, and the reason."""
+    if intake.problem:
+        return State.REFUSED, intake.problem
+    refused = [one for one in intake.left_out if one.unit == unit and one.why != NOT_EXPECTED]
+    if refused:
+        return State.REFUSED, f"{refused[0].found}: {refused[0].why}"
+    others = [one.found for one in intake.could_be_answers(unit)]
+    if others:
+        more = f" and {len(others) - SHOWN} more" if len(others) > SHOWN else ""
+        return State.NOT_COLLECTED, f"handed in under another name: {', '.join(others[:SHOWN])}{more}"
+    return State.MISSING, "no file was handed in"
 
 
 def done(task: Task) -> bool:

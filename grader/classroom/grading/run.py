@@ -20,8 +20,9 @@ from grader.classroom.grading.grade_unit import Task
 from grader.classroom.grading.plan import Plan, Planner, reopen, without_receipt
 from grader.classroom.grading.progress import Progress
 from grader.classroom.grading.run_lock import Lock
-from grader.classroom.intake import expected_files, intake
+from grader.classroom.intake import entries, expected_files, gradescope_export, intake
 from grader.classroom.intake import roster as rosters
+from grader.classroom.intake.attempts import Policy
 from grader.classroom.records import Intake, RunRecord, State, TaskRecord
 from grader.classroom.run_folder import RunFolder
 from grader.course import hidden_cases
@@ -53,6 +54,7 @@ class Asked:
     keyword: str | None = None
     hidden: Path | None = None
     secret: Path | None = None
+    attempts: str = Policy.LAST.value  # which attempt counts, if a student handed in several
     limit_s: float = LIMIT_S
     blind_share: float = 0.05
     self_test: bool = True
@@ -117,7 +119,11 @@ class _Class:
     def _collect(self) -> dict[str, Intake]:
         """Collect the submissions of the selected students, and list all students in run.json."""
         roster = rosters.read(self._options.roster) if self._options.roster else rosters.Roster()
-        found, unknown = intake.by_student(self._options.submissions, roster)
+        try:
+            handed_in = entries.by_student(self._options.submissions, roster)
+        except gradescope_export.ExportError as error:
+            raise AskedError(str(error)) from None
+        found, unknown = handed_in.found, handed_in.unknown
         everyone = sorted({*roster.students, *found})
         if not everyone:
             raise AskedError(f"{self._options.submissions}: no submission in this folder")
@@ -126,15 +132,21 @@ class _Class:
             raise AskedError(f"--only {unknown_ids[0]}: no such student; {_some(everyone)}")
         intakes = {}
         for student in self._options.only or everyone:
-            handed_in = found.get(student, intake.HandedIn(student))
-            intakes[student] = intake.collect(handed_in, roster, self._units, self._folder)
+            own = found.get(student, entries.HandedIn(student))
+            intakes[student] = intake.collect(
+                own, roster, self._units, self._folder, Policy(self._options.attempts)
+            )
         earlier = {path.parent.name for path in self._folder.students.glob("*/intake.json")}
         gone = sorted(earlier - set(everyone))
-        self._begin(sorted({*everyone, *earlier}), unknown, gone)
+        self._begin(sorted({*everyone, *earlier}), handed_in, gone)
         counts = Counter(one.kind for one in intakes.values())
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
         self._say(f"{len(intakes)} students: {kinds}")
-        for words, names in (("not on the roster", unknown), ("no longer among the submissions", gone)):
+        for words, names in (
+            ("not on the roster", unknown),
+            ("no longer among the submissions", gone),
+            ("files that are nobody's submission", handed_in.strays),
+        ):
             if names:
                 self._say(f"{words}: {', '.join(names)}")
         for one in intakes.values():
@@ -142,7 +154,7 @@ class _Class:
                 self._say(f"{one.id} cannot be graded: {one.problem}")
         return intakes
 
-    def _begin(self, students: list[str], unknown: list[str], gone: list[str]) -> None:
+    def _begin(self, students: list[str], handed_in: entries.Sorted, gone: list[str]) -> None:
         """Write run.json; units of earlier commands stay in it."""
         try:
             before = records.read(self._folder.run, RunRecord)
@@ -162,7 +174,8 @@ class _Class:
             seed_commitment=run_secret.commitment(self._secret),
             units=[one.unit for one in self._units if one.unit.name in names],
             students=students,
-            unknown=unknown,
+            unknown=handed_in.unknown,
+            strays=handed_in.strays,
             gone=gone,
             machines=before.machines if before else [],
         )

@@ -1,24 +1,38 @@
-"""The roster: a CSV with one row per student, exported from Canvas or Moodle or written by hand."""
+"""The roster: a CSV with one row per student, exported from a platform or written by hand.
+
+The shapes of exports follow the platforms' own code: Canvas, lib/gradebook_exporter.rb; Moodle,
+grade/export/txt and mod/assign/gradingtable.php; GitHub Classroom's classroom_roster.csv.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from grader.classroom.intake.student_ids import caseless, plain, safe_id
+from grader.classroom.intake.identity import Index, Match, Names
+from grader.classroom.intake.student_ids import Key, Kind, plain, safe_id
 from grader.system.files import read_bytes
 
 MOST_BYTES = 8 << 20
 # The first of these columns that exists holds the ids; names are compared without case and punctuation.
-ID_COLUMNS = ("sisloginid", "id", "studentid", "login", "username", "idnumber", "emailaddress", "email")
-# The values of these columns identify the student, too.
-NAME_COLUMNS = (
-    *ID_COLUMNS, "canvasid", "sisuserid", "identifier", "student", "name", "fullname", "github", "submission",
+ID_COLUMNS = (
+    "sisloginid", "id", "studentid", "login", "username", "idnumber", "emailaddress", "email", "identifier",
+    "githubusername",
 )  # fmt: skip
-NOT_STUDENTS = ("points possible",)  # first cell of a Canvas row that is not a student
+EMAIL_COLUMNS = ("emailaddress", "email")
+# Where the id is empty, the first of these that is not stands for it: Moodle's ID number is often empty.
+INSTEAD = (*EMAIL_COLUMNS, "username", "githubusername")
+ACCOUNT_COLUMNS = (*ID_COLUMNS, "sisuserid", "integrationid", "github", "githubid")
+NUMBER_COLUMNS = ("canvasid", "identifier", "submission")  # and Canvas's ID, in an export of Canvas
+GROUP_COLUMNS = ("group", "groupname", "team")
+FULL_NAME_COLUMNS = ("student", "name", "fullname", "sortablename")
+GITHUB_COLUMNS = ("githubusername", "github")
+CANVAS = {"id", "section"}  # with a name, these columns are those of an export of Canvas's gradebook
+CANVAS_NAMES = ({"student"}, {"lastname", "firstname"})
+POINTS_POSSIBLE = "points possible"  # first cell of a row of Canvas that is not a student
+TEST_STUDENT = ("student,test", "test,student")  # Canvas's student view, which has no SIS user id
 
 
 class RosterError(Exception):
@@ -27,23 +41,15 @@ class RosterError(Exception):
 
 @dataclass(frozen=True)
 class Roster:
-    """Students by id, each with the row of the roster, and lookup by other names."""
+    """Students by id, each with the row of the roster, and the index of what identifies them."""
 
     students: dict[str, dict[str, str]] = field(default_factory=dict)
-    _close: dict[str, str] = field(default_factory=dict)  # student by name without case
-    _loose: dict[str, str] = field(default_factory=dict)  # student by name without case and punctuation
+    index: Index = field(default_factory=Index)
+    github: dict[str, str] = field(default_factory=dict)  # student by GitHub account in small letters
 
-    def find(self, keys: tuple[str, ...]) -> str | None:
-        """Return the id of the student named by one of `keys`, best first; None for no or several students.
-
-        An exact id wins, then a match without case, then a match without punctuation.
-        """
-        for key in keys:
-            student = safe_id(key)
-            student = student if student in self.students else self._close.get(caseless(key))
-            if student:
-                return student
-        return next((self._loose[plain(key)] for key in keys if self._loose.get(plain(key))), None)
+    def match(self, keys: tuple[Key, ...]) -> Match:
+        """Return the student whom all keys mean, or the students that they could mean."""
+        return self.index.match(keys)
 
 
 def read(path: Path) -> Roster:
@@ -54,24 +60,41 @@ def read(path: Path) -> Roster:
         raise RosterError(f"{path}: cannot be read as UTF-8 text: {error}") from None
     rows = csv.reader(io.StringIO(text), delimiter=_delimiter(text))
     columns = [cell.strip() for cell in next(rows, [])]
-    position = _id_column(path, columns)
+    id_column = _id_column(path, columns)
     students: dict[str, dict[str, str]] = {}
+    names: list[Names] = []
     lines: dict[str, int] = {}
     for row in rows:
         cells = [cell.strip() for cell in row]
-        if not any(cells) or cells[0].casefold() in NOT_STUDENTS:
+        line = {c: v for c, v in zip(columns, cells, strict=False) if c}
+        if not any(cells) or _is_no_student(line):
             continue
-        if len(cells) <= position or not cells[position]:
-            raise RosterError(f"{path}:{rows.line_num}: no {columns[position]} in this line")
-        name = safe_id(cells[position])
-        if name in students:
-            where = f"{path}:{rows.line_num}"
-            raise RosterError(f"{where}: {cells[position]} is in line {lines[name]} already")
-        lines[name] = rows.line_num
-        students[name] = {c: v for c, v in zip(columns, cells, strict=False) if c}
+        where = f"{path}:{rows.line_num}"
+        own = line.get(id_column) or _cell(line, *INSTEAD)
+        if not own:
+            raise RosterError(f"{where}: no {id_column} in this line")
+        if own in lines:
+            raise RosterError(f"{where}: {own} is in line {lines[own]} already")
+        lines[own] = rows.line_num
+        students[safe_id(own)] = line
+        names.append(_names(safe_id(own), own, line))
     if not students:
         raise RosterError(f"{path}: no student in this file")
-    return Roster(students, _index_of(students, caseless), _index_of(students, plain))
+    accounts = {_cell(line, *GITHUB_COLUMNS).lower(): student for student, line in students.items()}
+    return Roster(students, Index(names), {name: who for name, who in accounts.items() if name})
+
+
+def own_id(line: dict[str, str]) -> str:
+    """Return the id of a row as the roster spells it, or an empty string."""
+    columns = {plain(column) for column in line}
+    first = next((column for column in ID_COLUMNS if column in columns), "")
+    return _cell(line, first) or _cell(line, *INSTEAD)
+
+
+def is_canvas(line: dict[str, str]) -> bool:
+    """Whether the row is from an export of Canvas's gradebook, whose ID column is Canvas's own number."""
+    columns = {plain(column) for column in line}
+    return columns >= CANVAS and any(columns >= names for names in CANVAS_NAMES)
 
 
 def _delimiter(text: str) -> str:
@@ -79,36 +102,55 @@ def _delimiter(text: str) -> str:
     return max(",;\t", key=first.count)
 
 
-def _id_column(path: Path, columns: list[str]) -> int:
-    known = [plain(column) for column in columns]
+def _id_column(path: Path, columns: list[str]) -> str:
+    known = {plain(column): column for column in reversed(columns)}
     for column in ID_COLUMNS:
         if column in known:
-            return known.index(column)
+            return known[column]
     found = ", ".join(filter(None, columns)) or "none"
     raise RosterError(f"{path}:1: no column with ids, such as id or email; its columns are {found}")
 
 
-def _index_of(students: dict[str, dict[str, str]], spelled: Callable[[str], str]) -> dict[str, str]:
-    """Map each name, ids included, to its student, or to "" if two students share the name."""
-    index: dict[str, str] = {}
-    for student, line in students.items():
-        for word in {spelled(word) for word in _words(student, line)} - {""}:
-            index[word] = student if index.get(word, student) == student else ""
-    return index
-
-
-def _words(student: str, line: dict[str, str]):
+def _cell(line: dict[str, str], *columns: str) -> str:
     by_column = {plain(column): value for column, value in line.items()}
-    yield student
+    return next((by_column[column] for column in columns if by_column.get(column)), "")
+
+
+def _is_no_student(line: dict[str, str]) -> bool:
+    """Whether a row of Canvas's export has maximum points, muted columns, or the Test Student."""
+    if next(iter(line.values()), "").casefold() == POINTS_POSSIBLE:
+        return True
+    if not is_canvas(line):
+        return False
+    name = _cell(line, "student") or ",".join((_cell(line, "lastname"), _cell(line, "firstname")))
+    if not name.strip(",") and not _cell(line, "id"):
+        return True  # "Muted" or "Manual Posting" below the columns of assignments, and nothing else
+    return caseless_name(name) in TEST_STUDENT and not _cell(line, "sisuserid")
+
+
+def caseless_name(name: str) -> str:
+    """Return a name in small letters without blanks."""
+    return "".join(name.lower().split())
+
+
+def _names(student: str, own: str, line: dict[str, str]) -> Names:
+    """Return all texts of a row that identify its student, by kind."""
+    by_column = {plain(column): value for column, value in line.items() if value}
+    found: dict[Kind, set[str]] = {kind: set() for kind in Kind}
+    found[Kind.ID].add(own)
+    numbers = (*NUMBER_COLUMNS, *(("id",) if is_canvas(line) else ()))
     for column, value in by_column.items():
-        if column not in NAME_COLUMNS:
-            continue
-        yield value
-        yield value.removeprefix("Participant ")  # Moodle's identifier; its downloads have only the number
-        last, comma, first = value.partition(",")
-        if comma:
-            yield f"{first} {last}"
+        if column in numbers:
+            # Moodle's identifier is "Participant 12345"; its downloads have only the number.
+            found[Kind.NUMBER].add(value.removeprefix("Participant "))
+        if column in ACCOUNT_COLUMNS and column not in numbers:
+            found[Kind.EMAIL if "@" in value else Kind.ACCOUNT].add(value)
+        if column in GROUP_COLUMNS:
+            found[Kind.GROUP].add(value)
+        if column in FULL_NAME_COLUMNS:
+            last, comma, first = value.partition(",")
+            found[Kind.NAME] |= {value, f"{first.strip()} {last}"} if comma else {value}
     first, last = by_column.get("firstname"), by_column.get("surname", by_column.get("lastname"))
     if first and last:
-        yield f"{first} {last}"
-        yield f"{last} {first}"
+        found[Kind.NAME] |= {f"{first} {last}", f"{last} {first}"}
+    return Names(student, {kind: frozenset(texts) for kind, texts in found.items()})

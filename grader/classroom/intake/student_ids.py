@@ -1,7 +1,8 @@
-"""Find a submission's student from its file name, and make ids that are safe as folder names."""
+"""Read who a submission belongs to from its name, and make ids that are safe as folder names."""
 
 from __future__ import annotations
 
+import enum
 import hashlib
 import re
 import unicodedata
@@ -16,37 +17,85 @@ CANVAS = re.compile(
 MOODLE = re.compile(
     r"(?P<name>.+)_(?P<number>\d+)_assignsubmission_(?P<what>file|onlinetext)_?(?P<file>.*)", re.DOTALL
 )
+ARCHIVE = re.compile(r"(?P<stem>.+?)\.(zip|git|tar\.gz|tgz)", re.IGNORECASE | re.DOTALL)
+# What browsers, file managers and platforms add to the name of a copy: "x (1)", "x-1", "x 2", "x copy",
+# "x - Copy (2)", "Copy of x".
+COPY = re.compile(
+    r"Copy of (?P<of>.+)"
+    r"|(?P<stem>.+?)(?: ?\(\d{1,3}\)|-\d{1,3}| \d{1,3}| - Copy(?: \(\d{1,3}\))?| copy(?: \d{1,3})?)",
+    re.DOTALL,
+)
+
+
+class Kind(enum.Enum):
+    """What a text that identifies a student is."""
+
+    ID = "id"  # the roster's own id
+    EMAIL = "e-mail address"
+    NUMBER = "number of the platform"  # Canvas's user id, Moodle's participant, Gradescope's submission
+    ACCOUNT = "account or number"  # another column of the roster that identifies one person
+    GROUP = "group"  # shared by the people who hand in together
+    NAME = "name"
+
+
+ANY = tuple(Kind)
+
+
+@dataclass(frozen=True)
+class Key:
+    """A text that may identify a student, and the kinds of columns that it is compared with."""
+
+    text: str
+    kinds: tuple[Kind, ...] = ANY
 
 
 @dataclass(frozen=True)
 class Named:
-    """The parsed name of a submission: `keys` may identify the student, best first."""
+    """The parsed name of a submission: all keys must mean the same student."""
 
-    keys: tuple[str, ...]
+    keys: tuple[Key, ...]
     file: str = ""  # the student's name for the file, if the platform saves files one by one
     late: bool = False
     text_only: bool = False  # text typed into a form, not a file
+
+    @property
+    def words(self) -> str:
+        """The keys as a name for a student who is not on the roster: "Ada Lovelace_4711"."""
+        return "_".join(key.text for key in reversed(self.keys))
 
 
 def named(entry: str, is_folder: bool) -> Named:
     """Parse the name of an entry in the folder of submissions."""
     moodle = MOODLE.fullmatch(entry)
     if moodle:
-        keys = (moodle["number"], moodle["name"])
-        return Named(keys, "" if is_folder else moodle["file"], text_only=moodle["what"] == "onlinetext")
+        return Named(
+            _numbered(moodle), "" if is_folder else moodle["file"], text_only=moodle["what"] == "onlinetext"
+        )
     canvas = None if is_folder else CANVAS.fullmatch(entry)
     if canvas:
-        return Named((canvas["number"], canvas["name"]), canvas["file"], canvas["late"] is not None)
-    return Named((re.sub(r"(\.zip|\.git)$", "", entry, flags=re.IGNORECASE) or entry,))
+        return Named(_numbered(canvas), canvas["file"], canvas["late"] is not None)
+    archive = ARCHIVE.fullmatch(entry)
+    return Named((Key(archive["stem"] if archive else entry),))
+
+
+def _numbered(match: re.Match) -> tuple[Key, ...]:
+    return Key(match["number"], (Kind.NUMBER,)), Key(match["name"], (Kind.NAME,))
+
+
+def original(name: str) -> str:
+    """Return the name of a file before a copy was numbered, or the name itself: "a (1).py" is "a.py"."""
+    stem, dot, suffix = name.rpartition(".")
+    match = COPY.fullmatch(stem) if dot else None
+    return f"{match['of'] or match['stem']}.{suffix}" if match else name
 
 
 def caseless(text: str) -> str:
-    """Return a name without case and in one Unicode form, for comparison."""
-    return unicodedata.normalize("NFKC", text).casefold()
+    """Return a text without case, accents in one Unicode form, for comparison; letters stay what they are."""
+    return unicodedata.normalize("NFC", text).lower()
 
 
 def plain(text: str) -> str:
-    """Return a name without case and punctuation and in one Unicode form, for comparison."""
+    """Return a text without case and punctuation, accents in one Unicode form, for comparison."""
     return "".join(filter(str.isalnum, caseless(text)))
 
 

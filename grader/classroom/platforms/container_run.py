@@ -13,9 +13,10 @@ from pathlib import Path
 
 from grader.classroom import records
 from grader.classroom.intake import expected_files
-from grader.classroom.intake.intake import HandedIn, collect
+from grader.classroom.intake.entries import Entry, HandedIn
+from grader.classroom.intake.intake import collect
 from grader.classroom.intake.roster import Roster
-from grader.classroom.intake.student_ids import Named
+from grader.classroom.intake.student_ids import Key, Named
 from grader.classroom.platforms import gradescope
 from grader.classroom.platforms.autograder import ASKED, GPU, HIDDEN, Asked, GpuScores
 from grader.classroom.platforms.gradescope import GradescopeResults
@@ -38,7 +39,7 @@ def take(root: Path, scratch: Path, course: Path = catalog.ROOT) -> int:
     asked = Asked.model_validate_json((course / ASKED).read_bytes())
     (root / "results" / "results.json").unlink(missing_ok=True)
     units = expected_files.chosen(asked.labs, expected_files.units(course))
-    handed_in = HandedIn(NAME, [(root / NAME, Named((NAME,)))])
+    handed_in = HandedIn(NAME, [Entry(root / NAME, Named((Key(NAME),)))])
     if collect(handed_in, Roster(), units, RunFolder(scratch)).problem:
         return 0
     options = RunOptions(

@@ -9,7 +9,7 @@ import pytest
 
 from grader.classroom import records
 from grader.classroom.grading import grade_unit, keyword_filter, machines, run_secret, self_test, synthetic
-from grader.classroom.intake import expected_files, intake, roster, select
+from grader.classroom.intake import entries, expected_files, intake, roster, select
 from grader.classroom.records import Intake, Receipt, SelfTest, State
 from grader.classroom.run_folder import RunFolder
 from grader.course import hidden_cases, spec
@@ -28,12 +28,13 @@ SECRET = b"a secret of the course"
 def test_every_container_of_the_made_up_class_is_taken_in_as_expected(tmp_path):
     synthetic.make(tmp_path / "class", 40)
     listed = roster.read(tmp_path / "class" / "roster.csv")
-    found, unknown = intake.by_student(tmp_path / "class" / "submissions", listed)
-    assert (unknown, len(listed.students)) == ([], 40)
+    submitted = entries.by_student(tmp_path / "class" / "submissions", listed)
+    found = submitted.found
+    assert (submitted.unknown, len(listed.students)) == ([], 40)
     expected = json.loads((tmp_path / "class" / "expected.json").read_text())
     run, units, kinds = RunFolder(tmp_path / "out"), expected_files.units(), set()
     for student, told in expected.items():
-        handed_in = found.get(student, intake.HandedIn(student))
+        handed_in = found.get(student, entries.HandedIn(student))
         one = intake.collect(handed_in, listed, units, run)
         kinds.add(one.kind)
         for unit in units[:4]:

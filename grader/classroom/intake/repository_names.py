@@ -1,0 +1,28 @@
+"""Find students by the names of their repositories: assignment, `-`, account, as GitHub Classroom does."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+
+def by_account(entries: Iterable[str], accounts: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """Return the students whom each name could mean; `accounts` are in small letters.
+
+    An account may contain `-` itself: `lab-1-ann` is assignment `lab-1` of `ann`, or `lab` of `1-ann`. The
+    assignment that explains most names decides; if two explain equally many, the name means both students.
+    """
+    splits = {entry: _splits(entry, accounts) for entry in entries}
+    votes = Counter(assignment for found in splits.values() for assignment in found)
+    chosen = {}
+    for entry, found in splits.items():
+        most = max((votes[assignment] for assignment in found), default=0)
+        chosen[entry] = tuple(sorted({who for assignment, who in found.items() if votes[assignment] == most}))
+    return chosen
+
+
+def _splits(entry: str, accounts: Mapping[str, str]) -> dict[str, str]:
+    """Return the student for each assignment that the name could begin with."""
+    name = entry.lower()
+    cuts = [at for at, char in enumerate(name) if char == "-" and at]
+    return {name[:at]: accounts[name[at + 1 :]] for at in cuts if name[at + 1 :] in accounts}
