@@ -84,7 +84,7 @@ class Planner:
         files = fingerprint.files_of(intake, unit.name)
         if files:
             return True
-        state, what = _without_files(intake, unit.name)
+        state, what = without_files(intake, unit.name)
         place = self.run.student(intake.id).unit(unit.name)
         record = TaskRecord(
             student=intake.id, unit=unit.name, state=state, what=what, attempt=_attempt(place),
@@ -102,7 +102,7 @@ class Planner:
         return run_secret.order(self.secret, "blind", gradable)[:count]
 
 
-def _without_files(intake: Intake, unit: str) -> tuple[State, str]:
+def without_files(intake: Intake, unit: str) -> tuple[State, str]:
     """Return the state of a unit of which nothing was collected, and the reason."""
     if intake.problem:
         return State.REFUSED, intake.problem

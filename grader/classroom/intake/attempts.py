@@ -20,6 +20,7 @@ from grader.classroom.intake.zip_archives import in_zip
 from grader.classroom.records import LeftOut
 from grader.system.text import one_line
 
+UNCERTAIN_S = 14 * 3600.0  # the largest offset of a time zone from UTC
 Shape = Literal["nothing", "folder", "zip", "tar", "git", "files"]
 
 
@@ -172,14 +173,25 @@ def _counting(having: list[tuple[Attempt, list[Taken]]], policy: Policy) -> tupl
     if all(_same(of, files[0]) for of in files):
         return files[0], ""
     names = " and ".join(attempt.name for attempt, _ in having[:4])
-    moments = [attempt.moment(of) for attempt, of in having]
-    last = max((moment for moment in moments if moment is not None), default=None)
-    newest = [of for of, moment in zip(files, moments, strict=True) if moment == last]
+    words = f"handed in more than once, as {names}"
     if policy is Policy.REFUSE:
-        return [], f"handed in more than once, as {names}: keep only one of them"
-    if None in moments or not all(_same(of, newest[0]) for of in newest):
-        return (
-            [],
-            f"handed in more than once, as {names}, and no time says which is the last: keep one of them",
-        )
-    return newest[0], f"handed in more than once, as {names}: the last one counts"
+        return [], f"{words}: keep only one of them"
+    last = _last(having)
+    if last is None:
+        return [], f"{words}, and no time says which is the last: keep only one of them"
+    return last, f"{words}: the last one counts"
+
+
+def _last(having: list[tuple[Attempt, list[Taken]]]) -> list[Taken] | None:
+    """Return the files of the attempt that was handed in last; None if that is not certain."""
+    moments = [attempt.moment(of) for attempt, of in having]
+    if None in moments:
+        return None
+    last = max(range(len(having)), key=lambda k: moments[k])
+    attempt, files = having[last]
+    for k, (other, of) in enumerate(having):
+        # A zip has the student's local time without a time zone.
+        apart = 0.0 if other.kind == attempt.kind else UNCERTAIN_S
+        if k != last and moments[last] - moments[k] <= apart and not _same(of, files):
+            return None
+    return files

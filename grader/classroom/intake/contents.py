@@ -15,7 +15,14 @@ from grader.course.submission import MOST_BYTES
 MOST_MEMBERS = 20_000
 MOST_DEPTH = 24
 MOST_NAME = 240  # bytes of a path
-SKIPPED = {"__MACOSX", "__pycache__", "node_modules", "Thumbs.db"}  # left by tools, not part of a submission
+SKIPPED = {
+    "__MACOSX",
+    "__pycache__",
+    "node_modules",
+    "Thumbs.db",
+    "desktop.ini",
+    "Desktop.ini",
+}  # left by tools, not part of a submission
 
 
 class RefusedError(Exception):

@@ -24,6 +24,9 @@ def paths(root: Path = catalog.ROOT) -> frozenset[str]:
 
 
 def is_course_file(path: str, root: Path = catalog.ROOT) -> bool:
-    """Whether the path ends like the path of a file of the course, as in `my-work/labs/README.md`."""
+    """Whether the path ends like the path of a file of the course, as in `my-work/labs/README.md`.
+
+    A name without a folder says too little: `README.md` may be the student's own.
+    """
     parts = path.split("/")
-    return any("/".join(parts[at:]) in paths(root) for at in range(len(parts)))
+    return any("/".join(parts[at:]) in paths(root) for at in range(len(parts) - 1))

@@ -64,8 +64,6 @@ def by_student(submissions: Path, roster: Roster) -> Sorted:
         if path.name.startswith(".") or path.name in SKIPPED:
             continue
         words = named(path.name, path.is_dir() and not path.is_symlink())
-        if words.text_only:
-            continue
         entry = Entry(path, words, export[path.name].submitted if path.name in export else None)
         match = _match(entry, export, roster)
         if match == Match() and _is_stray(path, words):

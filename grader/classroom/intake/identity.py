@@ -6,12 +6,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from grader.classroom.intake.student_ids import Key, Kind, caseless, plain
+from grader.classroom.intake.student_ids import Key, Kind, caseless, loosest, plain
 
-# How a text is compared, in this order; the first comparison with a result decides. Kinds that are exact come
-# one by one, so that an id goes before an e-mail address, and both before anything else.
-_EXACT = ((Kind.ID,), (Kind.EMAIL,), (Kind.NUMBER, Kind.ACCOUNT, Kind.GROUP), (Kind.NAME,))
-_LOOSE = (caseless, plain)
+# An equal text decides, kind by kind: an id goes before an e-mail address, and both before anything else. A
+# text that is equal but for case comes next, then one without punctuation, if no other is nearly equal.
+_EXACT = ((Kind.ID,), (Kind.EMAIL,), (Kind.USER, Kind.NUMBER, Kind.ACCOUNT, Kind.GROUP), (Kind.NAME,))
+_LOOSE = (caseless, plain, loosest)
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,20 @@ class Index:
         if not found:
             return Match()
         everybody = tuple(sorted(frozenset.union(*(one.students for one in found))))
-        common = frozenset.intersection(*(one.students for one in found))
+        common = frozenset.intersection(*(one.students for one in found)) - self._others(keys)
         together = all(one.group for one in found)
         if not common or (len(common) > 1 and not together):
             return Match(could_be=everybody)
         return Match(tuple(sorted(common)), exact=any(one.exact for one in found))
+
+    def _others(self, keys: tuple[Key, ...]) -> frozenset[str]:
+        """Return the students who have a number of the platform, if a key is such a number and not theirs."""
+        found: frozenset[str] = frozenset()
+        for kind in (Kind.USER, Kind.NUMBER):
+            numbers = self._by_text[None, kind]
+            if any(key.kinds == (kind,) and key.text not in numbers for key in keys):
+                found = found.union(*numbers.values())
+        return found
 
     def _find(self, key: Key) -> _Found:
         """Return the students whom a key means by the first comparison that has a result."""
@@ -77,11 +86,11 @@ class Index:
             found = self._of(None, kinds, key)
             if found:
                 return _Found(found, exact=kinds != (Kind.NAME,), group=self._is_group(key, found))
-        for spelled in _LOOSE:
-            found = self._of(spelled, tuple(Kind), key)
-            if found:
-                return _Found(found)
-        return _Found(frozenset())
+        caseless_ones = self._of(caseless, tuple(Kind), key)
+        if caseless_ones or not self._of(plain, tuple(Kind), key):
+            return _Found(caseless_ones)
+        # Equal to one but for punctuation, and perhaps only a little less equal to another.
+        return _Found(self._of(loosest, tuple(Kind), key))
 
     def _of(self, spelled: Callable | None, kinds: tuple[Kind, ...], key: Key) -> frozenset[str]:
         text = spelled(key.text) if spelled else key.text
@@ -96,4 +105,4 @@ class Index:
 
 def _fits(kind: Kind, spelled: Callable | None) -> bool:
     """Whether texts of a kind may be compared this way: a number of a platform is equal or it is another."""
-    return kind not in (Kind.NUMBER, Kind.GROUP) or spelled is None
+    return kind not in (Kind.USER, Kind.NUMBER, Kind.GROUP) or spelled is None

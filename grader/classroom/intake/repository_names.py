@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 
-def by_account(entries: Iterable[str], accounts: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+def by_account(entries: Iterable[str], accounts: Mapping[str, frozenset[str]]) -> dict[str, tuple[str, ...]]:
     """Return the students whom each name could mean; `accounts` are in small letters.
 
     An account may contain `-` itself: `lab-1-ann` is assignment `lab-1` of `ann`, or `lab` of `1-ann`. The
@@ -17,12 +17,13 @@ def by_account(entries: Iterable[str], accounts: Mapping[str, str]) -> dict[str,
     chosen = {}
     for entry, found in splits.items():
         most = max((votes[assignment] for assignment in found), default=0)
-        chosen[entry] = tuple(sorted({who for assignment, who in found.items() if votes[assignment] == most}))
+        most_votes = [students for assignment, students in found.items() if votes[assignment] == most]
+        chosen[entry] = tuple(sorted(frozenset().union(*most_votes)))
     return chosen
 
 
-def _splits(entry: str, accounts: Mapping[str, str]) -> dict[str, str]:
-    """Return the student for each assignment that the name could begin with."""
+def _splits(entry: str, accounts: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:
+    """Return the students for each assignment that the name could begin with."""
     name = entry.lower()
     cuts = [at for at, char in enumerate(name) if char == "-" and at]
     return {name[:at]: accounts[name[at + 1 :]] for at in cuts if name[at + 1 :] in accounts}

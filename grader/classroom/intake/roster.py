@@ -6,8 +6,10 @@ grade/export/txt and mod/assign/gradingtable.php; GitHub Classroom's classroom_r
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,8 +26,9 @@ ID_COLUMNS = (
 EMAIL_COLUMNS = ("emailaddress", "email")
 # Where the id is empty, the first of these that is not stands for it: Moodle's ID number is often empty.
 INSTEAD = (*EMAIL_COLUMNS, "username", "githubusername")
-ACCOUNT_COLUMNS = (*ID_COLUMNS, "sisuserid", "integrationid", "github", "githubid")
-NUMBER_COLUMNS = ("canvasid", "identifier", "submission")  # and Canvas's ID, in an export of Canvas
+ACCOUNT_COLUMNS = (*ID_COLUMNS, "sisuserid", "integrationid", "github", "githubid", "submission")
+USER_COLUMNS = ("canvasid",)  # and Canvas's ID, in an export of Canvas
+NUMBER_COLUMNS = ("identifier",)  # Moodle's "Participant 12345"; its downloads have only the number
 GROUP_COLUMNS = ("group", "groupname", "team")
 FULL_NAME_COLUMNS = ("student", "name", "fullname", "sortablename")
 GITHUB_COLUMNS = ("githubusername", "github")
@@ -45,7 +48,7 @@ class Roster:
 
     students: dict[str, dict[str, str]] = field(default_factory=dict)
     index: Index = field(default_factory=Index)
-    github: dict[str, str] = field(default_factory=dict)  # student by GitHub account in small letters
+    github: dict[str, frozenset[str]] = field(default_factory=dict)  # students by account in small letters
 
     def match(self, keys: tuple[Key, ...]) -> Match:
         """Return the student whom all keys mean, or the students that they could mean."""
@@ -54,10 +57,7 @@ class Roster:
 
 def read(path: Path) -> Roster:
     """Read a roster. Raises RosterError if it has no id column, no student, or the same id twice."""
-    try:
-        text = read_bytes(path, MOST_BYTES).decode("utf-8-sig")
-    except (OSError, ValueError) as error:
-        raise RosterError(f"{path}: cannot be read as UTF-8 text: {error}") from None
+    text = _text(path)
     rows = csv.reader(io.StringIO(text), delimiter=_delimiter(text))
     columns = [cell.strip() for cell in next(rows, [])]
     id_column = _id_column(path, columns)
@@ -80,8 +80,7 @@ def read(path: Path) -> Roster:
         names.append(_names(safe_id(own), own, line))
     if not students:
         raise RosterError(f"{path}: no student in this file")
-    accounts = {_cell(line, *GITHUB_COLUMNS).lower(): student for student, line in students.items()}
-    return Roster(students, Index(names), {name: who for name, who in accounts.items() if name})
+    return Roster(students, Index(names), _accounts(students))
 
 
 def own_id(line: dict[str, str]) -> str:
@@ -95,6 +94,20 @@ def is_canvas(line: dict[str, str]) -> bool:
     """Whether the row is from an export of Canvas's gradebook, whose ID column is Canvas's own number."""
     columns = {plain(column) for column in line}
     return columns >= CANVAS and any(columns >= names for names in CANVAS_NAMES)
+
+
+def _text(path: Path) -> str:
+    """Return the text of a CSV in UTF-8, in UTF-16 with its mark, or as old spreadsheets write it."""
+    try:
+        data = read_bytes(path, MOST_BYTES)
+        if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            return data.decode("utf-16")
+        try:
+            return data.decode("utf-8-sig")
+        except ValueError:
+            return data.decode("cp1252")
+    except (OSError, ValueError) as error:
+        raise RosterError(f"{path}: cannot be read as text: {error}") from None
 
 
 def _delimiter(text: str) -> str:
@@ -114,6 +127,16 @@ def _id_column(path: Path, columns: list[str]) -> str:
 def _cell(line: dict[str, str], *columns: str) -> str:
     by_column = {plain(column): value for column, value in line.items()}
     return next((by_column[column] for column in columns if by_column.get(column)), "")
+
+
+def _accounts(students: Mapping[str, dict[str, str]]) -> dict[str, frozenset[str]]:
+    """Return the students of each GitHub account, in small letters; two lines may name one account."""
+    found: dict[str, frozenset[str]] = {}
+    for student, line in students.items():
+        account = _cell(line, *GITHUB_COLUMNS).lower()
+        if account:
+            found[account] = found.get(account, frozenset()) | {student}
+    return found
 
 
 def _is_no_student(line: dict[str, str]) -> bool:
@@ -138,12 +161,13 @@ def _names(student: str, own: str, line: dict[str, str]) -> Names:
     by_column = {plain(column): value for column, value in line.items() if value}
     found: dict[Kind, set[str]] = {kind: set() for kind in Kind}
     found[Kind.ID].add(own)
-    numbers = (*NUMBER_COLUMNS, *(("id",) if is_canvas(line) else ()))
+    users = (*USER_COLUMNS, *(("id",) if is_canvas(line) else ()))
     for column, value in by_column.items():
-        if column in numbers:
-            # Moodle's identifier is "Participant 12345"; its downloads have only the number.
+        if column in users:
+            found[Kind.USER].add(value)
+        if column in NUMBER_COLUMNS and value.startswith("Participant "):
             found[Kind.NUMBER].add(value.removeprefix("Participant "))
-        if column in ACCOUNT_COLUMNS and column not in numbers:
+        elif column in ACCOUNT_COLUMNS and column not in users:
             found[Kind.EMAIL if "@" in value else Kind.ACCOUNT].add(value)
         if column in GROUP_COLUMNS:
             found[Kind.GROUP].add(value)

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
 # Canvas: lovelaceada_LATE_12345_67890_online_softmax-1.py, all files of all students in one folder.
 CANVAS = re.compile(
-    r"(?P<name>[^_]+)(?P<late>_LATE)?_(?P<number>\d{3,})(?:_(?P<attempt>\d{3,}))?_(?P<file>.+)", re.DOTALL
+    r"(?P<name>[^_]+)(?P<late>_LATE)?_(?:(?P<number>\d+)_(?P<attachment>\d+)|(?P<only>\d{3,}))_(?P<file>.+)",
+    re.DOTALL,
 )
 # Moodle: a folder "Ada Lovelace_12345_assignsubmission_file_", or a file with its own name appended.
 MOODLE = re.compile(
@@ -32,7 +33,8 @@ class Kind(enum.Enum):
 
     ID = "id"  # the roster's own id
     EMAIL = "e-mail address"
-    NUMBER = "number of the platform"  # Canvas's user id, Moodle's participant, Gradescope's submission
+    USER = "number of a user"  # of Canvas, where a user has one number in all courses
+    NUMBER = "number of a participant"  # of Moodle, where a user has another number in each assignment
     ACCOUNT = "account or number"  # another column of the roster that identifies one person
     GROUP = "group"  # shared by the people who hand in together
     NAME = "name"
@@ -56,7 +58,6 @@ class Named:
     keys: tuple[Key, ...]
     file: str = ""  # the student's name for the file, if the platform saves files one by one
     late: bool = False
-    text_only: bool = False  # text typed into a form, not a file
 
     @property
     def words(self) -> str:
@@ -68,18 +69,14 @@ def named(entry: str, is_folder: bool) -> Named:
     """Parse the name of an entry in the folder of submissions."""
     moodle = MOODLE.fullmatch(entry)
     if moodle:
-        return Named(
-            _numbered(moodle), "" if is_folder else moodle["file"], text_only=moodle["what"] == "onlinetext"
-        )
+        keys = (Key(moodle["number"], (Kind.NUMBER,)), Key(moodle["name"], (Kind.NAME,)))
+        return Named(keys, "" if is_folder else moodle["file"])
     canvas = None if is_folder else CANVAS.fullmatch(entry)
     if canvas:
-        return Named(_numbered(canvas), canvas["file"], canvas["late"] is not None)
+        user = Key(canvas["number"] or canvas["only"], (Kind.USER,))
+        return Named((user, Key(canvas["name"], (Kind.NAME,))), canvas["file"], bool(canvas["late"]))
     archive = ARCHIVE.fullmatch(entry)
     return Named((Key(archive["stem"] if archive else entry),))
-
-
-def _numbered(match: re.Match) -> tuple[Key, ...]:
-    return Key(match["number"], (Kind.NUMBER,)), Key(match["name"], (Kind.NAME,))
 
 
 def original(name: str) -> str:
@@ -97,6 +94,12 @@ def caseless(text: str) -> str:
 def plain(text: str) -> str:
     """Return a text without case and punctuation, accents in one Unicode form, for comparison."""
     return "".join(filter(str.isalnum, caseless(text)))
+
+
+def loosest(text: str) -> str:
+    """Return what is left of a text without case, punctuation, accents and leading zeros, for comparison."""
+    letters = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", text).casefold())
+    return "".join(filter(str.isalnum, letters)).lstrip("0")
 
 
 def safe_id(text: str) -> str:

@@ -1,10 +1,12 @@
 """Submissions are taken in safely: every attack by name, and what platforms make of honest files."""
 
+import datetime
 import os
 import shutil
 import stat
 import struct
 import subprocess
+import time
 import zipfile
 from pathlib import Path
 
@@ -365,10 +367,44 @@ def test_upload_that_is_neither_folder_zip_nor_repository_is_named(desk):
     assert "neither a folder, a zip, a .tar.gz, nor a git repository" in one.problem
 
 
-def test_submission_handed_in_twice_is_refused_and_both_named(desk):
+def test_two_attempts_without_a_certain_order_are_refused_and_both_named(desk):
+    stamp = zipfile.ZipInfo(FILE, time.localtime()[:6])
     desk.write(f"ada/{FILE}")
-    desk.zip("ada.zip", (FILE, "other"))
-    assert "as ada and ada.zip" in desk.take()["ada"].problem
+    desk.zip("ada.zip", (stamp, "other"))
+    one = desk.take()["ada"]
+    assert not one.files
+    assert "as ada and ada.zip, and no time says which is the last" in why(one)
+
+
+def attempt_of(desk, name: str, hour: int, text: str, *more: str) -> None:
+    for file in (FILE, *more):
+        path = desk.write(f"{name}/{file}", text)
+        moment = datetime.datetime(2027, 1, 1, hour, tzinfo=datetime.timezone.utc).timestamp()
+        os.utime(path, (moment, moment))
+
+
+@pytest.mark.parametrize(("policy", "text"), [(Policy.LAST, "second"), (Policy.REFUSE, None)])
+def test_of_two_attempts_the_last_counts_or_none_and_the_other_is_named(desk, policy, text):
+    attempt_of(desk, "ada", 9, "first")
+    attempt_of(desk, "ada.git", 10, "second")
+    one = desk.take(policy=policy)["ada"]
+    assert (desk.text() if text else taken(one)) == (text or [])
+    assert [left.found for left in one.left_out if left.look] == (["ada"] if text else ["ada", "ada.git"])
+
+
+def test_attempts_with_different_labs_complement_each_other(desk):
+    attempt_of(desk, "ada", 9, "first")
+    attempt_of(desk, "ada.git", 9, "first", "online_softmax.py")
+    one = desk.take(policy=Policy.REFUSE)["ada"]
+    assert (taken(one), one.left_out) == ([PATH, "lab2_online_softmax/online_softmax.py"], [])
+
+
+def test_an_attempt_that_cannot_be_read_is_named_beside_the_one_that_counts(desk):
+    desk.write(f"ada/{FILE}")
+    desk.write("ada.zip", b"no zip")
+    one = desk.take()["ada"]
+    assert (taken(one), one.problem) == ([PATH], "")
+    assert "ada.zip: the archive is damaged" in why(one)
 
 
 def test_repository_is_read_as_committed_with_its_date(desk):
@@ -591,9 +627,8 @@ def test_a_number_of_the_platform_comes_before_a_name_that_is_somebodys_id(desk)
     roster = desk.roster("id,identifier,name\nada,Participant 4711,Ada\nbob,Participant 47-12,Bob\n")
     number, name = (Key("4711", (Kind.NUMBER,)), Key("bob", (Kind.NAME,)))
     assert roster.match((number, Key("ada", (Kind.NAME,)))).students == ("ada",)
-    assert roster.match((Key("4712", (Kind.NUMBER,)), name)).students == (
-        "bob",
-    )  # a number is never nearly equal
+    unknown = roster.match((Key("4712", (Kind.NUMBER,)), name))  # a number is never nearly equal
+    assert (unknown.students, unknown.could_be) == ((), ("bob",))
     contradiction = roster.match((number, name))
     assert (contradiction.students, contradiction.could_be) == ((), ("ada", "bob"))
 
