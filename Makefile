@@ -10,7 +10,7 @@
 # OPTIONS are options of the grader's commands. Each command gets all that are set, by name and in this order,
 # and uses those that it has an option for (`make=` in grader/cli and grader/grading/options.py).
 OPTIONS := OP LAB QUICK REDRAW SIZE WIDE FILE FROM TIER K SEED MIN ROSTER OUT SITE JOBS ONLY AGAIN ALL YES RESTORE \
-	HIDDEN ARCH POLICY RUBRIC BOARD GPU RESULTS OPEN SCREENSHOTS
+	HIDDEN ARCH POLICY RUBRIC BOARD GPU RESULTS OPEN SCREENSHOTS ATTEMPTS
 TEXTS := $(OPTIONS) SUBMISSIONS RECEIPT STEP TO SHARD REST EXTRA TORCH CUDA_HOME
 $(foreach name,$(TEXTS),$(if $(value $(name)),$(eval override $(name) := $$(value $(name)))$(eval export $(name))))
 

@@ -51,6 +51,14 @@ from grader.system.exit_codes import BELOW, FAULT, INTERRUPTED
     "--blind", type=click.FloatRange(0, 100), default=5, show_default=True,
     help="percentage of submissions to grade a second time",
 )  # fmt: skip
+@option(
+    "--attempts",
+    type=click.Choice(["last", "refuse"]),
+    default="last",
+    show_default=True,
+    make="ATTEMPTS",
+    help="which attempt counts if a student handed in several with different files",
+)
 @click.option("--self-test/--no-self-test", default=True, help="first grade files whose verdict is known")
 def grade_class(submissions, blind, **options):
     """Grade the folders, zips and git repositories in SUBMISSIONS; after a stop, repeat it to continue."""

@@ -17,6 +17,7 @@ from grader.classroom.run_folder import RunFolder
 from grader.results import points
 
 OPEN = "OPEN"  # to be graded: no task.json, or results.json does not match its hash
+EXCUSED = "EXCUSED"  # by the late policy: the lab does not count, whatever was handed in
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,20 @@ class Cell:
     def is_open(self) -> bool:
         """Whether there is no grade yet: not graded, or a fault of grader or machine."""
         return self.state in (OPEN, State.FAULT.value)
+
+    @property
+    def counts(self) -> bool:
+        """Whether the lab counts in the total: it is neither open nor excused."""
+        return not self.is_open and self.state != EXCUSED
+
+    @property
+    def partly(self) -> str:
+        """How many points the grade is of, if they are fewer than the column has; else an empty string."""
+        graded = points.rounded(self.most - self.not_graded)
+        column = points.rounded(self.unit.max_points + sum(one.of for one in self.given))
+        if self.state != State.GRADED.value or graded >= column:
+            return ""
+        return f"{self.unit.title}: graded on {points.text(graded)} of {points.text(column)} points"
 
     @property
     def most(self) -> float:
@@ -83,8 +98,8 @@ class Row:
         return self.intake is None or self.intake.on_roster
 
     def total(self, field_name: str) -> float:
-        """Return the sum of `raw`, `final`, `not_graded` or `most` over the labs that are not open."""
-        return sum(getattr(cell, field_name) for cell in self.cells if not cell.is_open)
+        """Return the sum of `raw`, `final`, `not_graded` or `most` over the labs that count."""
+        return sum(getattr(cell, field_name) for cell in self.cells if cell.counts)
 
     @property
     def needs_a_look(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from grader.classroom.gradebook import imports, late, pages, rubric, tables
 from grader.classroom.gradebook.book import Book
-from grader.classroom.gradebook.reading import read, read_run
+from grader.classroom.gradebook.reading import CHANGED, read, read_run
 from grader.classroom.intake import roster as rosters
 from grader.classroom.run_folder import RunFolder
 from grader.system.files import read_bytes, replace
@@ -57,6 +57,7 @@ def make(
     points = _rubric(asked.rubric, given / "rubric.csv", students, [unit.name for unit in run.units])
     book = read(run_folder, policy, points, roster)
     warnings = _unknown(policy, policy_file, book, students)
+    warnings += _changed(book)
     texts = {
         "grades.csv": tables.grades(book),
         "canvas.csv": imports.canvas(book),
@@ -89,6 +90,12 @@ def _rubric(given: Path | None, kept: Path, students, units) -> list[rubric.Give
     """Return the manually graded points; lines of a new file replace earlier ones with the same key."""
     old = rubric.read(kept, students, units) if kept.exists() else []
     return rubric.merged(given, old, rubric.read(given, students, units)) if given else old
+
+
+def _changed(book: Book) -> tuple[str, ...]:
+    """Return a warning if a results file is not the one that was graded."""
+    names = [row.id for row in book.rows if any(CHANGED in cell.looks for cell in row.cells)]
+    return (f"{CHANGED}, so the lab is open again: {', '.join(names)}",) if names else ()
 
 
 def _unknown(policy, file, book: Book, students: set[str]) -> tuple[str, ...]:

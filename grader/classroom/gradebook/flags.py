@@ -16,7 +16,7 @@ SHOWN = 3
 
 def of_state(task: TaskRecord) -> tuple[str, ...]:
     """Return the flags of a unit without a results file."""
-    if task.state in (State.TIMEOUT, State.REFUSED):
+    if task.state in (State.TIMEOUT, State.REFUSED, State.NOT_COLLECTED):
         return (f"{task.state.value}: {task.what}" if task.what else task.state.value,)
     return ()
 
@@ -64,8 +64,14 @@ def of_student(
         looks.append("not on the roster")
     if intake.id in gone:
         looks.append("the submission is missing now; these grades are from an earlier run")
-    if any(one.unit for one in intake.left_out):
-        looks.append("a collected file was left out")
+    if intake.close_match:
+        looks.append(f"handed in as {', '.join(intake.sources)}, which is not spelled like the roster's id")
+    if intake.doubtful:
+        looks.append(f"perhaps theirs, and not collected: {', '.join(intake.doubtful)}")
+    left = [one.found for one in intake.left_out if one.look or one.unit]
+    if left:
+        more = f" and {len(left) - SHOWN} more" if len(left) > SHOWN else ""
+        looks.append(f"handed in, not graded: {', '.join(left[:SHOWN])}{more}")
     if policy and policy.due and intake.files and moment is None:
         looks.append("no time of hand-in: counted as in time")
     if policy and policy.due and intake.marked_late and not any(days):

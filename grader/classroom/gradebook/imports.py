@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from grader.classroom.gradebook.book import Book, Cell, Row
-from grader.classroom.gradebook.people import MOODLE, cell, is_canvas
+from grader.classroom.gradebook.book import EXCUSED, Book, Cell, Row
+from grader.classroom.gradebook.people import MOODLE, cell
 from grader.classroom.gradebook.tables import Table, as_csv, safe
+from grader.classroom.intake.roster import is_canvas, own_id
 from grader.classroom.intake.student_ids import plain
 from grader.classroom.records import Unit
 from grader.results.points import text
@@ -34,9 +35,16 @@ def canvas(book: Book) -> Table:
     for row in rows:
         keys = _canvas_keys(row)
         strange += [row.id for key in keys if key and not SAFE_KEY.fullmatch(key)][:1]
-        points = ["" if one.is_open else text(one.final) for one in row.cells]
+        points = [_canvas_points(one, row, title) for one, title in zip(row.cells, titles, strict=True)]
         lines.append([safe(row.name), *map(safe, keys), safe(cell(row.roster, "section")), *points])
     return Table(as_csv([header, possible, *lines]), _warnings(book, "canvas.csv", strange, []))
+
+
+def _canvas_points(one: Cell, row: Row, title: str) -> str:
+    """Return a grade; for an open lab the one that Canvas has, because an empty cell would delete it."""
+    if one.state == EXCUSED:
+        return "EX"
+    return row.roster.get(title, "") if one.is_open else text(one.final)
 
 
 def canvas_column(unit: Unit, export: Sequence[str]) -> str:
@@ -66,7 +74,7 @@ def _canvas_keys(row: Row) -> list[str]:
     return [
         "",
         cell(row.roster, "sisuserid", "studentid"),
-        cell(row.roster, "sisloginid", "login", "username") or row.id,
+        cell(row.roster, "sisloginid", "login", "username") or own_id(row.roster) or row.id,
     ]
 
 
@@ -84,7 +92,7 @@ def moodle(book: Book) -> Table:
     header += [title_of(unit) + (" (percent)" if percent[unit.name] else "") for unit in book.run.units]
     lines, strange, missing = [], [], []
     for row in rows:
-        name = cell(row.roster, key) if key else row.id
+        name = cell(row.roster, key) if key else own_id(row.roster) or row.id
         if not name:
             missing.append(row.id)
             continue
@@ -96,7 +104,7 @@ def moodle(book: Book) -> Table:
 
 
 def _moodle_points(one: Cell, percent: bool, most: float) -> str:
-    if one.is_open:
+    if not one.counts:
         return "-"  # Moodle reads this as no grade
     return text(100 * one.final / most if percent else one.final)
 

@@ -11,11 +11,17 @@ most_days = 7             # no points after more days, counted after tokens
 1 = 2026-10-05 23:59:00
 capstone = 2026-12-11 18:00:00
 
-[extensions.ada]          # days, or another date
+[extensions.ada]          # days, or another date; "all" is every lab
 1 = 2
 
 [spent]                   # tokens used in another class run
 ada = 1
+
+[more_tokens]             # tokens of one student beyond those of all
+bob = 2
+
+[excused]                 # labs that do not count for a student
+cyd = ["1", "capstone"]
 """
 
 from __future__ import annotations
@@ -31,6 +37,7 @@ from grader.system.files import read_toml
 
 UTC = datetime.timezone.utc
 DAY = datetime.timedelta(days=1)
+EVERY = "all"  # in place of a lab: every lab of the course
 
 
 class LateError(Exception):
@@ -51,6 +58,8 @@ class LatePolicy(BaseModel):
     due: dict[str, datetime.datetime] = {}
     extensions: dict[str, dict[str, NonNegativeInt | datetime.datetime]] = {}
     spent: dict[str, NonNegativeInt] = {}
+    more_tokens: dict[str, NonNegativeInt] = {}
+    excused: dict[str, list[str]] = {}
 
     @field_validator("timezone")
     @classmethod
@@ -75,7 +84,8 @@ class LatePolicy(BaseModel):
         A date in the file that has a UTC offset is converted to that time zone.
         """
         due = self.due.get(lab)
-        more = self.extensions.get(student, {}).get(lab, 0)
+        own = self.extensions.get(student, {})
+        more = own.get(lab, own.get(EVERY, 0))
         if isinstance(more, datetime.datetime):
             return self._local(more)
         return None if due is None else self._local(due) + more * DAY
@@ -114,7 +124,11 @@ class LatePolicy(BaseModel):
 
     def tokens_of(self, student: str) -> int:
         """Return the tokens that a student has for this class run."""
-        return max(0, self.tokens - self.spent.get(student, 0))
+        return max(0, self.tokens + self.more_tokens.get(student, 0) - self.spent.get(student, 0))
+
+    def is_excused(self, student: str, lab: str) -> bool:
+        """Whether the lab does not count for this student."""
+        return not {lab, EVERY}.isdisjoint(self.excused.get(student, ()))
 
 
 def read(path: Path) -> LatePolicy:
@@ -127,7 +141,8 @@ def read(path: Path) -> LatePolicy:
 
 def unknown_names(policy: LatePolicy, students: set[str], labs: set[str]) -> list[str]:
     """Return a message for each name in the policy that is no student or no lab of the run."""
-    known = [*policy.extensions, *policy.spent]
+    known = [*policy.extensions, *policy.spent, *policy.more_tokens, *policy.excused]
     found = [f"no student {name} in this run" for name in dict.fromkeys(known) if name not in students]
-    words = [*policy.due, *(lab for labs in policy.extensions.values() for lab in labs)]
+    by_student = (*policy.extensions.values(), *policy.excused.values())
+    words = [*policy.due, *(lab for labs in by_student for lab in labs if lab != EVERY)]
     return found + [f"no lab {word} in this run" for word in dict.fromkeys(words) if word not in labs]

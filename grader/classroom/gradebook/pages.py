@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import zoneinfo
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from grader.classroom.gradebook import leaderboard, plots, view
+from grader.classroom.gradebook import leaderboard, people, plots, view
 from grader.classroom.gradebook.book import Book, Cell, Row
 from grader.course.tiers import AUTO
 from grader.grading.options import RunOptions, command_of
@@ -19,6 +20,14 @@ from grader.system.files import replace
 
 SOURCE = "what you handed in"  # instead of a path on the grading machine
 STAMP = "<!-- {} -->\n"  # hashes of a page's inputs; a page with the same stamp is not written again
+
+
+@dataclass(frozen=True)
+class ListedRow:
+    """A row of the table of students, and the number of its section, 0 for none."""
+
+    row: Row
+    section: int
 
 
 def class_page(book: Book, warnings: tuple[str, ...]) -> str:
@@ -35,8 +44,29 @@ def class_page(book: Book, warnings: tuple[str, ...]) -> str:
         shape_plot=plots.shape_plot,
         selftest=book.selftest,
         drift=book.drift,
+        sections=sections(book),
+        orders=orders(book),
+        causes=view.causes_by_unit(book),
         links={row.id: f"students/{quote(row.id)}/index.html" for row in book.rows},
     )
+
+
+def sections(book: Book) -> dict[str, int]:
+    """Return the sections of the roster, each with a number; {} if there are fewer than two."""
+    found = sorted({people.cell(row.roster, "section") for row in book.rows} - {""})
+    return {name: number for number, name in enumerate(found, 1)} if len(found) > 1 else {}
+
+
+def orders(book: Book) -> dict[str, list[ListedRow]]:
+    """Return the rows of the table of students, sorted in each way that the page offers."""
+    numbers = sections(book)
+    listed = [ListedRow(row, numbers.get(people.cell(row.roster, "section"), 0)) for row in book.rows]
+    by_name = sorted(listed, key=lambda one: (one.row.name.casefold(), one.row.id))
+    return {
+        "name": by_name,
+        "least points": sorted(by_name, key=lambda one: one.row.total("final")),
+        "to review": sorted(by_name, key=lambda one: not one.row.needs_a_look),
+    }
 
 
 def _alarms(book: Book) -> list[str]:
@@ -74,7 +104,9 @@ def write_students(book: Book, folder: Path, done: Callable[[], None]) -> None:
 def _student(book: Book, row: Row) -> str:
     links = {cell.unit.name: f"{quote(cell.unit.name)}.html" if cell.results else "" for cell in row.cells}
     late = {cell.unit.name: late_words(cell) for cell in row.cells}
-    return _template("student.html").render(row=row, links=links, late=late, policy=policy_words(book))
+    return _template("student.html").render(
+        row=row, links=links, late=late, policy=policy_words(book), together=together_words(book, row)
+    )
 
 
 def _write_lab(book: Book, row: Row, cell: Cell, path: Path) -> None:
@@ -99,7 +131,7 @@ def shown_to_students(results: Results, lab: str) -> Results:
 
 def lab_notes(book: Book, row: Row, cell: Cell) -> list[str]:
     """Return the notes below the points of a lab: the late penalty and manually graded points."""
-    notes = []
+    notes = [together] if (together := together_words(book, row)) else []
     if book.policy and book.policy.due_of(row.id, cell.unit.lab):
         due = book.policy.due_of(row.id, cell.unit.lab)
         moment = cell.moment and cell.moment.astimezone(zoneinfo.ZoneInfo(book.policy.timezone))
@@ -114,6 +146,15 @@ def lab_notes(book: Book, row: Row, cell: Cell) -> list[str]:
             f"{given.criterion}: {text(given.points)} of {text(given.of)} points, graded by hand{note}."
         )
     return notes
+
+
+def together_words(book: Book, row: Row) -> str:
+    """Say with whom a student handed in; empty for a student's own submission."""
+    partners = row.intake.partners if row.intake else []
+    names = {one.id: one.name for one in book.rows}
+    return (
+        f"Handed in together with {', '.join(names.get(one, one) for one in partners)}." if partners else ""
+    )
 
 
 def late_words(cell: Cell) -> str:

@@ -8,7 +8,6 @@ from grader.classroom.intake.student_ids import plain
 
 NAMES = ("student", "name", "fullname", "sortablename")
 NICKNAMES = ("nickname", "alias", "leaderboard")
-CANVAS = ("student", "id", "section")  # a roster with these columns is an export of Canvas's gradebook
 # Titles of the user field in Moodle's import, by roster column; best first.
 MOODLE = {
     "emailaddress": "Email address",
@@ -28,8 +27,3 @@ def name_of(student: str, line: Mapping[str, str]) -> str:
     """Return the student's name from the roster, else the id."""
     first, last = cell(line, "firstname"), cell(line, "surname", "lastname")
     return cell(line, *NAMES) or " ".join(filter(None, (first, last))) or student
-
-
-def is_canvas(line: Mapping[str, str]) -> bool:
-    """Whether the row is from an export of Canvas's gradebook, whose ID column is Canvas's own number."""
-    return {plain(column) for column in line}.issuperset(CANVAS)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from grader.classroom import records
 from grader.classroom.gradebook import flags
-from grader.classroom.gradebook.book import OPEN, Book, Cell, Row
+from grader.classroom.gradebook.book import EXCUSED, OPEN, Book, Cell, Row
 from grader.classroom.gradebook.facts import exercises_of
 from grader.classroom.gradebook.late import LatePolicy
 from grader.classroom.gradebook.people import name_of
@@ -21,6 +21,8 @@ from grader.classroom.run_folder import RunFolder, StudentFolder
 from grader.results import points, reading
 from grader.results.models import MOST_BYTES
 from grader.system.files import finding, read_bytes
+
+CHANGED = "results.json was changed after it was graded"
 
 
 class BookError(Exception):
@@ -60,8 +62,8 @@ def read(
 
 
 def _row(folder, run: RunRecord, student: str, policy, rubric, roster) -> Row:
-    place = folder.student(student)
-    intake = _maybe(place.intake, Intake)
+    intake = _maybe(folder.student(student).intake, Intake)
+    place = folder.student(intake.graded_with or student) if intake else folder.student(student)
     line = dict((roster or {}).get(student, {}) or (intake.roster if intake else {}))
     if intake and roster is not None:
         intake = intake.model_copy(update={"on_roster": student in roster, "roster": line})
@@ -73,6 +75,7 @@ def _row(folder, run: RunRecord, student: str, policy, rubric, roster) -> Row:
     cells = [replace(cell, moment=_changed(intake, cell.unit.name) or moment) for cell in cells]
     left = 0
     if policy:
+        cells = [_excused(cell) if policy.is_excused(student, cell.unit.lab) else cell for cell in cells]
         cells, left = _late(policy, student, cells)
     looks = flags.of_student(intake, run.unknown, run.gone, policy, moment, [c.late.days for c in cells])
     return Row(student, name_of(student, line), line, intake, tuple(cells), looks, left)
@@ -104,7 +107,10 @@ def _graded(folder, unit: Unit, given: tuple[Given, ...], task: TaskRecord) -> C
     digest = hashlib.sha256(data).hexdigest()
     if digest != task.results_sha256:
         what = "results.json does not match task.json; run make class again to grade it"
-        return Cell(unit, OPEN, what, not_graded=unit.max_points, max_points=unit.max_points, given=given)
+        return Cell(
+            unit, OPEN, what, not_graded=unit.max_points, max_points=unit.max_points, given=given,
+            looks=(CHANGED,),
+        )  # fmt: skip
     try:
         results = reading.parse(data)
     except ValueError as error:
@@ -115,6 +121,14 @@ def _graded(folder, unit: Unit, given: tuple[Given, ...], task: TaskRecord) -> C
         unit, State.GRADED.value, "", exercises_of(results, score), score.earned / 100,
         score.not_graded / 100, score.most / 100, given, notes=notes, looks=looks, results=folder.results,
         sha256=digest, seconds=task.seconds,
+    )  # fmt: skip
+
+
+def _excused(cell: Cell) -> Cell:
+    """Return a cell that does not count."""
+    return replace(
+        cell, state=EXCUSED, what="excused: this lab does not count", points=0.0, not_graded=0.0, given=(),
+        exercises=(), looks=(),
     )  # fmt: skip
 
 

@@ -47,7 +47,17 @@ def grades(book: Book) -> Table:
         )
         columns += [f"{unit.title}: {name}" for name in names]
         columns += [f"{unit.title}: {name} (of {most:g})" for name, most in unit.exercises.items()]
-    columns += ["raw", "final", "not graded", "of", "tokens left", "open", "notes", "needs a look"]
+    columns += [
+        "raw",
+        "final",
+        "not graded",
+        "of",
+        "tokens left",
+        "open",
+        "partly graded",
+        "notes",
+        "needs a look",
+    ]
     return Table(as_csv([columns, *(_row(row) for row in book.rows)]))
 
 
@@ -60,7 +70,8 @@ def _row(row: Row) -> list[str]:
     cells += [text(row.total(name)) for name in ("raw", "final", "not_graded", "most")]
     still_open = [one.unit.title for one in row.cells if one.is_open]
     notes = [f"{one.unit.title}: {note}" for one in row.cells for note in one.notes]
-    lists = (still_open, notes, row.needs_a_look)
+    partly = [words for one in row.cells if (words := one.partly)]
+    lists = (still_open, partly, notes, row.needs_a_look)
     return [*cells, str(row.tokens_left), *(safe("; ".join(words)) for words in lists)]
 
 

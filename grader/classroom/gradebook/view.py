@@ -124,6 +124,19 @@ def exercises(book: Book) -> list[ExerciseView]:
     return found
 
 
+def causes_by_unit(book: Book) -> dict[str, list[tuple[str, int]]]:
+    """Return the most frequent causes of each lab over the class: number of students by cause."""
+    found = {}
+    for unit in book.run.units:
+        cells = [cell for row in book.rows for cell in row.cells if cell.unit is unit]
+        students = [
+            [item for exercise in cell.exercises for item in exercise.items if item.verdict not in UNJUDGED]
+            for cell in cells
+        ]
+        found[unit.name] = _causes([items for items in students if items])
+    return found
+
+
 def _exercise(unit: Unit, name: str, students: Sequence[Sequence[Item]]) -> ExerciseView:
     judged = [[i for i in items if i.verdict not in UNJUDGED] for items in students]
     started = [items for items in judged if items]

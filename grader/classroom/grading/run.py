@@ -114,7 +114,7 @@ class _Class:
                 if self._options.self_test and not self._self_test_passes(engine):
                     return FAULT
                 self._grade(engine, plan, intakes)
-        return self._finish(plan)
+        return self._finish(plan, intakes)
 
     def _collect(self) -> dict[str, Intake]:
         """Collect the submissions of the selected students, and list all students in run.json."""
@@ -225,7 +225,7 @@ class _Class:
             if machine not in self._machines:
                 self._machines.append(machine)
 
-    def _finish(self, plan: Plan) -> int:
+    def _finish(self, plan: Plan, intakes: Mapping[str, Intake]) -> int:
         """Write drift.json and run.json, print the number of units by state, and return the exit code."""
         if not self._options.only:
             records.write(self._folder.drift, agreement.measure(self._folder, plan.blind))
@@ -234,8 +234,9 @@ class _Class:
         self._record = self._record.model_copy(update={"finished": now(), "machines": machines})
         records.write(self._folder.run, self._record)
         states: Counter[str] = Counter()
+        with_partners = {one.id for one in intakes.values() if one.graded_with}
         for student in self._record.students:
-            for unit in self._record.units:
+            for unit in self._record.units if student not in with_partners else ():
                 path = self._folder.student(student).unit(unit.name).task
                 states[records.read(path, TaskRecord).state.value if path.exists() else "not requested"] += 1
         self._say(", ".join(f"{count} {state}" for state, count in sorted(states.items())))

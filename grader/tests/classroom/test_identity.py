@@ -177,7 +177,7 @@ def people(chance):
 
 
 def fuzz(folder, chance):
-    """Hand in for some of a class and for a stranger. Returns how many got their own, and what went astray."""
+    """Hand in for a class and a stranger. Returns how many got their own, and what went astray."""
     everybody = people(chance)
     platform = chance.choice(list(HEADERS))
     enrolled = everybody[:-1] or everybody

@@ -2,7 +2,7 @@
 
 from html.parser import HTMLParser
 
-VOID = {"meta", "br"}
+VOID = {"meta", "br", "input"}
 LEAVES = {"path", "rect", "circle", "line", "polyline", "use", "stop"}
 
 
