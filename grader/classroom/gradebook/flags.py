@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from grader.classroom.gradebook.late import LatePolicy
-from grader.classroom.records import Intake, State, TaskRecord
+from grader.classroom.intake.select import NOT_EXPECTED
+from grader.classroom.records import Intake, LeftOut, State, TaskRecord
 from grader.course.spec import Verdict
 from grader.results.models import Results
 
@@ -46,6 +47,10 @@ def of_results(results: Results) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(notes), tuple(looks)
 
 
+def _left_out(one: LeftOut) -> str:
+    return one.found if one.why == NOT_EXPECTED else f"{one.found} ({one.why})"
+
+
 def of_student(
     intake: Intake | None,
     unknown: Collection[str],
@@ -68,7 +73,7 @@ def of_student(
         looks.append(f"handed in as {', '.join(intake.sources)}, which is not spelled like the roster's id")
     if intake.doubtful:
         looks.append(f"perhaps theirs, and not collected: {', '.join(intake.doubtful)}")
-    left = [one.found for one in intake.left_out if one.look or one.unit]
+    left = [_left_out(one) for one in intake.left_out if one.look or one.unit]
     if left:
         more = f" and {len(left) - SHOWN} more" if len(left) > SHOWN else ""
         looks.append(f"handed in, not graded: {', '.join(left[:SHOWN])}{more}")
