@@ -34,8 +34,13 @@ class RunFolder:
 
     @property
     def secret(self) -> Path:
-        """Secret that all seeds are derived from; readable by its owner only."""
+        """Secret that all seeds are derived from; readable by its owner only, and published after the term."""
         return self.root / "state" / "secret"
+
+    @property
+    def sealing_key(self) -> Path:
+        """Key of the seals of all receipts, which is never published; runs of older versions have none."""
+        return self.root / "state" / "sealing-key"
 
     @property
     def engine(self) -> Path:

@@ -64,7 +64,7 @@ def grade_class(asked: Asked, console: Console) -> int:
 
     Raises AskedError, RosterError, SiteError or BusyError if the request cannot be carried out.
     """
-    asked.out.mkdir(parents=True, exist_ok=True)
+    _own(asked.out)
     with Lock(RunFolder(asked.out.resolve()).lock) as lock:
         return _Class(asked, console, lock.token).run()
 
@@ -84,7 +84,9 @@ class _Class:
                 self._chosen = keyword_filter.units(asked.keyword, self._chosen, asked.hidden)
             if not self._chosen:
                 raise AskedError(f"nothing matches -k {asked.keyword!r}")
-            self._secret = run_secret.load(self._folder.secret, asked.secret)
+            self._before = _begun(self._folder)
+            begun_with = self._before.seal_commitment if self._before else ""
+            self._keys = run_secret.load(self._folder, asked.secret, begun_with)
             self._hidden = hashlib.sha256(read_bytes(asked.hidden)).hexdigest() if asked.hidden else None
         except (ValueError, OSError, hidden_cases.HiddenError) as error:
             raise AskedError(str(error)) from None
@@ -96,7 +98,7 @@ class _Class:
             hidden=str(asked.hidden.resolve()) if asked.hidden else None, files="", folder="",
             command=asked.command,
         )  # fmt: skip
-        self._planner = Planner(self._folder, self._secret, like, self._hidden, asked.blind_share)
+        self._planner = Planner(self._folder, self._keys.seeds, like, self._hidden, asked.blind_share)
         self._machines: list[Machine] = []
 
     def run(self) -> int:
@@ -144,12 +146,7 @@ class _Class:
 
     def _begin(self, students: list[str], unknown: list[str], gone: list[str]) -> None:
         """Write run.json; units of earlier commands stay in it."""
-        try:
-            before = records.read(self._folder.run, RunRecord)
-        except FileNotFoundError:
-            before = None
-        except ValueError as error:
-            raise AskedError(f"{self._folder.run}: {error}") from None
+        before = self._before
         names = {unit.name for unit in (*(before.units if before else ()), *self._chosen)}
         self._record = RunRecord(
             grader=__version__,
@@ -159,7 +156,8 @@ class _Class:
             tier=self._tier,
             keyword=self._options.keyword,
             hidden_sha256=self._hidden,
-            seed_commitment=run_secret.commitment(self._secret),
+            seed_commitment=run_secret.commitment(self._keys.seeds),
+            seal_commitment=self._keys.seal_commitment,
             units=[one.unit for one in self._units if one.unit.name in names],
             students=students,
             unknown=unknown,
@@ -208,7 +206,7 @@ class _Class:
     def _receipts(self, tasks: Iterable[Task], intakes: Mapping[str, Intake]) -> None:
         for task in tasks:
             files = fingerprint.files_of(intakes[task.student], task.unit.name)
-            machine = receipts.write(task, files, self._hidden, self._secret).machine
+            machine = receipts.write(task, files, self._hidden, self._keys).machine
             if machine not in self._machines:
                 self._machines.append(machine)
 
@@ -236,6 +234,25 @@ class _Class:
 
     def _say(self, words: str) -> None:
         self._console.print(words, highlight=False, markup=False)
+
+
+def _own(out: Path) -> None:
+    """Create the run folder, readable by its owner alone. Raises AskedError for a folder of other files."""
+    out.mkdir(0o700, parents=True, exist_ok=True)
+    names = {path.name for path in out.iterdir()}
+    if names and not names & {"run.json", "state"}:
+        raise AskedError(f"{out}: no folder of a class run, and not empty; give another OUT=")
+    out.chmod(0o700)
+
+
+def _begun(folder: RunFolder) -> RunRecord | None:
+    """Return run.json of the earlier commands, None before the first. Raises AskedError if it is damaged."""
+    try:
+        return records.read(folder.run, RunRecord)
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise AskedError(f"{folder.run}: {error}") from None
 
 
 def _state(folder: RunFolder, task: Task) -> State:
