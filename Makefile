@@ -9,7 +9,7 @@
 # the shell then takes it from the environment and does not interpret quotes or backticks in it.
 # OPTIONS are options of the grader's commands. Each command gets all that are set, by name and in this order,
 # and uses those that it has an option for (`make=` in grader/cli and grader/grading/options.py).
-OPTIONS := OP LAB QUICK REDRAW SIZE WIDE FILE FROM TIER K SEED MIN ROSTER OUT SITE JOBS ONLY AGAIN ALL YES RESTORE \
+OPTIONS := OP LAB QUICK REDRAW SIZE WIDE FILE FROM TIER K SEED MIN ROSTER OUT SITE JOBS ONLY AGAIN REGRADE ALL YES RESTORE \
 	HIDDEN ARCH POLICY RUBRIC BOARD GPU RESULTS OPEN SCREENSHOTS
 TEXTS := $(OPTIONS) SUBMISSIONS RECEIPT STEP TO SHARD REST EXTRA TORCH CUDA_HOME
 $(foreach name,$(TEXTS),$(if $(value $(name)),$(eval override $(name) := $$(value $(name)))$(eval export $(name))))

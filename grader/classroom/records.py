@@ -98,7 +98,11 @@ class TaskRecord(Record):
     state: State
     what: str = ""  # the reason where the state is not GRADED
     fingerprint: str  # hash of everything that affects the result; the unit is graded again if it changes
-    attempt: int  # 1 plus the regradings that were requested; infrastructure failures do not count
+    attempt: int  # 1 plus earlier gradings and rescorings of this unit; infrastructure failures do not count
+    latest: int | None = None  # number of the latest attempt, where another one counts
+    counts: str = ""  # why this attempt counts, if there are several
+    measured_in: int | None = None  # attempt whose measurements were scored again; None: measured in this one
+    files_sha256: str = ""  # hash of the graded files; empty in records of older versions
     lost: list[str] = []  # infrastructure failures before this attempt
     exit_code: int | None = None
     seconds: float = 0.0

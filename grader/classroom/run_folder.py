@@ -80,9 +80,18 @@ class StudentFolder:
 
 @dataclass(frozen=True)
 class UnitFolder:
-    """The folder of one unit of one student, `OUT/students/<id>/<unit>`."""
+    """The folder of one unit of one student, `OUT/students/<id>/<unit>`, or of one attempt in it."""
 
     root: Path
+
+    @property
+    def attempts(self) -> Path:
+        """Parent of the folders of single attempts; there is none until a unit is graded a second time."""
+        return self.root / "attempts"
+
+    def attempt(self, number: int) -> UnitFolder:
+        """The folder of one attempt, with the same four files."""
+        return UnitFolder(self.attempts / str(number))
 
     @property
     def task(self) -> Path:

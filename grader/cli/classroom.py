@@ -40,9 +40,19 @@ from grader.system.exit_codes import BELOW, FAULT, INTERRUPTED
     help="grade only this student; may be given several times",
 )
 @option("--again", is_flag=True, make="AGAIN", help="grade even if nothing has changed, with fresh inputs")
+@option(
+    "--regrade",
+    type=click.Choice(["better", "latest"]),
+    default="better",
+    show_default=True,
+    make="REGRADE",
+    help="which attempt at the same files counts; the latest may lower a grade",
+)
 @run_option("keyword", default=None)
 @run_option("hidden", type=FILE, make="HIDDEN")
-@click.option("--secret", type=FILE, help="file with the secret of all seeds; drawn by default")
+@click.option(
+    "--secret", type=FILE, help="file with the secret of all seeds, not of the seals; drawn by default"
+)
 @click.option(
     "--limit", "limit_s", type=click.FloatRange(min=1), default=3600, show_default=True,
     help="seconds for one lab of one student",

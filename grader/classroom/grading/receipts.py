@@ -28,6 +28,7 @@ def write(task: Task, files: dict[str, str], hidden_sha256: str | None, keys: Ke
         grader=results.grader,
         grader_sha256=fingerprint.grader(),
         lab_sha256=fingerprint.lab(task.unit.name),
+        measures_sha256=fingerprint.measures(task.unit.name),
         hidden_sha256=hidden_sha256,
         files=files,
         tier=results.tier,

@@ -12,19 +12,35 @@ from rich.console import Console
 
 from grader import __version__
 from grader.classroom import records
-from grader.classroom.grading import agreement, fingerprint, keyword_filter, receipts, run_secret
+from grader.classroom.grading import (
+    agreement,
+    attempts,
+    changes,
+    fingerprint,
+    keyword_filter,
+    receipts,
+    run_secret,
+)
 from grader.classroom.grading import machines as sites
 from grader.classroom.grading import self_test as selftest
 from grader.classroom.grading.engine import Engine
 from grader.classroom.grading.grade_unit import Task
-from grader.classroom.grading.plan import Plan, Planner, reopen, without_receipt
+from grader.classroom.grading.plan import (
+    Plan,
+    Planner,
+    keep_earlier,
+    reopen,
+    unit_folder,
+    without_receipt,
+)
 from grader.classroom.grading.progress import Progress
 from grader.classroom.grading.run_lock import Lock
 from grader.classroom.intake import expected_files, intake
 from grader.classroom.intake import roster as rosters
 from grader.classroom.records import Intake, RunRecord, State, TaskRecord
-from grader.classroom.run_folder import RunFolder
+from grader.classroom.run_folder import RunFolder, UnitFolder
 from grader.course import hidden_cases
+from grader.results import reading
 from grader.results.machine import Machine, now
 from grader.system import gpu
 from grader.system.files import read_bytes
@@ -50,6 +66,7 @@ class Asked:
     jobs: int | None = None
     only: tuple[str, ...] = ()  # only these students
     again: bool = False  # grade them although nothing has changed
+    regrade: str = attempts.BETTER  # which attempt at the same files counts
     keyword: str | None = None
     hidden: Path | None = None
     secret: Path | None = None
@@ -105,9 +122,12 @@ class _Class:
         """Run all steps and return the exit code."""
         intakes = self._collect()
         plan = self._planner.plan(intakes, self._chosen, self._options.again)
+        keep_earlier(plan.tasks)
         if self._options.again:
             reopen(plan.tasks)
         self._receipts(without_receipt(plan.gradable), intakes)
+        for task in plan.gradable:
+            self._settle(task)
         if plan.tasks:
             token = self._planner.like.token
             with Engine(self._site, self._tier, self._options.jobs, self._folder, token) as engine:
@@ -201,7 +221,12 @@ class _Class:
                     self._receipts([task], intakes)
                 else:
                     progress.note(f"{task.name}: {record.state.value}, {record.what}")
+                self._settle(task)
                 progress.done(task.name if not task.blind else task.unit.name)
+
+    def _settle(self, task: Task) -> None:
+        """Decide which attempt counts; of blind gradings it is the latest."""
+        attempts.settle(unit_folder(task), attempts.LATEST if task.blind else self._options.regrade)
 
     def _receipts(self, tasks: Iterable[Task], intakes: Mapping[str, Intake]) -> None:
         for task in tasks:
@@ -224,13 +249,28 @@ class _Class:
                 path = self._folder.student(student).unit(unit.name).task
                 states[records.read(path, TaskRecord).state.value if path.exists() else "not requested"] += 1
         self._say(", ".join(f"{count} {state}" for state, count in sorted(states.items())))
+        self._show_regraded(plan)
         self._say(f"written: {self._options.out}")
-        open_ones = [task for task in plan.gradable if _state(self._folder, task) is State.FAULT]
+        open_ones = [task for task in plan.gradable if _state(task) is State.FAULT]
         if open_ones:
             self._say(
                 f"open after a fault of the machine: {_some([task.name for task in open_ones])}; run it again"
             )
         return FAULT if open_ones else OK
+
+    def _show_regraded(self, plan: Plan) -> None:
+        """Print what changed in units that were graded before, and which attempt counts."""
+        rows, counts = [], []
+        for task in plan.tasks:
+            unit = unit_folder(task)
+            earlier, now_counts = attempts.before(unit, task.attempt), attempts.record_of(unit)
+            after = attempts.place_of(unit, task.attempt)
+            if task.blind or earlier is None or now_counts is None or not after.results.exists():
+                continue
+            rows.append((task.name, changes.between(reading.read(earlier.results), reading.read(after.results))))
+            counts.append(f"{task.name}: {now_counts.counts}")
+        if rows:
+            self._say("\n".join(["graded again:", changes.table(sorted(rows)), *sorted(counts)]))
 
     def _say(self, words: str) -> None:
         self._console.print(words, highlight=False, markup=False)
@@ -255,8 +295,8 @@ def _begun(folder: RunFolder) -> RunRecord | None:
         raise AskedError(f"{folder.run}: {error}") from None
 
 
-def _state(folder: RunFolder, task: Task) -> State:
-    return records.read(folder.student(task.student).unit(task.unit.name, task.blind).task, TaskRecord).state
+def _state(task: Task) -> State:
+    return records.read(UnitFolder(Path(task.folder)).task, TaskRecord).state
 
 
 def _tier(tier: str, site: sites.Site) -> str:
