@@ -109,6 +109,24 @@ def verify(receipt, tolerance, hidden):
     sys.exit(0 if found.agrees else BELOW)
 
 
+@click.command()
+@click.argument("out", type=FOLDER)
+@run_option("hidden", type=FILE, make="HIDDEN", help="TOML file of hidden cases that the class was graded with")
+@click.option("--dry-run", is_flag=True, help="show who would change, and write nothing")
+def rescore(out, hidden, dry_run):
+    """Compute the points of the class run OUT again, after a change of points or thresholds; grade nothing."""
+    from grader.classroom.grading import rescore as rescoring
+    from grader.classroom.grading.run_lock import BusyError
+
+    console = Console(soft_wrap=True)
+    try:
+        rescoring.rescore(out, hidden, console, write=not dry_run)
+    except (rescoring.RescoreError, BusyError) as error:
+        raise click.UsageError(str(error)) from None
+    if not dry_run:
+        make_gradebook(console, out)
+
+
 @click.command("synthetic-class")
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--count", type=click.IntRange(1), default=200, show_default=True)

@@ -35,6 +35,14 @@ def record_of(place: UnitFolder) -> TaskRecord | None:
         return None
 
 
+def receipt_of(place: UnitFolder) -> Receipt | None:
+    """Return the receipt in a folder, None if there is none or it cannot be read."""
+    try:
+        return records.read(place.receipt, Receipt)
+    except (FileNotFoundError, ValueError):
+        return None
+
+
 def newest(unit: UnitFolder) -> TaskRecord | None:
     """Return the record of the attempt with the highest number, graded or not."""
     found = [record_of(unit), *(record_of(unit.attempt(number)) for number in _numbers(unit))]
@@ -154,10 +162,8 @@ def _files(place: UnitFolder, record: TaskRecord) -> str | None:
     """Return the hash of the files of an attempt; None if nothing says which they were."""
     if record.files_sha256:
         return record.files_sha256
-    try:
-        return files_sha256(records.read(place.receipt, Receipt).files)
-    except (FileNotFoundError, ValueError):
-        return None
+    receipt = receipt_of(place)
+    return files_sha256(receipt.files) if receipt else None
 
 
 def _same(unit: UnitFolder, counted: TaskRecord, record: TaskRecord) -> bool:

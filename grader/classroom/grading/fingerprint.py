@@ -106,9 +106,13 @@ def files_of(intake: Intake, unit: str) -> dict[str, str]:
     return {one.path: one.sha256 for one in intake.files if one.path.startswith(f"{unit}/")}
 
 
-def of_task(**parts) -> str:
+def of_attempt(
+    files: Mapping[str, str], modules: str, lab: str, tier: str, keyword: str | None, hidden: str | None, attempt: int
+) -> str:
     """Return the hash of everything that affects the result of one grading."""
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+    parts = {"files": dict(files), "modules": modules, "lab": lab, "tier": tier, "keyword": keyword}
+    whole = {**parts, "hidden": hidden, "attempt": attempt}
+    return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
 
 
 def _reached(names: Iterable[str], without: tuple[str, ...]) -> dict[str, Path]:

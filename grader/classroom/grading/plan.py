@@ -84,9 +84,9 @@ class Planner:
 
     def fingerprint(self, unit: Unit, files: dict[str, str], attempt: int) -> str:
         """Return the hash of everything that affects the result of one attempt."""
-        return fingerprint.of_task(
-            files=files, modules=fingerprint.grader(), lab=fingerprint.measures(unit.name),
-            tier=self.like.tier, keyword=self.like.keyword, hidden=self.hidden_sha256, attempt=attempt,
+        return fingerprint.of_attempt(
+            files, fingerprint.grader(), fingerprint.measures(unit.name), self.like.tier, self.like.keyword,
+            self.hidden_sha256, attempt,
         )  # fmt: skip
 
     def _has_files(self, intake: Intake, unit: Unit) -> bool:

@@ -250,6 +250,7 @@ class _Class:
                 states[records.read(path, TaskRecord).state.value if path.exists() else "not requested"] += 1
         self._say(", ".join(f"{count} {state}" for state, count in sorted(states.items())))
         self._show_regraded(plan)
+        self._show_other_points(plan)
         self._say(f"written: {self._options.out}")
         open_ones = [task for task in plan.gradable if _state(task) is State.FAULT]
         if open_ones:
@@ -271,6 +272,14 @@ class _Class:
             counts.append(f"{task.name}: {now_counts.counts}")
         if rows:
             self._say("\n".join(["graded again:", changes.table(sorted(rows)), *sorted(counts)]))
+
+    def _show_other_points(self, plan: Plan) -> None:
+        """Say how many units have points that the labs no longer give."""
+        receipts_of = [attempts.receipt_of(unit_folder(task)) for task in plan.gradable if not task.blind]
+        others = [one for one in receipts_of if one and one.lab_sha256 != fingerprint.lab(one.unit.name)]
+        if others:
+            words = "were graded with other points or thresholds than the labs have now"
+            self._say(f"{len(others)} {words}: make rescore OUT={self._options.out}")
 
     def _say(self, words: str) -> None:
         self._console.print(words, highlight=False, markup=False)
