@@ -11,7 +11,7 @@ from rich.console import Console
 from grader.cli.gradebook import make_gradebook
 from grader.cli.options import option, run_option
 from grader.cli.shared import FILE, FOLDER
-from grader.system.exit_codes import BELOW, FAULT, INTERRUPTED
+from grader.system.exit_codes import BELOW, FAULT, INTERRUPTED, UNCHECKED
 
 
 @click.command("class")
@@ -93,7 +93,11 @@ def grade_class(submissions, blind, **options):
 @click.option("--tolerance", type=click.FloatRange(min=0), default=3, show_default=True, metavar="PERCENT")
 @run_option("hidden", type=FILE, make="HIDDEN", help="TOML file of hidden cases that the first grading used")
 def verify(receipt, tolerance, hidden):
-    """Grade the submission of RECEIPT again, and say whether the second grading agrees or differs."""
+    """Grade the submission of RECEIPT again, and name everything that differs.
+
+    Exit code 0: agrees. 1: differs. 4: nothing differs, but without a key or a file not everything could be
+    checked.
+    """
     from grader.classroom.grading import verify as verifying
 
     try:
@@ -105,6 +109,9 @@ def verify(receipt, tolerance, hidden):
         sys.exit(FAULT)
     for line in found.lines:
         click.echo(line)
+    if found.agrees and found.unseen:
+        click.echo("nothing differs in what could be checked; not everything could")
+        sys.exit(UNCHECKED)
     click.echo("agrees" if found.agrees else "differs")
     sys.exit(0 if found.agrees else BELOW)
 

@@ -253,7 +253,7 @@ def test_class_verify_and_regrade_on_one_student(tmp_path):
     unit.results.write_text(unit.results.read_text().replace('"PASS"', '"WRONG"'))
     done = python("-m", "grader", "verify", unit.receipt)
     assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "differs")
-    for words in ("results.json has changed since", "the receipt was changed", "WRONG, then PASS"):
+    for words in ("results.json has changed since", "the receipt was changed", "verdict WRONG, then PASS"):
         assert words in done.stdout
 
 
