@@ -134,7 +134,9 @@ class Receipt(Record):
     points: float
     results_sha256: str
     rounds_sha256: str  # hash of the raw timing rounds in results.json
-    measured_in: int | None = None  # attempt whose measurements these points were computed from; None: this one
+    measured_in: int | None = (
+        None  # attempt whose measurements these points were computed from; None: this one
+    )
     seal_commitment: str = ""  # as in run.json
     seal: str = ""  # HMAC-SHA-256 of all other fields of the file, with the key of the seals
 

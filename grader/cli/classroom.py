@@ -118,7 +118,9 @@ def verify(receipt, tolerance, hidden):
 
 @click.command()
 @click.argument("out", type=FOLDER)
-@run_option("hidden", type=FILE, make="HIDDEN", help="TOML file of hidden cases that the class was graded with")
+@run_option(
+    "hidden", type=FILE, make="HIDDEN", help="TOML file of hidden cases that the class was graded with"
+)
 @click.option("--dry-run", is_flag=True, help="show who would change, and write nothing")
 def rescore(out, hidden, dry_run):
     """Compute the points of the class run OUT again, after a change of points or thresholds; grade nothing."""

@@ -87,14 +87,22 @@ def settle(unit: UnitFolder, rule: str) -> None:
     for number in _numbers(unit):
         place, counted = unit.attempt(number), record_of(unit)
         record = record_of(place)
-        if record is None or record.what == REQUESTED or (record.state in FINAL and not intact(place, record)):
+        if (
+            record is None
+            or record.what == REQUESTED
+            or (record.state in FINAL and not intact(place, record))
+        ):
             continue
         settled = counted is not None and number <= (counted.latest or counted.attempt)
         if settled and counted is not None:
             damaged = number == counted.attempt and not _same(unit, counted, record)
             overruled = rule == LATEST and number == counted.latest
             if damaged:
-                _copy(place, unit, record.model_copy(update={"latest": counted.latest, "counts": counted.counts}))
+                _copy(
+                    place,
+                    unit,
+                    record.model_copy(update={"latest": counted.latest, "counts": counted.counts}),
+                )
             if not overruled:
                 continue
         _settle_one(unit, number, counted, record, rule)
@@ -149,7 +157,9 @@ def _decide(
 
 def comparable(before: Results, after: Results) -> bool:
     """Whether two results have the same items with the same points, and the same of them graded."""
-    asked = [{item.id: (item.max_points, scoring.is_open(item)) for item in one.items} for one in (before, after)]
+    asked = [
+        {item.id: (item.max_points, scoring.is_open(item)) for item in one.items} for one in (before, after)
+    ]
     return asked[0] == asked[1]
 
 
@@ -177,7 +187,11 @@ def _same(unit: UnitFolder, counted: TaskRecord, record: TaskRecord) -> bool:
 def _copy(source: UnitFolder, target: UnitFolder, record: TaskRecord) -> None:
     """Copy the files of an attempt, and write its record last."""
     target.root.mkdir(parents=True, exist_ok=True)
-    for one, other in ((source.log, target.log), (source.results, target.results), (source.receipt, target.receipt)):
+    for one, other in (
+        (source.log, target.log),
+        (source.results, target.results),
+        (source.receipt, target.receipt),
+    ):
         if one.exists():
             replace(other, one.read_bytes())
         else:

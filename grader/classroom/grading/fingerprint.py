@@ -107,7 +107,13 @@ def files_of(intake: Intake, unit: str) -> dict[str, str]:
 
 
 def of_attempt(
-    files: Mapping[str, str], modules: str, lab: str, tier: str, keyword: str | None, hidden: str | None, attempt: int
+    files: Mapping[str, str],
+    modules: str,
+    lab: str,
+    tier: str,
+    keyword: str | None,
+    hidden: str | None,
+    attempt: int,
 ) -> str:
     """Return the hash of everything that affects the result of one grading."""
     parts = {"files": dict(files), "modules": modules, "lab": lab, "tier": tier, "keyword": keyword}

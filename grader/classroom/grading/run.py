@@ -17,6 +17,7 @@ from grader.classroom.grading import (
     attempts,
     changes,
     fingerprint,
+    hidden_check,
     keyword_filter,
     receipts,
     run_secret,
@@ -96,7 +97,7 @@ class _Class:
         try:
             self._chosen = [one.unit for one in expected_files.chosen(asked.labs, self._units)]
             if asked.hidden:
-                hidden_cases.read_known(asked.hidden)
+                _must_build(asked.hidden)
             if asked.keyword:
                 self._chosen = keyword_filter.units(asked.keyword, self._chosen, asked.hidden)
             if not self._chosen:
@@ -131,6 +132,7 @@ class _Class:
         if plan.tasks:
             token = self._planner.like.token
             with Engine(self._site, self._tier, self._options.jobs, self._folder, token) as engine:
+                self._check_hidden(engine)
                 if self._options.self_test and not self._self_test_passes(engine):
                     return FAULT
                 self._grade(engine, plan, intakes)
@@ -185,6 +187,27 @@ class _Class:
             machines=before.machines if before else [],
         )
         records.write(self._folder.run, self._record)
+
+    def _check_hidden(self, engine: Engine) -> None:
+        """Grade the course's solutions on the hidden cases. Raises AskedError if one does not pass."""
+        path = self._options.hidden
+        if path is None:
+            return
+        missing = hidden_check.without_solution(path, self._chosen)
+        if missing:
+            self._say(f"hidden cases were built, not tried: this checkout has no solution of {missing[0]}")
+            return
+        known = hidden_check.tasks(self._folder, self._chosen, self._planner.like)
+        ended = []
+        with Progress(self._console, len(known), "hidden cases") as progress:
+            for task, record in engine.grade(known, progress):
+                ended.append((task, record))
+                progress.done(task.name)
+        wrong, need_gpu = hidden_check.failed(path, ended)
+        if wrong:
+            raise AskedError("\n".join(["hidden cases are not right; nothing was graded", *wrong]))
+        if need_gpu:
+            self._say(f"{need_gpu} hidden cases need a GPU, and were not tried on a solution")
 
     def _self_test_passes(self, engine: Engine) -> bool:
         missing = selftest.missing()
@@ -268,7 +291,9 @@ class _Class:
             after = attempts.place_of(unit, task.attempt)
             if task.blind or earlier is None or now_counts is None or not after.results.exists():
                 continue
-            rows.append((task.name, changes.between(reading.read(earlier.results), reading.read(after.results))))
+            rows.append(
+                (task.name, changes.between(reading.read(earlier.results), reading.read(after.results)))
+            )
             counts.append(f"{task.name}: {now_counts.counts}")
         if rows:
             self._say("\n".join(["graded again:", changes.table(sorted(rows)), *sorted(counts)]))
@@ -292,6 +317,13 @@ def _own(out: Path) -> None:
     if names and not names & {"run.json", "state"}:
         raise AskedError(f"{out}: no folder of a class run, and not empty; give another OUT=")
     out.chmod(0o700)
+
+
+def _must_build(hidden: Path) -> None:
+    """Raise AskedError with each hidden case whose inputs cannot be built, HiddenError for a bad file."""
+    unbuilt = hidden_check.unbuilt(hidden)
+    if unbuilt:
+        raise AskedError("\n".join(["hidden cases cannot be built; nothing was graded", *unbuilt]))
 
 
 def _begun(folder: RunFolder) -> RunRecord | None:

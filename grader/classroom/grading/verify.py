@@ -24,7 +24,16 @@ from grader.system.files import read_bytes
 from grader.system.processes import run_tool
 
 GRADER = (sys.executable, "-m", "grader")
-REPEATED = ("date", "grader", "tier", "arch", "seed", "machine", "assurance", "points")  # also in results.json
+REPEATED = (
+    "date",
+    "grader",
+    "tier",
+    "arch",
+    "seed",
+    "machine",
+    "assurance",
+    "points",
+)  # also in results.json
 OF_TASK = ("student", "attempt", "results_sha256", "measured_in")  # also in task.json
 JUDGED = ("verdict", "reason", "points", "max_points")  # of an item without a time
 
@@ -111,7 +120,9 @@ def _check_keys(found: Found, receipt: Receipt, run: RunFolder) -> None:
         holds = run_secret.seal(key, receipt) == receipt.seal
         found.check(holds, "seal of the receipt", "the receipt was changed after it was written")
     if not receipt.seal_commitment:
-        found.note("sealed with the secret itself, by an older version: no proof once the secret is published")
+        found.note(
+            "sealed with the secret itself, by an older version: no proof once the secret is published"
+        )
     if secret is None:
         found.not_seen("state/secret is not here: whether the seed follows from it")
         return
@@ -142,7 +153,11 @@ def _check_fields(found: Found, receipt: Receipt, first: Results, path: Path) ->
     else:
         named = [(name, getattr(receipt, name), getattr(task, name)) for name in OF_TASK]
         named.append(("unit", receipt.unit.name, task.unit))
-        wrong = [f"{name}: {one} in the receipt, {other} in task.json" for name, one, other in named if one != other]
+        wrong = [
+            f"{name}: {one} in the receipt, {other} in task.json"
+            for name, one, other in named
+            if one != other
+        ]
         found.differences(wrong, "student, unit and attempt of receipt and task.json")
     found.differences(_sums(first), "sums of points")
 
@@ -185,7 +200,9 @@ def _check_hidden(found: Found, receipt: Receipt, hidden: Path | None) -> None:
 def _check_points(found: Found, receipt: Receipt, first: Results, hidden: Path | None) -> None:
     """Compare the points of each item with those that follow from its verdict and time."""
     if receipt.lab_sha256 != fingerprint.lab(receipt.unit.name):
-        found.not_seen("the lab's points have changed since: whether the points follow from verdicts and times")
+        found.not_seen(
+            "the lab's points have changed since: whether the points follow from verdicts and times"
+        )
         return
     try:
         expected = _expected_points(receipt, first, hidden)
@@ -215,7 +232,9 @@ def _check_versions(found: Found, receipt: Receipt) -> None:
         ("the lab", receipt.measures_sha256, fingerprint.measures(receipt.unit.name)),
     ):
         if was != now:
-            found.note(f"{words} have changed since" if words.endswith("grade") else f"{words} has changed since")
+            found.note(
+                f"{words} have changed since" if words.endswith("grade") else f"{words} has changed since"
+            )
     present, missing = gpu.find()
     if receipt.tier == "gpu" and not present:
         raise MachineError(f"it was graded on a GPU, and this machine has none: {missing}")
@@ -251,7 +270,9 @@ def _gradings(found: Found, first: Results, second: Results, tolerance: float) -
             if getattr(one, name) != getattr(other, name)
         ]
     found.differences(wrong, f"{len(judged)} verdicts with their reasons and points")
-    files = [{one.name: one.file_sha256 for lab in run.labs for one in lab.exercises} for run in (first, second)]
+    files = [
+        {one.name: one.file_sha256 for lab in run.labs for one in lab.exercises} for run in (first, second)
+    ]
     changed = [name for name in files[0] if files[0][name] != files[1].get(name)]
     found.differences((f"file of {name}: the second grading read another" for name in changed), "files read")
     for one, other in (pair for pair in both if pair[0].kind == SPEED):

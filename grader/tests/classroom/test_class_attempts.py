@@ -98,7 +98,11 @@ def test_a_regrade_does_not_lower_a_grade_unless_it_is_told_to(a_class):
     record = a_class.task("ada")
     assert (code, a_class.points("ada"), record.attempt, record.latest) == (0, 100.0, 1, 2)
     assert "a regrade lowers no grade" in record.counts
-    for words in ("| ada/lab1_elementwise_add | elementwise_add | 100 | 0 | -100 |", "PASS, then WRONG", record.counts):
+    for words in (
+        "| ada/lab1_elementwise_add | elementwise_add | 100 | 0 | -100 |",
+        "PASS, then WRONG",
+        record.counts,
+    ):
         assert words in " ".join(printed.split())
     assert a_class.grade()[0] == 0  # decided: another command grades nothing and changes nothing
     assert a_class.task("ada") == record
@@ -159,6 +163,7 @@ def test_what_was_withdrawn_and_handed_in_again_is_kept_in_between(a_class):
 
 def test_a_regrade_that_was_stopped_goes_on_and_the_grade_stands_meanwhile(a_class, monkeypatch):
     a_class.grade()
+
     def stopped(*_):
         raise KeyboardInterrupt
 

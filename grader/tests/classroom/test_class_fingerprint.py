@@ -124,7 +124,9 @@ def test_what_judges_and_measures_is_covered_and_what_tells_is_not():
 def test_every_module_of_the_rooms_that_judge_is_covered():
     rooms = [ROOT / "grader" / name for name in ("judge", "worker", "sandbox", "screen", "codegen")]
     files = [path for room in rooms for path in room.rglob("*.py")]
-    names = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for path in files}
+    names = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for path in files
+    }
     assert len(names) > 30
     assert names <= fingerprint.covered().keys()
 
@@ -159,11 +161,16 @@ def test_a_comment_in_a_judge_regrades_nobody_and_a_tolerance_everybody(monkeypa
     first = fingerprint.grader()
     path = ROOT / "grader/judge/comparison.py"
     real = type(path).read_text
-    for change, same in ((lambda text: f"# a comment\n{text}", True), (lambda text: f"{text}\nX = 1\n", False)):
+    for change, same in (
+        (lambda text: f"# a comment\n{text}", True),
+        (lambda text: f"{text}\nX = 1\n", False),
+    ):
         monkeypatch.setattr(
             type(path),
             "read_text",
-            lambda self, *more, change=change: change(real(self, *more)) if self == path else real(self, *more),
+            lambda self, *more, change=change: (
+                change(real(self, *more)) if self == path else real(self, *more)
+            ),
         )
         fingerprint.grader.cache_clear()
         assert (fingerprint.grader() == first) is same

@@ -44,7 +44,9 @@ def test_whoever_has_the_published_secret_cannot_seal_a_receipt(run, tmp_path):
 def test_two_runs_with_one_secret_have_the_same_seeds_and_other_seals(tmp_path):
     (tmp_path / "given").write_text(PUBLISHED)
     one, two = (run_secret.load(RunFolder(tmp_path / name), tmp_path / "given") for name in "ab")
-    assert run_secret.seed(one.seeds, "ada", "x", 1, False) == run_secret.seed(two.seeds, "ada", "x", 1, False)
+    assert run_secret.seed(one.seeds, "ada", "x", 1, False) == run_secret.seed(
+        two.seeds, "ada", "x", 1, False
+    )
     assert one.seals != two.seals
 
 
@@ -60,7 +62,9 @@ def test_a_run_that_was_begun_when_there_was_one_key_keeps_to_it(run):
 def test_a_field_that_a_later_grader_adds_to_receipts_breaks_no_seal_of_an_earlier_one():
     written = receipt().model_dump(mode="json", exclude={"seal_commitment", "measured_in", "measures_sha256"})
     earlier = Receipt.model_validate(written)
-    dumped = Receipt.model_validate(written).model_copy(update={"seal": ""}).model_dump_json(exclude_unset=True)
+    dumped = (
+        Receipt.model_validate(written).model_copy(update={"seal": ""}).model_dump_json(exclude_unset=True)
+    )
     assert "seal_commitment" not in dumped
     key = PUBLISHED.encode()
     assert run_secret.seal(key, earlier) == run_secret.mac(key, "receipt", dumped).hex()

@@ -28,9 +28,7 @@ RESULTS = record("h200.json").model_copy(update={"labs": tuple(STORED)})
 def items_with(points=70, **speed) -> rescoring.Items:
     """The items of lab 1 with other points for its cases, or other thresholds."""
     (exercise,) = ENTRY.lab.exercises
-    changed = dataclasses.replace(
-        exercise, points=points, speed=dataclasses.replace(exercise.speed, **speed)
-    )
+    changed = dataclasses.replace(exercise, points=points, speed=dataclasses.replace(exercise.speed, **speed))
     entry = dataclasses.replace(ENTRY, lab=dataclasses.replace(ENTRY.lab, exercises=(changed,)))
     return rescoring.by_id(graded_items(entry))
 
@@ -42,7 +40,10 @@ def timed(percent, verdict=Verdict.PASS):
         if item.kind != SPEED:
             return item
         return item.model_copy(
-            update={"verdict": verdict, "timing": item.timing.model_copy(update={"percent_of_baseline": percent})}
+            update={
+                "verdict": verdict,
+                "timing": item.timing.model_copy(update={"percent_of_baseline": percent}),
+            }
         )
 
     return with_items(RESULTS, change)
@@ -80,7 +81,11 @@ def test_thresholds_decide_again_on_the_stored_percent(percent, full_at, passing
 
 @pytest.mark.parametrize("verdict", [Verdict.IMPOSSIBLE, Verdict.WRONG])
 def test_a_verdict_that_no_threshold_decides_stays_and_earns_nothing(verdict):
-    (found,) = [i for i in rescoring.rescored(timed(99.0, verdict), items_with(passing_at=50)).items if i.kind == SPEED]
+    (found,) = [
+        i
+        for i in rescoring.rescored(timed(99.0, verdict), items_with(passing_at=50)).items
+        if i.kind == SPEED
+    ]
     assert (found.verdict, found.points) == (verdict, 0.0)
 
 
@@ -124,7 +129,10 @@ def test_a_class_gets_the_points_of_now_as_an_attempt_of_its_own(a_class):
     _, printed = a_class.grade()
     assert "2 were graded with other points or thresholds than the labs have now: make rescore" in printed
     printed = rescored(a_class, write=False)
-    assert "2 graded with other points or thresholds: 0 higher, 1 lower, 1 the same; nothing was written" in printed
+    assert (
+        "2 graded with other points or thresholds: 0 higher, 1 lower, 1 the same; nothing was written"
+        in printed
+    )
     assert a_class.points("ada") == 100.0
     printed = rescored(a_class)
     assert "| ada/lab1_elementwise_add | elementwise_add | 100 | 60 | -40 |" in " ".join(printed.split())
@@ -161,7 +169,9 @@ def test_nothing_is_written_where_one_unit_cannot_be_rescored(a_class, monkeypat
         rescored(a_class)
     monkeypatch.undo()
     monkeypatch.setattr(fingerprint, "lab", lambda _: "other points")
-    with pytest.raises(rescoring.RescoreError, match=r"ada/lab1_elementwise_add: .*n=1 is no longer in the lab"):
+    with pytest.raises(
+        rescoring.RescoreError, match=r"ada/lab1_elementwise_add: .*n=1 is no longer in the lab"
+    ):
         rescored(a_class)  # the real lab has no item n=1
     results = a_class.unit("ada").results
     results.write_bytes(results.read_bytes() + b" ")

@@ -184,7 +184,9 @@ def test_points_that_do_not_follow_from_verdicts_and_times_differ(a_class, monke
                 one.model_copy(update={"items": tuple(i.model_copy(update={"points": 1.0}) for i in one.items)})
                 for one in lab.exercises)}) for lab in results.labs)}))  # fmt: skip
     verifying._check_points(found, receipt, first, None)
-    assert "elementwise_add/correctness/n=1: points 100.0, and its verdict and time give 1.0" in found.lines[0]
+    assert (
+        "elementwise_add/correctness/n=1: points 100.0, and its verdict and time give 1.0" in found.lines[0]
+    )
     monkeypatch.setattr(fingerprint, "lab", lambda _: "changed")
     found = verifying.Found()
     verifying._check_points(found, receipt, first, None)
