@@ -34,7 +34,7 @@ class RunFolder:
 
     @property
     def secret(self) -> Path:
-        """Secret that all seeds are derived from; readable by its owner only, and published after the term."""
+        """Secret that all seeds are derived from; readable by its owner, and published after the term."""
         return self.root / "state" / "secret"
 
     @property

@@ -123,7 +123,7 @@ def verify(receipt, tolerance, hidden):
 )
 @click.option("--dry-run", is_flag=True, help="show who would change, and write nothing")
 def rescore(out, hidden, dry_run):
-    """Compute the points of the class run OUT again, after a change of points or thresholds; grade nothing."""
+    """Compute the points of the class run OUT again after a change of points or thresholds; grade nothing."""
     from grader.classroom.grading import rescore as rescoring
     from grader.classroom.grading.run_lock import BusyError
 

@@ -4,8 +4,8 @@ Covered are the rooms that judge and measure, and every module that the grading 
 module the code counts: docstrings, comments and the texts of TEXTS do not, so that a mended message regrades
 nobody. Left out, because nothing in them decides a verdict, a time or a point:
 
-* `report`, which the plugin imports to print an item's message; `student`, `cli`, `site`, `classroom`, and the
-  hints, which grading does not import;
+* `report`, which the plugin imports to print an item's message; `student`, `cli`, `site`, `classroom`, and
+  the hints, which grading does not import;
 * `grading.ini`, the settings of pytest, which name no item;
 * the title and the causes of a lab;
 * points and thresholds of a lab: `make rescore` computes points again from the stored measurements.

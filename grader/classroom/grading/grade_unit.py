@@ -92,7 +92,8 @@ def run(task: Task) -> Ended:
         record = TaskRecord(
             student=task.student, unit=task.unit.name, state=State.GRADED, fingerprint=task.fingerprint,
             attempt=task.attempt, lost=list(task.lost), exit_code=code,
-            seconds=round(time.monotonic() - began, 1), accelerator=accelerator, files_sha256=task.files_sha256,
+            seconds=round(time.monotonic() - began, 1), accelerator=accelerator,
+            files_sha256=task.files_sha256,
         )  # fmt: skip
         return _finish(task, scratch, record)
     finally:

@@ -70,7 +70,7 @@ class Planner:
         )
 
     def _attempt(self, place: UnitFolder, unit: Unit, files: dict[str, str], again: bool) -> int:
-        """Return the number of the attempt to grade: a new one if the last one is finished and something changed.
+        """Return the number of the attempt to grade: a new one if the last is finished and something changed.
 
         The number of an unfinished attempt stays, so that an interrupted command is continued.
         """

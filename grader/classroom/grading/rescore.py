@@ -1,4 +1,4 @@
-"""`rescore`: give every graded unit of a run the points of now, as an attempt of its own; nothing is graded."""
+"""`rescore`: give every graded unit the points of now, as an attempt of its own; nothing is graded."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class _Rescore:
         self._items: dict[tuple[str, str | None, bool], Items] = {}
 
     def all(self) -> list[Rescored]:
-        """Return the units whose points may have changed. Raises RescoreError with every reason against it."""
+        """Return the units whose points may have changed. Raises RescoreError with the reasons against it."""
         found, problems = [], []
         for student in self._run.students:
             for unit in self._run.units:

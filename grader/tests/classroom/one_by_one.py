@@ -1,4 +1,4 @@
-"""Stands in for Parsl's engine: grades in this process, one task after the other, and retries as that does."""
+"""Stands in for Parsl's engine: grades one task after the other, in this process, with its retries."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -21,11 +21,14 @@ class OneByOne:
         pass
 
     def grade(self, tasks: Sequence[Task], _progress) -> Iterator[tuple[Task, TaskRecord]]:
-        for task in tasks:
-            ended = grade_unit.run(task)
-            while not ended.record and len(task.lost) < engine.RETRIES:
-                task = dataclasses.replace(task, lost=(*task.lost, ended.lost))
-                ended = grade_unit.run(task)
-            if not ended.record:
-                task = dataclasses.replace(task, lost=(*task.lost, ended.lost))
-            yield task, ended.record or grade_unit.give_up(task)
+        yield from map(_graded, tasks)
+
+
+def _graded(task: Task) -> tuple[Task, TaskRecord]:
+    ended = grade_unit.run(task)
+    while not ended.record:
+        task = dataclasses.replace(task, lost=(*task.lost, ended.lost))
+        if len(task.lost) > engine.RETRIES:
+            return task, grade_unit.give_up(task)
+        ended = grade_unit.run(task)
+    return task, ended.record

@@ -157,7 +157,7 @@ def test_what_is_named_as_text_is_there():
 
 
 @pytest.mark.usefixtures("fresh")
-def test_a_comment_in_a_judge_regrades_nobody_and_a_tolerance_everybody(monkeypatch, tmp_path):
+def test_a_comment_in_a_judge_regrades_nobody_and_a_tolerance_everybody(monkeypatch):
     first = fingerprint.grader()
     path = ROOT / "grader/judge/comparison.py"
     real = type(path).read_text

@@ -70,7 +70,7 @@ def test_a_field_that_a_later_grader_adds_to_receipts_breaks_no_seal_of_an_earli
     assert run_secret.seal(key, earlier) == run_secret.mac(key, "receipt", dumped).hex()
 
 
-def test_a_lost_sealing_key_is_named_and_not_replaced(run, tmp_path):
+def test_a_lost_sealing_key_is_named_and_not_replaced(run):
     first = run_secret.load(run, None)
     run.sealing_key.unlink()
     with pytest.raises(ValueError, match=r"state/sealing-key is missing"):
