@@ -38,6 +38,7 @@ class Cell:
     sha256: str = ""
     seconds: float = 0.0
     moment: datetime.datetime | None = None  # hand-in time for the late policy
+    counts: str = ""  # which of several attempts counts, and why
 
     @property
     def is_open(self) -> bool:

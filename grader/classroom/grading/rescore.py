@@ -28,6 +28,7 @@ class Rescored:
     """One unit of one student, with the points of now."""
 
     name: str
+    blind: bool
     place: UnitFolder
     unit: Unit
     record: TaskRecord
@@ -78,8 +79,9 @@ class _Rescore:
             for unit in self._run.units:
                 for blind in (False, True):
                     name = f"{student}/{unit.name}" + ("/again" if blind else "")
+                    place = self._folder.student(student).unit(unit.name, blind)
                     try:
-                        one = self._one(name, self._folder.student(student).unit(unit.name, blind), unit.name)
+                        one = self._one(name, place, unit.name, blind)
                     except (RescoreError, OSError, ValueError) as error:
                         problems.append(f"{name}: {error}")
                         continue
@@ -89,7 +91,7 @@ class _Rescore:
             raise RescoreError("\n".join(["nothing was written:", *problems[:MOST_TOLD], *more]))
         return found
 
-    def _one(self, name: str, place: UnitFolder, unit: str) -> Rescored | None:
+    def _one(self, name: str, place: UnitFolder, unit: str, blind: bool) -> Rescored | None:
         """Return a unit with its points of now; None if it is not graded, or has the points of now."""
         record, last = attempts.record_of(place), attempts.newest(place)
         if record is None or last is None or record.state is not State.GRADED:
@@ -105,7 +107,7 @@ class _Rescore:
             raise RescoreError("the lab has changed in more than its points; make class grades it again")
         before = reading.read(place.results)
         after = rescoring.rescored(before, self._asked(unit, receipt))
-        return Rescored(name, place, self._units[unit], record, receipt, before, after)
+        return Rescored(name, blind, place, self._units[unit], record, receipt, before, after)
 
     def _asked(self, unit: str, receipt: Receipt) -> Items:
         """Return the items that the labs of now ask for, as the graded command asked for them."""
@@ -159,14 +161,14 @@ def _write(one: Rescored, keys: Keys) -> None:
 
 def _show(found: list[Rescored], console: Console, written: bool) -> None:
     """Print the units whose points or verdicts change, and how many do."""
-    rows = [(one.name, changes.between(one.before, one.after)) for one in found]
-    changed = [(name, rows) for name, rows in rows if any(round(row.before - row.after, 6) for row in rows)]
-    totals = [rows[-1] for _, rows in changed]
+    rows = [(one.name, changes.between(one.before, one.after)) for one in found if not one.blind]
+    changed = [(name, all_) for name, all_ in rows if any(round(one.before - one.after, 6) for one in all_)]
+    totals = [all_[-1] for _, all_ in changed]
     higher, lower = (sum(sign * (row.after - row.before) > 0 for row in totals) for sign in (1, -1))
     if changed:
         console.print(changes.table(changed), highlight=False, markup=False)
     console.print(
-        f"{len(found)} graded with other points or thresholds: {higher} higher, {lower} lower, "
-        f"{len(found) - higher - lower} the same" + ("" if written else "; nothing was written"),
+        f"{len(rows)} graded with other points or thresholds: {higher} higher, {lower} lower, "
+        f"{len(rows) - higher - lower} the same" + ("" if written else "; nothing was written"),
         highlight=False, markup=False,
     )  # fmt: skip

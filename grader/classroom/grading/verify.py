@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,7 +35,8 @@ REPEATED = (
     "points",
 )  # also in results.json
 OF_TASK = ("student", "attempt", "results_sha256", "measured_in")  # also in task.json
-JUDGED = ("verdict", "reason", "points", "max_points")  # of an item without a time
+JUDGED = ("verdict", "reason")  # of an item without a time
+POINTS = ("points", "max_points")  # the same, where the lab has not changed
 
 
 class VerifyError(Exception):
@@ -101,7 +102,8 @@ def verify(path: Path, tolerance: float, hidden: Path | None) -> Found:
     _check_hidden(found, receipt, hidden)
     _check_points(found, receipt, first, hidden)
     _check_versions(found, receipt)
-    _gradings(found, first, _again(receipt, student / "files", hidden), tolerance)
+    fields = (*JUDGED, *POINTS) if _same_points(receipt) else JUDGED
+    _gradings(found, first, _again(receipt, student / "files", hidden), fields, tolerance)
     return found
 
 
@@ -199,10 +201,8 @@ def _check_hidden(found: Found, receipt: Receipt, hidden: Path | None) -> None:
 
 def _check_points(found: Found, receipt: Receipt, first: Results, hidden: Path | None) -> None:
     """Compare the points of each item with those that follow from its verdict and time."""
-    if receipt.lab_sha256 != fingerprint.lab(receipt.unit.name):
-        found.not_seen(
-            "the lab's points have changed since: whether the points follow from verdicts and times"
-        )
+    if not _same_points(receipt):
+        found.not_seen("the lab or its points have changed since: the points of single items")
         return
     try:
         expected = _expected_points(receipt, first, hidden)
@@ -216,6 +216,11 @@ def _check_points(found: Found, receipt: Receipt, first: Results, hidden: Path |
             if one.points != other.points
         ]
         found.differences(wrong, "points follow from verdicts and times")
+
+
+def _same_points(receipt: Receipt) -> bool:
+    """Whether the labs of the unit are those that the points of the receipt are from."""
+    return receipt.lab_sha256 == fingerprint.lab(receipt.unit.name)
 
 
 def _expected_points(receipt: Receipt, first: Results, hidden: Path | None) -> Results | None:
@@ -256,7 +261,7 @@ def _again(receipt: Receipt, files: Path, hidden: Path | None) -> Results:
         return reading.read(Path(scratch) / "again" / "results.json")
 
 
-def _gradings(found: Found, first: Results, second: Results, tolerance: float) -> None:
+def _gradings(found: Found, first: Results, second: Results, fields: Sequence[str], tolerance: float) -> None:
     """Compare two gradings item by item, and the files that they read."""
     left, right = _items(first), _items(second)
     wrong = [f"{name}: not in the first grading" for folder, name in right if (folder, name) not in left]
@@ -266,10 +271,11 @@ def _gradings(found: Found, first: Results, second: Results, tolerance: float) -
     for one, other in judged:
         wrong += [
             f"{one.id}: {name} {_text(getattr(one, name))}, then {_text(getattr(other, name))}"
-            for name in JUDGED
+            for name in fields
             if getattr(one, name) != getattr(other, name)
         ]
-    found.differences(wrong, f"{len(judged)} verdicts with their reasons and points")
+    words = f"{len(judged)} verdicts with their reasons"
+    found.differences(wrong, f"{words} and points" if "points" in fields else words)
     files = [
         {one.name: one.file_sha256 for lab in run.labs for one in lab.exercises} for run in (first, second)
     ]

@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from grader.classroom import records
+from grader.classroom.gradebook import pages
 from grader.classroom.gradebook import reading as gradebook
 from grader.classroom.grading import attempts, run
 from grader.classroom.grading.run import Asked, grade_class
@@ -104,6 +105,9 @@ def test_a_regrade_does_not_lower_a_grade_unless_it_is_told_to(a_class):
         record.counts,
     ):
         assert words in " ".join(printed.split())
+    pages.write_students(gradebook.read(a_class.out), a_class.folder / "pages", lambda: None)
+    page = (a_class.folder / "pages" / "ada" / f"{LAB}.html").read_text("utf-8")
+    assert f"Graded more than once: {record.counts}." in page
     assert a_class.grade()[0] == 0  # decided: another command grades nothing and changes nothing
     assert a_class.task("ada") == record
     a_class.grade(regrade="latest")  # without a new grading

@@ -189,4 +189,16 @@ def test_points_that_do_not_follow_from_verdicts_and_times_differ(a_class, monke
     found = verifying.Found()
     verifying._check_points(found, receipt, first, None)
     assert (found.agrees, found.unseen) == (True, 1)
-    assert "the lab's points have changed since" in found.lines[0]
+    assert "the lab or its points have changed since: the points of single items" in found.lines[0]
+
+
+def test_an_attempt_with_points_of_earlier_is_no_difference_and_not_seen_to_the_end(a_class, monkeypatch):
+    unit = a_class.unit("ada")
+    with_other_points = json.loads(unit.results.read_bytes())
+    of_item(points=50.0, max_points=50.0)(with_other_points)
+    monkeypatch.setattr(fingerprint, "lab", lambda _: "other points")
+    monkeypatch.setattr(verifying, "_again", lambda *_: reading.parse(json.dumps(with_other_points)))
+    code, text = verify(unit.receipt)
+    assert code == 4, text
+    assert "DIFFERS" not in text
+    assert "1 verdicts with their reasons\n" in text
