@@ -9,7 +9,7 @@
 # the shell then takes it from the environment and does not interpret quotes or backticks in it.
 # OPTIONS are options of the grader's commands. Each command gets all that are set, by name and in this order,
 # and uses those that it has an option for (`make=` in grader/cli and grader/grading/options.py).
-OPTIONS := OP LAB QUICK REDRAW SIZE WIDE FILE FROM TIER K SEED MIN ROSTER OUT SITE JOBS ONLY AGAIN ALL YES RESTORE \
+OPTIONS := OP LAB QUICK REDRAW SIZE WIDE FILE FROM TIER K SEED MIN ROSTER OUT SITE JOBS ONLY AGAIN REGRADE ALL YES RESTORE \
 	HIDDEN ARCH POLICY RUBRIC BOARD GPU RESULTS OPEN SCREENSHOTS ATTEMPTS
 TEXTS := $(OPTIONS) SUBMISSIONS RECEIPT STEP TO SHARD REST EXTRA TORCH CUDA_HOME
 $(foreach name,$(TEXTS),$(if $(value $(name)),$(eval override $(name) := $$(value $(name)))$(eval export $(name))))
@@ -23,7 +23,7 @@ NVCC := $(or $(shell command -v nvcc),$(wildcard $(CUDA_HOME)/bin/nvcc /usr/loca
 WITH_NVCC := $(if $(NVCC),,--extra nvcc)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup grade watch hint reset report bench profile tuning survey log check-log class verify gradebook export autograder release notebooks check-notebooks figures architecture picture coverage test test-gpu test-class test-figures test-slurm skeletons tables list todo doctor inspect sanitize lint clean types test-all
+.PHONY: help setup grade watch hint reset report bench profile tuning survey log check-log class verify rescore gradebook export autograder release notebooks check-notebooks figures architecture picture coverage test test-gpu test-class test-figures test-slurm skeletons tables list todo doctor inspect sanitize lint clean types test-all
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -59,6 +59,10 @@ class:  ## grade a class: SUBMISSIONS=dir ROSTER=roster.csv LAB=2 OUT=dir JOBS=4
 verify:  ## repeat the grading of a receipt, and compare the results: RECEIPT=path (course staff)
 	@$(SETUP)
 	@$(GRADER) verify "$$RECEIPT"
+
+rescore:  ## compute points again after a change of points or thresholds, and grade nothing: OUT=folder HIDDEN=toml (course staff)
+	@$(SETUP)
+	@$(GRADER) rescore "$${OUT:-results/class}"
 
 bench:  ## time kernels and other implementations on a GPU: OP=matmul, LAB=capstone, QUICK=1, FROM=solutions
 	@$(SETUP) --extra bench $(if $(filter capstone,$(LAB)),$(WITH_NVCC))

@@ -49,6 +49,7 @@ class RunRecord(Record):
     keyword: str | None = None  # -k: only items whose names match
     hidden_sha256: str | None = None  # hash of the file with hidden cases
     seed_commitment: str  # SHA-256 of the secret that all seeds are derived from
+    seal_commitment: str = ""  # SHA-256 of the key of all seals; empty where the secret is that key too
     units: list[Unit]
     students: list[str]  # sorted ids
     unknown: list[str] = []  # ids made up for submissions that match no student of the roster
@@ -110,7 +111,11 @@ class TaskRecord(Record):
     state: State
     what: str = ""  # the reason where the state is not GRADED
     fingerprint: str  # hash of everything that affects the result; the unit is graded again if it changes
-    attempt: int  # 1 plus the regradings that were requested; infrastructure failures do not count
+    attempt: int  # 1 plus earlier gradings and rescorings of this unit; infrastructure failures do not count
+    latest: int | None = None  # number of the latest attempt, where another one counts
+    counts: str = ""  # why this attempt counts, if there are several
+    measured_in: int | None = None  # attempt whose measurements were scored again; None: measured in this one
+    files_sha256: str = ""  # hash of the graded files; empty in records of older versions
     lost: list[str] = []  # infrastructure failures before this attempt
     exit_code: int | None = None
     seconds: float = 0.0
@@ -128,7 +133,8 @@ class Receipt(Record):
     date: str
     grader: str
     grader_sha256: str
-    lab_sha256: str
+    lab_sha256: str  # hash of the unit's labs with their points, without texts
+    measures_sha256: str = ""  # the same without points and thresholds; empty in receipts of older versions
     hidden_sha256: str | None
     files: dict[str, str]  # SHA-256 by path relative to files/
     tier: str
@@ -141,7 +147,11 @@ class Receipt(Record):
     points: float
     results_sha256: str
     rounds_sha256: str  # hash of the raw timing rounds in results.json
-    seal: str = ""  # HMAC-SHA-256 of all other fields, with the secret of the run as key
+    measured_in: int | None = (
+        None  # attempt whose measurements these points were computed from; None: this one
+    )
+    seal_commitment: str = ""  # as in run.json
+    seal: str = ""  # HMAC-SHA-256 of all other fields of the file, with the key of the seals
 
 
 class KnownResult(Model):

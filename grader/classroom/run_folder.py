@@ -34,8 +34,13 @@ class RunFolder:
 
     @property
     def secret(self) -> Path:
-        """Secret that all seeds are derived from; readable by its owner only."""
+        """Secret that all seeds are derived from; readable by its owner, and published after the term."""
         return self.root / "state" / "secret"
+
+    @property
+    def sealing_key(self) -> Path:
+        """Key of the seals of all receipts, which is never published; runs of older versions have none."""
+        return self.root / "state" / "sealing-key"
 
     @property
     def engine(self) -> Path:
@@ -75,9 +80,18 @@ class StudentFolder:
 
 @dataclass(frozen=True)
 class UnitFolder:
-    """The folder of one unit of one student, `OUT/students/<id>/<unit>`."""
+    """The folder of one unit of one student, `OUT/students/<id>/<unit>`, or of one attempt in it."""
 
     root: Path
+
+    @property
+    def attempts(self) -> Path:
+        """Parent of the folders of single attempts; there is none until a unit is graded a second time."""
+        return self.root / "attempts"
+
+    def attempt(self, number: int) -> UnitFolder:
+        """The folder of one attempt, with the same four files."""
+        return UnitFolder(self.attempts / str(number))
 
     @property
     def task(self) -> Path:

@@ -11,7 +11,7 @@ from rich.console import Console
 from grader.cli.gradebook import make_gradebook
 from grader.cli.options import option, run_option
 from grader.cli.shared import FILE, FOLDER
-from grader.system.exit_codes import BELOW, FAULT, INTERRUPTED
+from grader.system.exit_codes import BELOW, FAULT, INTERRUPTED, UNCHECKED
 
 
 @click.command("class")
@@ -40,9 +40,19 @@ from grader.system.exit_codes import BELOW, FAULT, INTERRUPTED
     help="grade only this student; may be given several times",
 )
 @option("--again", is_flag=True, make="AGAIN", help="grade even if nothing has changed, with fresh inputs")
+@option(
+    "--regrade",
+    type=click.Choice(["better", "latest"]),
+    default="better",
+    show_default=True,
+    make="REGRADE",
+    help="which attempt at the same files counts; the latest may lower a grade",
+)
 @run_option("keyword", default=None)
 @run_option("hidden", type=FILE, make="HIDDEN")
-@click.option("--secret", type=FILE, help="file with the secret of all seeds; drawn by default")
+@click.option(
+    "--secret", type=FILE, help="file with the secret of all seeds, not of the seals; drawn by default"
+)
 @click.option(
     "--limit", "limit_s", type=click.FloatRange(min=1), default=3600, show_default=True,
     help="seconds for one lab of one student",
@@ -91,7 +101,11 @@ def grade_class(submissions, blind, **options):
 @click.option("--tolerance", type=click.FloatRange(min=0), default=3, show_default=True, metavar="PERCENT")
 @run_option("hidden", type=FILE, make="HIDDEN", help="TOML file of hidden cases that the first grading used")
 def verify(receipt, tolerance, hidden):
-    """Grade the submission of RECEIPT again, and say whether the second grading agrees or differs."""
+    """Grade the submission of RECEIPT again, and name everything that differs.
+
+    Exit code 0: agrees. 1: differs. 4: nothing differs, but without a key or a file not everything could be
+    checked.
+    """
     from grader.classroom.grading import verify as verifying
 
     try:
@@ -103,8 +117,31 @@ def verify(receipt, tolerance, hidden):
         sys.exit(FAULT)
     for line in found.lines:
         click.echo(line)
+    if found.agrees and found.unseen:
+        click.echo("nothing differs in what could be checked; not everything could")
+        sys.exit(UNCHECKED)
     click.echo("agrees" if found.agrees else "differs")
     sys.exit(0 if found.agrees else BELOW)
+
+
+@click.command()
+@click.argument("out", type=FOLDER)
+@run_option(
+    "hidden", type=FILE, make="HIDDEN", help="TOML file of hidden cases that the class was graded with"
+)
+@click.option("--dry-run", is_flag=True, help="show who would change, and write nothing")
+def rescore(out, hidden, dry_run):
+    """Compute the points of the class run OUT again after a change of points or thresholds; grade nothing."""
+    from grader.classroom.grading import rescore as rescoring
+    from grader.classroom.grading.run_lock import BusyError
+
+    console = Console(soft_wrap=True)
+    try:
+        rescoring.rescore(out, hidden, console, write=not dry_run)
+    except (rescoring.RescoreError, BusyError) as error:
+        raise click.UsageError(str(error)) from None
+    if not dry_run:
+        make_gradebook(console, out)
 
 
 @click.command("synthetic-class")

@@ -63,6 +63,7 @@ for command in (
     cli_notebooks.notebooks,
     classroom.grade_class,
     classroom.verify,
+    classroom.rescore,
     classroom.synthetic_class,
     classroom.class_cost,
     cli_gradebook.gradebook,

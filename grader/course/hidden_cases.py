@@ -9,6 +9,7 @@ layouts = { x = { pad = 7 } }
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,9 @@ from grader.course import catalog
 from grader.course.catalog import Entry
 from grader.course.spec import Case, Document, Exercise, Layout
 from grader.system.files import read_toml
+
+LABEL = "hidden "  # before the number of a case, counted by exercise
+HEAD = re.compile(r"\s*\[\[\s*case\s*\]\]")
 
 
 class _Layout(BaseModel):
@@ -72,6 +76,16 @@ def read_known(path: Path) -> dict[str, list[_Case]]:
     return cases
 
 
+def place(path: Path, exercise: str, label: str) -> str:
+    """Return where a hidden case stands, as `cases.toml:7: hidden 2 of softmax`."""
+    number = int(label.removeprefix(LABEL))
+    ordered = [case.exercise for case in read_toml(path, _File).case]
+    before = [k for k, name in enumerate(ordered) if name == exercise][number - 1]
+    heads = [k for k, line in enumerate(path.read_text("utf-8").splitlines(), 1) if HEAD.match(line)]
+    line = f":{heads[before]}" if len(heads) == len(ordered) else ""  # an inline array has no heads
+    return f"{path}{line}: {label} of {exercise}"
+
+
 def add(entry: Entry, cases: Mapping[str, list[_Case]]) -> Entry:
     """Return the lab with hidden cases after its own; all cases of an exercise share its points equally."""
     exercises = tuple(_with(one, cases.get(one.name, [])) for one in entry.lab.exercises)
@@ -91,7 +105,7 @@ def _with(exercise: Exercise | Document, hidden: list[_Case]) -> Exercise | Docu
             bitwise=alike if one.bitwise is None else one.bitwise,
             also_right=one.also_right,
             limit_s=one.limit_s,
-            label=f"hidden {number}",
+            label=f"{LABEL}{number}",
         )
         for number, one in enumerate(hidden, 1)
     )

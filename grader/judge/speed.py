@@ -18,6 +18,7 @@ from grader.judge.buffer_sets import BufferSets
 from grader.judge.correctness import finish
 from grader.judge.shapes import fit, slot_bytes
 from grader.judge.timed_outputs import Verifier
+from grader.results import scoring
 from grader.results.outcome import Outcome
 from grader.results.timing import Clocks, Round, Spread, Timing
 from grader.system.gpu import ClockReader, Gpu
@@ -297,7 +298,7 @@ class SpeedTest:
             else 0.0
         )
         percent = 100.0 * (result.median if result.conclusive else result.high)
-        verdict = Verdict.PASS if percent >= speed.passing_at else Verdict.SLOW
+        verdict = scoring.speed_verdict(percent, speed)
         if student_us < least:
             verdict = Verdict.IMPOSSIBLE
         elif not result.conclusive:

@@ -40,6 +40,11 @@ def speed_share(percents: Sequence[float], speed: Speed) -> float:
     return min(1.0, max(0.0, (mean - speed.zero_at) / (speed.full_at - speed.zero_at)))
 
 
+def speed_verdict(percent: float, speed: Speed) -> Verdict:
+    """Return PASS for a percent of the baseline at which a timed shape passes, else SLOW."""
+    return Verdict.PASS if percent >= speed.passing_at else Verdict.SLOW
+
+
 def geometric_mean(values: Sequence[float]) -> float:
     """Return the geometric mean of positive values; ValueError if there are none."""
     if not values:

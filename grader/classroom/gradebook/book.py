@@ -39,6 +39,7 @@ class Cell:
     sha256: str = ""
     seconds: float = 0.0
     moment: datetime.datetime | None = None  # hand-in time for the late policy
+    counts: str = ""  # which of several attempts counts, and why
 
     @property
     def is_open(self) -> bool:
@@ -46,7 +47,7 @@ class Cell:
         return self.state in (OPEN, State.FAULT.value)
 
     @property
-    def counts(self) -> bool:
+    def in_total(self) -> bool:
         """Whether the lab counts in the total: it is neither open nor excused."""
         return not self.is_open and self.state != EXCUSED
 
@@ -99,7 +100,7 @@ class Row:
 
     def total(self, field_name: str) -> float:
         """Return the sum of `raw`, `final`, `not_graded` or `most` over the labs that count."""
-        return sum(getattr(cell, field_name) for cell in self.cells if cell.counts)
+        return sum(getattr(cell, field_name) for cell in self.cells if cell.in_total)
 
     @property
     def needs_a_look(self) -> tuple[str, ...]:

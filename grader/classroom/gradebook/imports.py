@@ -104,7 +104,7 @@ def moodle(book: Book) -> Table:
 
 
 def _moodle_points(one: Cell, percent: bool, most: float) -> str:
-    if not one.counts:
+    if not one.in_total:
         return "-"  # Moodle reads this as no grade
     return text(100 * one.final / most if percent else one.final)
 

@@ -130,8 +130,9 @@ def shown_to_students(results: Results, lab: str) -> Results:
 
 
 def lab_notes(book: Book, row: Row, cell: Cell) -> list[str]:
-    """Return the notes below the points of a lab: the late penalty and manually graded points."""
+    """Return the notes below the points of a lab: partners, attempts, the late penalty, points by hand."""
     notes = [together] if (together := together_words(book, row)) else []
+    notes += [f"Graded more than once: {cell.counts}."] if cell.counts else []
     if book.policy and book.policy.due_of(row.id, cell.unit.lab):
         due = book.policy.due_of(row.id, cell.unit.lab)
         moment = cell.moment and cell.moment.astimezone(zoneinfo.ZoneInfo(book.policy.timezone))

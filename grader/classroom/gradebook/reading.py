@@ -120,7 +120,7 @@ def _graded(folder, unit: Unit, given: tuple[Given, ...], task: TaskRecord) -> C
     return Cell(
         unit, State.GRADED.value, "", exercises_of(results, score), score.earned / 100,
         score.not_graded / 100, score.most / 100, given, notes=notes, looks=looks, results=folder.results,
-        sha256=digest, seconds=task.seconds,
+        sha256=digest, seconds=task.seconds, counts=task.counts,
     )  # fmt: skip
 
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from grader import __version__
 from grader.classroom import records
-from grader.classroom.grading import fingerprint, run_secret
+from grader.classroom.grading import attempts, fingerprint, run_secret
+from grader.classroom.grading.attempts import FINAL, REQUESTED
 from grader.classroom.grading.grade_unit import Task
 from grader.classroom.intake.select import NOT_EXPECTED
 from grader.classroom.records import Intake, State, TaskRecord, Unit
 from grader.classroom.run_folder import RunFolder, UnitFolder
 
-FINAL = (State.GRADED, State.TIMEOUT)
 SHOWN = 5  # names in a sentence
 
 
@@ -59,8 +57,8 @@ class Planner:
         """Return the task for one unit of one student."""
         folder = self.run.student(intake.id)
         place = folder.unit(unit.name, blind)
-        attempt = _attempt(place) + (1 if again and place.task.exists() else 0)
         files = fingerprint.files_of(intake, unit.name)
+        attempt = self._attempt(place, unit, files, again)
         return replace(
             self.like,
             student=intake.id,
@@ -69,14 +67,29 @@ class Planner:
             attempt=attempt,
             seed=run_secret.seed(self.secret, intake.id, unit.name, attempt, blind),
             files=str(folder.files),
-            folder=str(place.root),
-            fingerprint=self._fingerprint(unit, files, attempt),
+            folder=str(attempts.place_of(place, attempt).root),
+            files_sha256=attempts.files_sha256(files),
+            fingerprint=self.fingerprint(unit, files, attempt),
         )
 
-    def _fingerprint(self, unit: Unit, files: dict[str, str], attempt: int) -> str:
-        return fingerprint.of_task(
-            files=files, grader=__version__, modules=fingerprint.grader(), lab=fingerprint.lab(unit.name),
-            tier=self.like.tier, keyword=self.like.keyword, hidden=self.hidden_sha256, attempt=attempt,
+    def _attempt(self, place: UnitFolder, unit: Unit, files: dict[str, str], again: bool) -> int:
+        """Return the number of the attempt to grade: a new one if the last is finished and something changed.
+
+        The number of an unfinished attempt stays, so that an interrupted command is continued.
+        """
+        last = attempts.newest(place)
+        if last is None:
+            return 1
+        if not attempts.intact(attempts.place_of(place, last.attempt), last):
+            return last.attempt
+        changed = last.fingerprint != self.fingerprint(unit, files, last.attempt)
+        return last.attempt + (1 if again or changed else 0)
+
+    def fingerprint(self, unit: Unit, files: dict[str, str], attempt: int) -> str:
+        """Return the hash of everything that affects the result of one attempt."""
+        return fingerprint.of_attempt(
+            files, fingerprint.grader(), fingerprint.measures(unit.name), self.like.tier, self.like.keyword,
+            self.hidden_sha256, attempt,
         )  # fmt: skip
 
     def _has_files(self, intake: Intake, unit: Unit) -> bool:
@@ -86,9 +99,12 @@ class Planner:
             return True
         state, what = without_files(intake, unit.name)
         place = self.run.student(intake.id).unit(unit.name)
+        attempts.archive(place)  # somebody who has withdrawn a file may hand it in again
+        last = attempts.newest(place)
+        attempt = last.attempt + (last.state in FINAL) if last else 1
         record = TaskRecord(
-            student=intake.id, unit=unit.name, state=state, what=what, attempt=_attempt(place),
-            fingerprint=self._fingerprint(unit, files, _attempt(place)),
+            student=intake.id, unit=unit.name, state=state, what=what, attempt=attempt,
+            fingerprint=self.fingerprint(unit, files, attempt),
         )  # fmt: skip
         if not place.task.exists() or records.read(place.task, TaskRecord) != record:
             records.write(place.task, record)
@@ -119,15 +135,19 @@ def without_files(intake: Intake, unit: str) -> tuple[State, str]:
 def done(task: Task) -> bool:
     """Whether the run folder has the result of exactly this task."""
     place = UnitFolder(_path(task))
-    try:
-        record = records.read(place.task, TaskRecord)
-    except (FileNotFoundError, ValueError):
-        return False
-    if record.fingerprint != task.fingerprint or record.state not in FINAL:
-        return False
-    if record.state is State.TIMEOUT:
-        return True
-    return place.results.exists() and _sha256(place) == record.results_sha256
+    record = attempts.record_of(place)
+    return record is not None and record.fingerprint == task.fingerprint and attempts.intact(place, record)
+
+
+def unit_folder(task: Task) -> UnitFolder:
+    """Return the folder of the task's unit, which has the attempt that counts."""
+    return RunFolder(Path(task.run)).student(task.student).unit(task.unit.name, task.blind)
+
+
+def keep_earlier(tasks: Sequence[Task]) -> None:
+    """Keep the attempts before those that are to be graded now."""
+    for task in tasks:
+        attempts.archive(unit_folder(task))
 
 
 def reopen(tasks: Sequence[Task]) -> None:
@@ -135,8 +155,8 @@ def reopen(tasks: Sequence[Task]) -> None:
     for task in tasks:
         place = UnitFolder(_path(task))
         record = TaskRecord(
-            student=task.student, unit=task.unit.name, state=State.FAULT, what="regrading was requested",
-            fingerprint=task.fingerprint, attempt=task.attempt,
+            student=task.student, unit=task.unit.name, state=State.FAULT, what=REQUESTED,
+            fingerprint=task.fingerprint, attempt=task.attempt, files_sha256=task.files_sha256,
         )  # fmt: skip
         records.write(place.task, record)
 
@@ -148,22 +168,11 @@ def without_receipt(tasks: Sequence[Task]) -> Iterator[Task]:
         if not done(task) or not place.results.exists():
             continue
         try:
-            if records.read(place.receipt, records.Receipt).results_sha256 == _sha256(place):
+            if records.read(place.receipt, records.Receipt).results_sha256 == attempts.sha256(place.results):
                 continue
         except (FileNotFoundError, ValueError):
             pass
         yield task
-
-
-def _attempt(place: UnitFolder) -> int:
-    try:
-        return records.read(place.task, TaskRecord).attempt
-    except (FileNotFoundError, ValueError):
-        return 1
-
-
-def _sha256(place: UnitFolder) -> str:
-    return hashlib.sha256(place.results.read_bytes()).hexdigest()
 
 
 def _path(task: Task) -> Path:

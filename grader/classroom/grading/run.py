@@ -12,20 +12,37 @@ from rich.console import Console
 
 from grader import __version__
 from grader.classroom import records
-from grader.classroom.grading import agreement, fingerprint, keyword_filter, receipts, run_secret
+from grader.classroom.grading import (
+    agreement,
+    attempts,
+    changes,
+    fingerprint,
+    hidden_check,
+    keyword_filter,
+    receipts,
+    run_secret,
+)
 from grader.classroom.grading import machines as sites
 from grader.classroom.grading import self_test as selftest
 from grader.classroom.grading.engine import Engine
 from grader.classroom.grading.grade_unit import Task
-from grader.classroom.grading.plan import Plan, Planner, reopen, without_receipt
+from grader.classroom.grading.plan import (
+    Plan,
+    Planner,
+    keep_earlier,
+    reopen,
+    unit_folder,
+    without_receipt,
+)
 from grader.classroom.grading.progress import Progress
 from grader.classroom.grading.run_lock import Lock
 from grader.classroom.intake import entries, expected_files, gradescope_export, intake
 from grader.classroom.intake import roster as rosters
 from grader.classroom.intake.attempts import Policy
 from grader.classroom.records import Intake, RunRecord, State, TaskRecord
-from grader.classroom.run_folder import RunFolder
+from grader.classroom.run_folder import RunFolder, UnitFolder
 from grader.course import hidden_cases
+from grader.results import reading
 from grader.results.machine import Machine, now
 from grader.system import gpu
 from grader.system.files import read_bytes
@@ -51,6 +68,7 @@ class Asked:
     jobs: int | None = None
     only: tuple[str, ...] = ()  # only these students
     again: bool = False  # grade them although nothing has changed
+    regrade: str = attempts.BETTER  # which attempt at the same files counts
     keyword: str | None = None
     hidden: Path | None = None
     secret: Path | None = None
@@ -66,7 +84,7 @@ def grade_class(asked: Asked, console: Console) -> int:
 
     Raises AskedError, RosterError, SiteError or BusyError if the request cannot be carried out.
     """
-    asked.out.mkdir(parents=True, exist_ok=True)
+    _own(asked.out)
     with Lock(RunFolder(asked.out.resolve()).lock) as lock:
         return _Class(asked, console, lock.token).run()
 
@@ -81,12 +99,14 @@ class _Class:
         try:
             self._chosen = [one.unit for one in expected_files.chosen(asked.labs, self._units)]
             if asked.hidden:
-                hidden_cases.read_known(asked.hidden)
+                _must_build(asked.hidden)
             if asked.keyword:
                 self._chosen = keyword_filter.units(asked.keyword, self._chosen, asked.hidden)
             if not self._chosen:
                 raise AskedError(f"nothing matches -k {asked.keyword!r}")
-            self._secret = run_secret.load(self._folder.secret, asked.secret)
+            self._before = _begun(self._folder)
+            begun_with = self._before.seal_commitment if self._before else ""
+            self._keys = run_secret.load(self._folder, asked.secret, begun_with)
             self._hidden = hashlib.sha256(read_bytes(asked.hidden)).hexdigest() if asked.hidden else None
         except (ValueError, OSError, hidden_cases.HiddenError) as error:
             raise AskedError(str(error)) from None
@@ -98,19 +118,23 @@ class _Class:
             hidden=str(asked.hidden.resolve()) if asked.hidden else None, files="", folder="",
             command=asked.command,
         )  # fmt: skip
-        self._planner = Planner(self._folder, self._secret, like, self._hidden, asked.blind_share)
+        self._planner = Planner(self._folder, self._keys.seeds, like, self._hidden, asked.blind_share)
         self._machines: list[Machine] = []
 
     def run(self) -> int:
         """Run all steps and return the exit code."""
         intakes = self._collect()
         plan = self._planner.plan(intakes, self._chosen, self._options.again)
+        keep_earlier(plan.tasks)
         if self._options.again:
             reopen(plan.tasks)
         self._receipts(without_receipt(plan.gradable), intakes)
+        for task in plan.gradable:
+            self._settle(task)
         if plan.tasks:
             token = self._planner.like.token
             with Engine(self._site, self._tier, self._options.jobs, self._folder, token) as engine:
+                self._check_hidden(engine)
                 if self._options.self_test and not self._self_test_passes(engine):
                     return FAULT
                 self._grade(engine, plan, intakes)
@@ -156,12 +180,7 @@ class _Class:
 
     def _begin(self, students: list[str], handed_in: entries.Sorted, gone: list[str]) -> None:
         """Write run.json; units of earlier commands stay in it."""
-        try:
-            before = records.read(self._folder.run, RunRecord)
-        except FileNotFoundError:
-            before = None
-        except ValueError as error:
-            raise AskedError(f"{self._folder.run}: {error}") from None
+        before = self._before
         names = {unit.name for unit in (*(before.units if before else ()), *self._chosen)}
         self._record = RunRecord(
             grader=__version__,
@@ -171,7 +190,8 @@ class _Class:
             tier=self._tier,
             keyword=self._options.keyword,
             hidden_sha256=self._hidden,
-            seed_commitment=run_secret.commitment(self._secret),
+            seed_commitment=run_secret.commitment(self._keys.seeds),
+            seal_commitment=self._keys.seal_commitment,
             units=[one.unit for one in self._units if one.unit.name in names],
             students=students,
             unknown=handed_in.unknown,
@@ -180,6 +200,27 @@ class _Class:
             machines=before.machines if before else [],
         )
         records.write(self._folder.run, self._record)
+
+    def _check_hidden(self, engine: Engine) -> None:
+        """Grade the course's solutions on the hidden cases. Raises AskedError if one does not pass."""
+        path = self._options.hidden
+        if path is None:
+            return
+        missing = hidden_check.without_solution(path, self._chosen)
+        if missing:
+            self._say(f"hidden cases were built, not tried: this checkout has no solution of {missing[0]}")
+            return
+        known = hidden_check.tasks(self._folder, self._chosen, self._planner.like)
+        ended = []
+        with Progress(self._console, len(known), "hidden cases") as progress:
+            for task, record in engine.grade(known, progress):
+                ended.append((task, record))
+                progress.done(task.name)
+        wrong, need_gpu = hidden_check.failed(path, ended)
+        if wrong:
+            raise AskedError("\n".join(["hidden cases are not right; nothing was graded", *wrong]))
+        if need_gpu:
+            self._say(f"{need_gpu} hidden cases need a GPU, and were not tried on a solution")
 
     def _self_test_passes(self, engine: Engine) -> bool:
         missing = selftest.missing()
@@ -216,12 +257,17 @@ class _Class:
                     self._receipts([task], intakes)
                 else:
                     progress.note(f"{task.name}: {record.state.value}, {record.what}")
+                self._settle(task)
                 progress.done(task.name if not task.blind else task.unit.name)
+
+    def _settle(self, task: Task) -> None:
+        """Decide which attempt counts; of blind gradings it is the latest."""
+        attempts.settle(unit_folder(task), attempts.LATEST if task.blind else self._options.regrade)
 
     def _receipts(self, tasks: Iterable[Task], intakes: Mapping[str, Intake]) -> None:
         for task in tasks:
             files = fingerprint.files_of(intakes[task.student], task.unit.name)
-            machine = receipts.write(task, files, self._hidden, self._secret).machine
+            machine = receipts.write(task, files, self._hidden, self._keys).machine
             if machine not in self._machines:
                 self._machines.append(machine)
 
@@ -240,20 +286,72 @@ class _Class:
                 path = self._folder.student(student).unit(unit.name).task
                 states[records.read(path, TaskRecord).state.value if path.exists() else "not requested"] += 1
         self._say(", ".join(f"{count} {state}" for state, count in sorted(states.items())))
+        self._show_regraded(plan)
+        self._show_other_points(plan)
         self._say(f"written: {self._options.out}")
-        open_ones = [task for task in plan.gradable if _state(self._folder, task) is State.FAULT]
+        open_ones = [task for task in plan.gradable if _state(task) is State.FAULT]
         if open_ones:
             self._say(
                 f"open after a fault of the machine: {_some([task.name for task in open_ones])}; run it again"
             )
         return FAULT if open_ones else OK
 
+    def _show_regraded(self, plan: Plan) -> None:
+        """Print what changed in units that were graded before, and which attempt counts."""
+        rows, counts = [], []
+        for task in plan.tasks:
+            unit = unit_folder(task)
+            earlier, now_counts = attempts.before(unit, task.attempt), attempts.record_of(unit)
+            after = attempts.place_of(unit, task.attempt)
+            if task.blind or earlier is None or now_counts is None or not after.results.exists():
+                continue
+            rows.append(
+                (task.name, changes.between(reading.read(earlier.results), reading.read(after.results)))
+            )
+            counts.append(f"{task.name}: {now_counts.counts}")
+        if rows:
+            self._say("\n".join(["graded again:", changes.table(sorted(rows)), *sorted(counts)]))
+
+    def _show_other_points(self, plan: Plan) -> None:
+        """Say how many units have points that the labs no longer give."""
+        receipts_of = [attempts.receipt_of(unit_folder(task)) for task in plan.gradable if not task.blind]
+        others = [one for one in receipts_of if one and one.lab_sha256 != fingerprint.lab(one.unit.name)]
+        if others:
+            words = "were graded with other points or thresholds than the labs have now"
+            self._say(f"{len(others)} {words}: make rescore OUT={self._options.out}")
+
     def _say(self, words: str) -> None:
         self._console.print(words, highlight=False, markup=False)
 
 
-def _state(folder: RunFolder, task: Task) -> State:
-    return records.read(folder.student(task.student).unit(task.unit.name, task.blind).task, TaskRecord).state
+def _own(out: Path) -> None:
+    """Create the run folder, readable by its owner alone. Raises AskedError for a folder of other files."""
+    out.mkdir(0o700, parents=True, exist_ok=True)
+    names = {path.name for path in out.iterdir()}
+    if names and not names & {"run.json", "state"}:
+        raise AskedError(f"{out}: no folder of a class run, and not empty; give another OUT=")
+    out.chmod(0o700)
+
+
+def _must_build(hidden: Path) -> None:
+    """Raise AskedError with each hidden case whose inputs cannot be built, HiddenError for a bad file."""
+    unbuilt = hidden_check.unbuilt(hidden)
+    if unbuilt:
+        raise AskedError("\n".join(["hidden cases cannot be built; nothing was graded", *unbuilt]))
+
+
+def _begun(folder: RunFolder) -> RunRecord | None:
+    """Return run.json of the earlier commands, None before the first. Raises AskedError if it is damaged."""
+    try:
+        return records.read(folder.run, RunRecord)
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise AskedError(f"{folder.run}: {error}") from None
+
+
+def _state(task: Task) -> State:
+    return records.read(UnitFolder(Path(task.folder)).task, TaskRecord).state
 
 
 def _tier(tier: str, site: sites.Site) -> str:

@@ -91,9 +91,9 @@ def test_the_self_test_times_a_good_file_on_each_gpu_and_names_the_one_that_fail
 
 
 def test_seeds_follow_from_the_secret_and_differ_for_everybody(tmp_path):
-    path = tmp_path / "state" / "secret"
-    secret = run_secret.load(path, None)
-    assert run_secret.load(path, None) == secret
+    run = RunFolder(tmp_path)
+    path, secret = run.secret, run_secret.load(run, None).seeds
+    assert run_secret.load(run, None).seeds == secret
     assert path.stat().st_mode & 0o777 == 0o600
     asked = [
         (one, unit, attempt, blind) for one in "ab" for unit in "xy" for attempt in (1, 2) for blind in (0, 1)
@@ -106,12 +106,12 @@ def test_seeds_follow_from_the_secret_and_differ_for_everybody(tmp_path):
 def test_another_secret_than_the_one_a_run_was_begun_with_is_refused(tmp_path):
     given = tmp_path / "given"
     given.write_text("a secret that is long enough")
-    run_secret.load(tmp_path / "state" / "secret", None)
+    run_secret.load(RunFolder(tmp_path), None)
     with pytest.raises(ValueError, match="started with another secret"):
-        run_secret.load(tmp_path / "state" / "secret", given)
+        run_secret.load(RunFolder(tmp_path), given)
     given.write_text("short")
     with pytest.raises(ValueError, match="at least 16 bytes"):
-        run_secret.load(tmp_path / "state" / "secret", given)
+        run_secret.load(RunFolder(tmp_path), given)
 
 
 def write(path, text):
@@ -254,7 +254,7 @@ def test_class_verify_and_regrade_on_one_student(tmp_path):
     unit.results.write_text(unit.results.read_text().replace('"PASS"', '"WRONG"'))
     done = python("-m", "grader", "verify", unit.receipt)
     assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "differs")
-    for words in ("results.json has changed since", "the receipt was changed", "WRONG, then PASS"):
+    for words in ("results.json has changed since", "the receipt was changed", "verdict WRONG, then PASS"):
         assert words in done.stdout
 
 

@@ -107,7 +107,11 @@ def test_a_tar_header_that_claims_a_huge_name_is_refused(folder):
     assert collected(folder, "ada").problem
 
 
-@pytest.mark.parametrize("data", [b"no archive", gzip.compress(b"no tar"), gzip.compress(b"x" * 4096)[:20]])
+@pytest.mark.parametrize(
+    "data",
+    [b"no archive", gzip.compress(b"no tar"), gzip.compress(b"x" * 4096)[:20]],
+    ids=["no archive", "no tar", "cut off"],
+)
 def test_a_damaged_tar_archive_is_refused(folder, data):
     (folder / "ada.tar.gz").write_bytes(data)
     assert "damaged" in collected(folder, "ada").problem

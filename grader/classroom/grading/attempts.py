@@ -1,0 +1,199 @@
+"""The attempts at one unit of one student: where each is kept, and which one counts.
+
+The first attempt is graded in the unit's folder. Before a later one begins, the unit's four files are copied
+to `attempts/<number>/`; the later one is graded in its own folder there. Then one of them counts, and the
+unit's folder has a copy of it: readers of a run folder need nothing else.
+
+The rule. Other files are a new hand-in: the latest counts. The same files are a regrade: the better attempt
+counts, so a regrade never lowers a grade, unless the command was told that the latest counts. Attempts with
+different items, points or open points cannot be compared: the latest counts. Rescored points always count.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from grader.classroom import records
+from grader.classroom.grading import fingerprint
+from grader.classroom.records import Receipt, State, TaskRecord
+from grader.classroom.run_folder import UnitFolder
+from grader.results import points, reading, scoring
+from grader.results.models import Results
+from grader.system.files import replace
+
+BETTER, LATEST = "better", "latest"  # which attempt at the same files counts
+FINAL = (State.GRADED, State.TIMEOUT)
+REQUESTED = "regrading was requested"
+
+
+def record_of(place: UnitFolder) -> TaskRecord | None:
+    """Return the record in a folder, None if there is none or it cannot be read."""
+    try:
+        return records.read(place.task, TaskRecord)
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def receipt_of(place: UnitFolder) -> Receipt | None:
+    """Return the receipt in a folder, None if there is none or it cannot be read."""
+    try:
+        return records.read(place.receipt, Receipt)
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def newest(unit: UnitFolder) -> TaskRecord | None:
+    """Return the record of the attempt with the highest number, graded or not."""
+    found = [record_of(unit), *(record_of(unit.attempt(number)) for number in _numbers(unit))]
+    return max((one for one in found if one), key=lambda one: one.attempt, default=None)
+
+
+def place_of(unit: UnitFolder, number: int) -> UnitFolder:
+    """Return the folder of an attempt, also of one that is to be graded."""
+    own, counted = unit.attempt(number), record_of(unit)
+    if own.task.exists() or (number > 1 and (counted is None or counted.attempt != number)):
+        return own
+    return unit
+
+
+def before(unit: UnitFolder, number: int) -> UnitFolder | None:
+    """Return the folder of the last attempt before `number` that has results, None if there is none."""
+    earlier = [unit.attempt(one) for one in _numbers(unit) if one < number]
+    return next((place for place in reversed(earlier) if place.results.exists()), None)
+
+
+def intact(place: UnitFolder, record: TaskRecord) -> bool:
+    """Whether a finished attempt has the results that its record names."""
+    if record.state is not State.GRADED:
+        return record.state in FINAL
+    return place.results.exists() and sha256(place.results) == record.results_sha256
+
+
+def archive(unit: UnitFolder) -> None:
+    """Copy the finished attempt in the unit's folder to a folder of its own, unless it has one."""
+    record = record_of(unit)
+    if record is None or not intact(unit, record) or unit.attempt(record.attempt).task.exists():
+        return
+    alone = record.model_copy(update={"latest": None, "counts": ""})
+    _copy(unit, unit.attempt(record.attempt), alone)
+
+
+def settle(unit: UnitFolder, rule: str) -> None:
+    """Decide which of the finished attempts counts, and copy it to the unit's folder.
+
+    Interrupted at any point, it can be repeated. What was decided once stays so under the rule `better`.
+    """
+    for number in _numbers(unit):
+        place, counted = unit.attempt(number), record_of(unit)
+        record = record_of(place)
+        if (
+            record is None
+            or record.what == REQUESTED
+            or (record.state in FINAL and not intact(place, record))
+        ):
+            continue
+        settled = counted is not None and number <= (counted.latest or counted.attempt)
+        if settled and counted is not None:
+            damaged = number == counted.attempt and not _same(unit, counted, record)
+            overruled = rule == LATEST and number == counted.latest
+            if damaged:
+                _copy(
+                    place,
+                    unit,
+                    record.model_copy(update={"latest": counted.latest, "counts": counted.counts}),
+                )
+            if not overruled:
+                continue
+        _settle_one(unit, number, counted, record, rule)
+
+
+def sha256(path: Path) -> str:
+    """Return the hash of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def files_sha256(files: dict[str, str]) -> str:
+    """Return one hash of the hashes of the graded files."""
+    return fingerprint.of_hashes(files)
+
+
+def _settle_one(
+    unit: UnitFolder, number: int, counted: TaskRecord | None, record: TaskRecord, rule: str
+) -> None:
+    counts, why = _decide(unit, number, counted, record, rule)
+    if counts:
+        _copy(unit.attempt(number), unit, record.model_copy(update={"counts": why}))
+    elif counted is not None:
+        records.write(unit.task, counted.model_copy(update={"latest": number, "counts": why}))
+
+
+def _decide(
+    unit: UnitFolder, number: int, counted: TaskRecord | None, record: TaskRecord, rule: str
+) -> tuple[bool, str]:
+    """Return whether attempt `number` counts instead of the one that counts now, and why."""
+    place = unit.attempt(number)
+    if counted is None or counted.state not in FINAL:
+        return True, ""
+    if record.measured_in is not None:
+        return True, f"attempt {number} counts: attempt {record.measured_in} with the points of now"
+    if _files(unit, counted) != _files(place, record):
+        return True, f"attempt {number} counts: it is a new hand-in"
+    if record.state is State.FAULT:
+        return False, f"attempt {counted.attempt} counts: attempt {number} ended with a fault"
+    if rule == LATEST:
+        return True, f"attempt {number} counts: the command was told that the latest counts"
+    if record.state is State.TIMEOUT or counted.state is State.TIMEOUT:
+        better = record.state is State.GRADED
+        return better, f"attempt {number if better else counted.attempt} counts: the other one timed out"
+    before, after = reading.read(unit.results), reading.read(place.results)
+    if not comparable(before, after):
+        return True, f"attempt {number} counts: it graded other items than attempt {counted.attempt}"
+    said = f"{points.text(after.points)} points in attempt {number}, {points.text(before.points)} in attempt"
+    if after.points < before.points:
+        return False, f"attempt {counted.attempt} counts: {said} {counted.attempt}; a regrade lowers no grade"
+    return True, f"attempt {number} counts: {said} {counted.attempt}"
+
+
+def comparable(before: Results, after: Results) -> bool:
+    """Whether two results have the same items with the same points, and the same of them graded."""
+    asked = [
+        {item.id: (item.max_points, scoring.is_open(item)) for item in one.items} for one in (before, after)
+    ]
+    return asked[0] == asked[1]
+
+
+def _numbers(unit: UnitFolder) -> list[int]:
+    """Return the numbers of the attempts with a folder of their own."""
+    return sorted(int(path.name) for path in unit.attempts.glob("*") if path.name.isdigit())
+
+
+def _files(place: UnitFolder, record: TaskRecord) -> str | None:
+    """Return the hash of the files of an attempt; None if nothing says which they were."""
+    if record.files_sha256:
+        return record.files_sha256
+    receipt = receipt_of(place)
+    return files_sha256(receipt.files) if receipt else None
+
+
+def _same(unit: UnitFolder, counted: TaskRecord, record: TaskRecord) -> bool:
+    """Whether the unit's folder still has the attempt that its record names."""
+    told = {"latest": None, "counts": ""}
+    if counted.model_copy(update=told) != record.model_copy(update=told):
+        return False
+    return record.state not in FINAL or intact(unit, counted)
+
+
+def _copy(source: UnitFolder, target: UnitFolder, record: TaskRecord) -> None:
+    """Copy the files of an attempt, and write its record last."""
+    target.root.mkdir(parents=True, exist_ok=True)
+    for one, other in (
+        (source.log, target.log),
+        (source.results, target.results),
+        (source.receipt, target.receipt),
+    ):
+        if one.exists():
+            replace(other, one.read_bytes())
+        else:
+            other.unlink(missing_ok=True)
+    records.write(target.task, record)

@@ -1,0 +1,225 @@
+"""A regrade keeps history: every attempt has its papers, and a stated rule says which one counts."""
+
+import dataclasses
+import io
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from grader.classroom import records
+from grader.classroom.gradebook import pages
+from grader.classroom.gradebook import reading as gradebook
+from grader.classroom.grading import attempts, run
+from grader.classroom.grading.run import Asked, grade_class
+from grader.classroom.records import Receipt, State, TaskRecord
+from grader.classroom.run_folder import RunFolder
+from grader.results import reading
+from grader.tests.classroom import fake_grader
+from grader.tests.classroom.one_by_one import OneByOne
+from grader.tests.helpers.course import ROOT
+
+LAB = "lab1_elementwise_add"
+FOUR = ("log.txt", "receipt.json", "results.json", "task.json")
+
+
+class AClass:
+    """A class whose students' files say what the fake grader makes of them."""
+
+    def __init__(self, folder: Path):
+        self.folder, self.out = folder, RunFolder(folder / "out")
+
+    def hand_in(self, student: str, word: str) -> None:
+        path = self.folder / "in" / student / "elementwise_add.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(word)
+
+    def grade(self, **options) -> tuple[int, str]:
+        console = Console(width=300, record=True, file=io.StringIO())
+        asked = Asked(
+            self.folder / "in", self.out.root, labs="1", tier="cpu", jobs=1, self_test=False, blind_share=0.0,
+            command=(sys.executable, fake_grader.__file__), limit_s=30.0,
+        )  # fmt: skip
+        code = grade_class(dataclasses.replace(asked, **options), console)
+        return code, console.export_text()
+
+    def unit(self, student: str):
+        return self.out.student(student).unit(LAB)
+
+    def task(self, student: str) -> TaskRecord:
+        return records.read(self.unit(student).task, TaskRecord)
+
+    def points(self, student: str) -> float:
+        book = gradebook.read(self.out)
+        return next(row for row in book.rows if row.id == student).cells[0].raw
+
+
+@pytest.fixture
+def a_class(tmp_path, monkeypatch):
+    (tmp_path / "counts").mkdir()
+    monkeypatch.setenv(fake_grader.COUNT, str(tmp_path / "counts"))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setattr(run, "Engine", OneByOne)
+    made = AClass(tmp_path)
+    made.hand_in("ada", "right")
+    return made
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {name: (folder / name).read_bytes() for name in FOUR}
+
+
+def test_a_regrade_keeps_the_papers_of_every_attempt(a_class):
+    assert a_class.grade()[0] == 0
+    unit = a_class.unit("ada")
+    first = contents(unit.root)
+    assert not unit.attempts.exists()
+    for number in (2, 3):
+        assert a_class.grade(again=True)[0] == 0
+        assert a_class.task("ada").attempt == number
+        assert contents(unit.attempt(1).root) == first
+        for one in range(1, number + 1):
+            place = unit.attempt(one)
+            record, receipt = records.read(place.task, TaskRecord), records.read(place.receipt, Receipt)
+            assert record.attempt == receipt.attempt == one
+            assert attempts.sha256(place.results) == record.results_sha256 == receipt.results_sha256
+    seeds = {reading.read(unit.attempt(one).results).seed for one in (1, 2, 3)}
+    assert len(seeds) == 3
+    before = {path: path.read_bytes() for path in a_class.out.students.rglob("*") if path.is_file()}
+    assert a_class.grade()[0] == 0  # nothing has changed
+    assert {path: path.read_bytes() for path in a_class.out.students.rglob("*") if path.is_file()} == before
+
+
+def test_a_regrade_does_not_lower_a_grade_unless_it_is_told_to(a_class):
+    a_class.hand_in("ada", "right-then-wrong")
+    a_class.grade()
+    code, printed = a_class.grade(again=True)
+    record = a_class.task("ada")
+    assert (code, a_class.points("ada"), record.attempt, record.latest) == (0, 100.0, 1, 2)
+    assert "a regrade lowers no grade" in record.counts
+    for words in (
+        "| ada/lab1_elementwise_add | elementwise_add | 100 | 0 | -100 |",
+        "PASS, then WRONG",
+        record.counts,
+    ):
+        assert words in " ".join(printed.split())
+    pages.write_students(gradebook.read(a_class.out), a_class.folder / "pages", lambda: None)
+    page = (a_class.folder / "pages" / "ada" / f"{LAB}.html").read_text("utf-8")
+    assert f"Graded more than once: {record.counts}." in page
+    assert a_class.grade()[0] == 0  # decided: another command grades nothing and changes nothing
+    assert a_class.task("ada") == record
+    a_class.grade(regrade="latest")  # without a new grading
+    assert (a_class.points("ada"), a_class.task("ada").attempt, a_class.task("ada").latest) == (0.0, 2, None)
+
+
+def test_a_regrade_that_is_better_counts(a_class):
+    a_class.hand_in("ada", "wrong-then-right")
+    a_class.grade()
+    assert a_class.points("ada") == 0.0
+    _, printed = a_class.grade(again=True)
+    assert a_class.points("ada") == 100.0
+    assert "WRONG, then PASS" in " ".join(printed.split())
+
+
+def test_a_new_hand_in_counts_also_where_it_is_worse(a_class):
+    a_class.grade()
+    a_class.hand_in("ada", "wrong")
+    a_class.grade()
+    assert (a_class.points("ada"), a_class.task("ada").attempt) == (0.0, 2)
+    assert a_class.task("ada").counts == "attempt 2 counts: it is a new hand-in"
+    assert reading.read(a_class.unit("ada").attempt(1).results).points == 100.0
+
+
+def test_a_new_hand_in_that_cannot_be_graded_leaves_the_points_open(a_class):
+    a_class.grade()
+    a_class.hand_in("ada", "crashes")
+    assert a_class.grade()[0] == 3
+    assert a_class.task("ada").state is State.FAULT
+    assert records.read(a_class.unit("ada").attempt(1).task, TaskRecord).state is State.GRADED
+    a_class.hand_in("ada", "right other")
+    assert a_class.grade()[0] == 0
+    assert (a_class.task("ada").attempt, a_class.points("ada")) == (2, 100.0)
+
+
+def test_a_regrade_that_ends_with_a_fault_leaves_the_grade(a_class):
+    a_class.hand_in("ada", "right-then-crashes")
+    a_class.grade()
+    code, printed = a_class.grade(again=True)
+    assert code == 3
+    assert "open after a fault" in printed
+    assert (a_class.points("ada"), a_class.task("ada").attempt) == (100.0, 1)
+
+
+def test_what_was_withdrawn_and_handed_in_again_is_kept_in_between(a_class):
+    a_class.grade()
+    shutil.rmtree(a_class.folder / "in" / "ada")
+    (a_class.folder / "in" / "ada").mkdir()
+    for _ in range(2):
+        a_class.grade()
+        assert (a_class.task("ada").state, a_class.task("ada").attempt) == (State.MISSING, 2)
+        assert records.read(a_class.unit("ada").attempt(1).task, TaskRecord).state is State.GRADED
+    a_class.hand_in("ada", "wrong")
+    a_class.grade()
+    assert (a_class.task("ada").state, a_class.points("ada")) == (State.GRADED, 0.0)
+
+
+def test_a_regrade_that_was_stopped_goes_on_and_the_grade_stands_meanwhile(a_class, monkeypatch):
+    a_class.grade()
+
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(run._Class, "_grade", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            a_class.grade(again=True)
+    assert (a_class.task("ada").attempt, a_class.points("ada")) == (1, 100.0)
+    a_class.grade()  # without AGAIN
+    assert a_class.task("ada").attempt == 2
+    a_class.grade()
+    assert a_class.task("ada").attempt == 2
+
+
+@pytest.mark.parametrize("left", range(5))
+def test_a_copy_that_was_cut_short_is_completed(a_class, monkeypatch, left):
+    a_class.hand_in("ada", "wrong-then-right")
+    a_class.grade()
+    real, written = attempts.replace, []
+
+    class Killed(BaseException):
+        pass
+
+    def cut(path, data):
+        if path.parent == a_class.unit("ada").root:
+            if len(written) == left:
+                raise Killed
+            written.append(path)
+        real(path, data)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(attempts, "replace", cut)
+        patched.setattr(records, "replace", cut)
+        try:
+            a_class.grade(again=True)
+        except Killed:
+            assert left < 4
+        else:
+            assert left == 4  # log, results, receipt and record
+    a_class.grade()
+    unit = a_class.unit("ada")
+    assert (a_class.points("ada"), a_class.task("ada").attempt) == (100.0, 2)
+    assert [(unit.root / name).read_bytes() for name in FOUR[:3]] == [
+        (unit.attempt(2).root / name).read_bytes() for name in FOUR[:3]
+    ]
+
+
+def test_results_that_were_changed_are_put_back_from_their_attempt(a_class):
+    a_class.grade()
+    a_class.grade(again=True)
+    unit = a_class.unit("ada")
+    graded = unit.results.read_bytes()
+    unit.results.write_bytes(graded.replace(b"100.0", b"200.0"))
+    a_class.grade()
+    assert unit.results.read_bytes() == graded
