@@ -47,6 +47,29 @@ def gradebook(out, **options):
     make_gradebook(Console(soft_wrap=True), out, **options)
 
 
+@click.command()
+@click.argument("out", type=FOLDER)
+@option("--only", metavar="ID", required=True, make="ONLY", help="id of the student, as in OUT/students")
+@option("--yes", is_flag=True, make="YES", help="erase without asking")
+def erase(out, only, yes):
+    """Erase one student from the class run OUT: files, results, logs, pages and every mention."""
+    from grader.classroom.gradebook.command import FOLDER as BOOK
+    from grader.classroom.grading import erase as erasing
+    from grader.classroom.grading.run_lock import BusyError
+
+    if not yes:
+        click.confirm(f"erase {only} from {out}? This cannot be undone", abort=True)
+    try:
+        erased = erasing.erase(out, only, out / BOOK)
+    except (erasing.EraseError, BusyError) as error:
+        raise click.UsageError(str(error)) from None
+    for line in erased.removed:
+        click.echo(f"erased: {line}")
+    for line in erased.left:
+        click.echo(f"not erased: {line}")
+    make_gradebook(Console(soft_wrap=True), out)
+
+
 def make_gradebook(console: Console, out: Path, **options) -> None:
     """Write the gradebook of the class run in `out`; `class` calls it at its end. Exits on an error."""
     from rich.progress import Progress

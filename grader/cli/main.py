@@ -67,6 +67,7 @@ for command in (
     classroom.synthetic_class,
     classroom.class_cost,
     cli_gradebook.gradebook,
+    cli_gradebook.erase,
     cli_export.export,
     cli_export.autograder,
 ):
