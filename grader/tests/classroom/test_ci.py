@@ -216,3 +216,18 @@ def test_the_image_takes_its_base_by_argument_and_runs_as_nobody_special():
     assert not any("://" in words for _, words in steps), "nothing is fetched but packages"
     left_out = (ROOT / ".dockerignore").read_text("utf-8").split("\n")
     assert {".git", "solutions", "grader/tests/cheats"} <= set(left_out)
+
+
+def test_a_batch_job_that_was_started_by_make_runs_a_make_of_its_own(tmp_path):
+    """`sbatch` hands its environment on: without care, make's variables of the login node reach the job."""
+    (tmp_path / "Makefile").write_text(
+        'grade:\n\t@echo "$@ LAB=$(LAB) level $(MAKELEVEL)"\nreport:\n\t@echo $@\n'
+    )
+    (tmp_path / "outer.mk").write_text('start:\n\t@bash "$(SCRIPT)" LAB=2\n')
+    script = ROOT / "grader" / "classroom" / "ci" / "grade.sbatch"
+    environment = {"PATH": os.environ["PATH"], "SLURM_SUBMIT_DIR": str(tmp_path), "SLURM_JOB_ID": "7"}
+    command = ["make", "-f", "outer.mk", "start", f"SCRIPT={script}"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.splitlines() == ["grade LAB=2 level 0", "report"], done.stderr
