@@ -42,13 +42,13 @@ from grader.system.exit_codes import BELOW, FAULT, INTERRUPTED
 @option("--again", is_flag=True, make="AGAIN", help="grade even if nothing has changed, with fresh inputs")
 @run_option("keyword", default=None)
 @run_option("hidden", type=FILE, make="HIDDEN")
-@click.option("--secret", type=FILE, help="file with the secret of all seeds; drawn by default")
-@click.option(
-    "--limit", "limit_s", type=click.FloatRange(min=1), default=3600, show_default=True,
+@option("--secret", type=FILE, make="SECRET", help="file with the secret of all seeds; drawn by default")
+@option(
+    "--limit", "limit_s", type=click.FloatRange(min=1), default=3600, show_default=True, make="LIMIT",
     help="seconds for one lab of one student",
 )  # fmt: skip
-@click.option(
-    "--blind", type=click.FloatRange(0, 100), default=5, show_default=True,
+@option(
+    "--blind", type=click.FloatRange(0, 100), default=5, show_default=True, make="BLIND",
     help="percentage of submissions to grade a second time",
 )  # fmt: skip
 @click.option("--self-test/--no-self-test", default=True, help="first grade files whose verdict is known")
@@ -80,7 +80,9 @@ def grade_class(submissions, blind, **options):
 
 @click.command()
 @click.argument("receipt", type=FILE)
-@click.option("--tolerance", type=click.FloatRange(min=0), default=3, show_default=True, metavar="PERCENT")
+@option(
+    "--tolerance", type=click.FloatRange(min=0), default=3, show_default=True, metavar="PERCENT", make="TOLERANCE",
+)  # fmt: skip
 @run_option("hidden", type=FILE, make="HIDDEN", help="TOML file of hidden cases that the first grading used")
 def verify(receipt, tolerance, hidden):
     """Grade the submission of RECEIPT again, and say whether the second grading agrees or differs."""

@@ -227,7 +227,5 @@ def test_a_batch_job_that_was_started_by_make_runs_a_make_of_its_own(tmp_path):
     script = ROOT / "grader" / "classroom" / "ci" / "grade.sbatch"
     environment = {"PATH": os.environ["PATH"], "SLURM_SUBMIT_DIR": str(tmp_path), "SLURM_JOB_ID": "7"}
     command = ["make", "-f", "outer.mk", "start", f"SCRIPT={script}"]
-    done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.stdout.splitlines() == ["grade LAB=2 level 0", "report"], done.stderr
