@@ -138,7 +138,7 @@ gradebook:  ## write grades, files for Canvas and Moodle, and pages of a class r
 	@$(SETUP)
 	@$(GRADER) gradebook "$${OUT:-results/class}"
 
-export:  ## export results to another platform: TO=gradescope, classroom50, summary or jplag; RESULTS=folder GPU=file OUT=path
+export:  ## export results to another platform: TO=gradescope, classroom50, summary, annotations or jplag; RESULTS=folder GPU=file OUT=path
 	@$(SETUP)
 	@$(GRADER) export --to "$$TO" "$${RESULTS:-$(if $(filter jplag,$(TO)),results/class,results)}"
 

@@ -81,7 +81,8 @@ def grade_class(submissions, blind, **options):
 @click.command()
 @click.argument("receipt", type=FILE)
 @option(
-    "--tolerance", type=click.FloatRange(min=0), default=3, show_default=True, metavar="PERCENT", make="TOLERANCE",
+    "--tolerance", type=click.FloatRange(min=0), default=3, show_default=True, metavar="PERCENT",
+    make="TOLERANCE",
 )  # fmt: skip
 @run_option("hidden", type=FILE, make="HIDDEN", help="TOML file of hidden cases that the first grading used")
 def verify(receipt, tolerance, hidden):
