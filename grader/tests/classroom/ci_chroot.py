@@ -1,8 +1,8 @@
 """Runs the `run:` steps of the workflows as they stand, in a chroot made of Debian's packages; takes minutes.
 
-`sudo python grader/tests/classroom/ci_chroot.py FOLDER` makes FOLDER/root with mmdebstrap, once, and prints each step
-with its exit code. An action is replaced by what it leaves: a checkout by a clone of this repository's last commit,
-an artifact by a copied folder. Exit code: 1 where a step fails that should not; 4 without root or mmdebstrap.
+`sudo python grader/tests/classroom/ci_chroot.py FOLDER` makes FOLDER/root with mmdebstrap, once, and prints
+each step with its exit code. An action is replaced by what it leaves: a checkout by a clone of this repository's
+last commit, an artifact by a copied folder. Exit code: 1 if a step failed; 4 without root or mmdebstrap.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Machine:
                 shutil.copy(name, self.root / name.lstrip("/"))
 
     def begin(self) -> None:
-        """Empty the workspace and the home; only .venv stays, because each job would install the same again."""
+        """Empty the workspace and the home; only .venv stays, because each job would install the same."""
         kept, venv = self.root / "kept", self.work / ".venv"
         if venv.exists():
             venv.rename(kept)
@@ -65,7 +65,7 @@ class Machine:
 
     def check_out(self, settings: dict) -> None:
         """Clone the last commit, sparsely where the job asks for that; a `repository` is a student's."""
-        git = ["git", "-C", str(self.work)]
+        git = ["git", "-c", "safe.directory=*", "-C", str(self.work)]
         subprocess.run(["git", "clone", "-q", "--no-checkout", str(ROOT), str(self.work)], check=True)
         if "sparse-checkout" in settings:
             cone = "--cone" if settings.get("sparse-checkout-cone-mode", True) else "--no-cone"

@@ -10,6 +10,7 @@ import sys
 import pytest
 import yaml
 
+from grader.tests.classroom import ci_chroot
 from grader.tests.helpers.course import ROOT
 
 WORKFLOWS = {path.name: path for path in sorted((ROOT / ".github" / "workflows").glob("*.yml"))}
@@ -152,7 +153,7 @@ def program(folder, name, script):
 
 
 def execute(step, folder, **environment):
-    """Run a step as it stands, as GitHub's runner does: a file, by `bash -e`, strictly for `shell: bash`."""
+    """Run a step as it stands, as GitHub's runner does: `bash -e` and a file, strictly for `shell: bash`."""
     script = folder / "step.sh"
     script.write_text(step["run"])
     strict = ["--noprofile", "--norc", "-eo", "pipefail"] if step.get("shell") == "bash" else ["-e"]
@@ -486,3 +487,20 @@ def test_a_batch_job_that_was_started_by_make_runs_a_make_of_its_own(tmp_path):
     command = ["make", "-f", "outer.mk", "start", f"SCRIPT={script}"]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.stdout.splitlines() == ["grade LAB=2 level 0", "report"], done.stderr
+
+
+def test_the_chroot_runs_every_step_or_says_why_not():
+    jobs_with_steps = {
+        (name, title)
+        for name in WORKFLOWS
+        for title, job in workflow(name)["jobs"].items()
+        if any("run" in step for step in job["steps"])
+    }
+    assert {*ci_chroot.PLAN, *ci_chroot.NOT_RUN} == jobs_with_steps
+    assert not {*ci_chroot.PLAN} & {*ci_chroot.NOT_RUN}
+
+
+def test_without_mmdebstrap_the_chroot_says_what_to_install(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert ci_chroot.main(tmp_path) == ci_chroot.MISSING
+    assert "apt-get install mmdebstrap" in capsys.readouterr().err
