@@ -14,7 +14,7 @@ class Told:
     A file that ends while it is imported gives all items of all of its exercises the same message.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._first: dict[tuple[str, ...], str] = {}
 
     def lines(self, items: Sequence[ItemResult], folder: str, file: str, place: str) -> Iterator[str]:

@@ -1,13 +1,15 @@
 """Runs the `run:` steps of the workflows as they stand, in a chroot made of Debian's packages; takes minutes.
 
-`sudo python grader/tests/classroom/ci_chroot.py FOLDER` makes FOLDER/root with mmdebstrap, once, and prints
-each step with its exit code. An action is replaced by what it leaves: a checkout by a clone of this repository's
-last commit, an artifact by a copied folder. Exit code: 1 if a step failed; 4 without root or mmdebstrap.
+`sudo python grader/tests/classroom/ci_chroot.py FOLDER` makes FOLDER/root with mmdebstrap, once, and
+prints each step with its exit code. An action is replaced by what it leaves: a checkout by a clone of the
+last commit here, an artifact by a copied folder. Exit code: 1 if a step did not end as it should; 4 without
+root or mmdebstrap.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,7 +19,7 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).parents[3]
-MISSING = 4
+USAGE, MISSING = 2, 4
 PACKAGES = "ca-certificates,gcc,git,libc6-dev,make,python3,python3-dev,python3-venv"
 RUNNER = 1001  # a user without rights, as on GitHub's machines
 PLAN = [
@@ -94,6 +96,11 @@ class Machine:
         elif "download-artifact@" in action:
             shutil.copytree(self.artifacts / settings["name"], self.work / settings["path"])
 
+    def has_what(self, condition: str) -> bool:
+        """Whether the files are there that the condition of a step asks for."""
+        asked = re.findall(r"hashFiles\('(.*?)'\) != ''", condition)
+        return all((self.work / path).exists() for path in asked)
+
     def run(self, step: dict) -> subprocess.CompletedProcess:
         """Run a step as its user, in namespaces of its own, so that no mount and no process stays."""
         (self.root / "step.sh").write_text(step["run"])
@@ -124,6 +131,11 @@ class Machine:
         return subprocess.run([*command, *given], capture_output=True, text=True, check=False)
 
 
+def expected(step: dict) -> int:
+    """The exit code that a step should have: without a GPU the graded run on a GPU is refused."""
+    return USAGE if "TIER=gpu" in step["run"] and not Path("/dev/nvidiactl").exists() else 0
+
+
 def main(folder: Path) -> int:
     """Run every job of the plan; print a line for each step, and what it said where it failed."""
     if os.geteuid() or not shutil.which("mmdebstrap"):
@@ -136,16 +148,15 @@ def main(folder: Path) -> int:
             if "uses" in step:
                 machine.use(step["uses"], step.get("with", {}))
                 continue
+            words = f"{name} {title}: {step.get('name', step['run'].strip())}"
+            if not machine.has_what(step.get("if", "")):
+                print(f"{words}: left out by its condition, {step['if']}", flush=True)
+                continue
             began = time.monotonic()
             done = machine.run(step)
-            failed += done.returncode != 0
-            first = step["run"].strip().splitlines()[0]
-            words = step.get("name", first)
-            print(
-                f"{name} {title}: {words}: exit {done.returncode}, {time.monotonic() - began:.0f} s",
-                flush=True,
-            )
-            if done.returncode:
+            print(f"{words}: exit {done.returncode}, {time.monotonic() - began:.0f} s", flush=True)
+            if done.returncode != expected(step):
+                failed += 1
                 print(done.stdout[-2000:], done.stderr[-2000:], sep="\n", flush=True)
     for (name, title), why in NOT_RUN.items():
         print(f"{name} {title}: not run: {why}")
