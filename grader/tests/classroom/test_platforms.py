@@ -201,6 +201,13 @@ def test_export_never_writes_over_the_results_it_reads(tmp_path):
     assert (tmp_path / "results.json").read_bytes() == before
 
 
+def test_make_autograder_says_the_points_to_enter(tmp_path):
+    asked = ["autograder", str(tmp_path / "autograder.zip"), "--lab", "1"]
+    said = CliRunner().invoke(main, asked).output.splitlines()
+    most = points.text(sum(one.lab.points for one in catalog.find() if one.number == 1))
+    assert said[1:] == [f"autograder points to enter in the assignment's settings: {most}"]
+
+
 HOSTILE = "x\n::set-env name=A::b\r\n  ::error::forged\n##[add-path]/tmp\r%0A::add-mask::c"
 
 
