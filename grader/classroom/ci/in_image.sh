@@ -17,11 +17,11 @@ mkdir -p "$results"
 chmod 777 "$results"  # the image's user, 1000, may not be the one who runs this
 course() {
     docker run --rm --network none --cap-drop ALL --security-opt no-new-privileges --pids-limit 1024 --memory 8g \
-        --tmpfs /tmp:exec -v "$results:/course/results" --entrypoint make "$@"
+        --tmpfs /tmp:exec -v "$results:/course/results" -v "$submission:/submission:ro" --entrypoint make "$@"
 }
 
 code=0
-course "${gpus[@]}" -v "$submission:/submission:ro" "$image" grade FROM=/submission/labs "$@" || code=$?
+course "${gpus[@]}" "$image" grade FROM=/submission/labs "$@" || code=$?
 if [ -f "$results/results.json" ]; then
     course "$image" report
     course "$image" export TO=annotations OUT=results/annotations.txt

@@ -50,8 +50,10 @@ def _message(item: ItemResult, lab: LabResult, exercise: ExerciseResult) -> str:
 
 def _defined_at(lab: LabResult, exercise: ExerciseResult, source: str) -> int:
     """Return the line of the exercise's function; 0 if the file is not the graded one or lacks it."""
+    elsewhere = Path(source, lab.folder, exercise.file)  # in a tree outside, as in a container
+    file = elsewhere if Path(source).is_absolute() else Path(path_of(lab.folder, exercise.file, source))
     try:
-        data = read_bytes(Path(path_of(lab.folder, exercise.file, source)), MOST_BYTES)
+        data = read_bytes(file, MOST_BYTES)
     except (OSError, ValueError):
         return 0
     found = re.search(rb"^def %b\(" % re.escape(exercise.name.encode()), data, re.MULTILINE)

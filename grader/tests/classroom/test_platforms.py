@@ -247,9 +247,11 @@ def test_a_wrong_answer_is_annotated_at_its_function_if_the_file_is_the_graded_o
     file.parent.mkdir(parents=True)
     file.write_text(text)
     sha = hashlib.sha256(text.encode()).hexdigest()
-    results = broken().model_copy(update={"source": "labs"})
-    same = with_exercises(results, lambda one: one.model_copy(update={"file_sha256": sha}))
-    assert "elementwise_add.py,line=8,title=WRONG/UNWRITTEN" in annotated(same, tmp_path)[0]
+    for source in ("labs", str(tmp_path / "labs")):
+        results = broken().model_copy(update={"source": source})
+        same = with_exercises(results, lambda one: one.model_copy(update={"file_sha256": sha}))
+        place = f"file=labs/{ONE}/elementwise_add.py,line=8,title=WRONG/UNWRITTEN"
+        assert place in annotated(same, tmp_path)[0]
     assert "line=" not in annotated(results, tmp_path)[0], "another file has other lines"
 
 
