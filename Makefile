@@ -2,15 +2,16 @@
 # Variables: LAB=2 (or capstone)  FROM=solutions  TIER=cpu  K=backward  SEED=1  MIN=60  OP=matmul  QUICK=1
 # SUBMISSIONS=dir  ROSTER=roster.csv  OUT=dir  SITE=slurm.toml  ONLY=id  HIDDEN=cases.toml  RECEIPT=path
 # SHARD=1/4  JOBS=6  ARCH=sm_90  EXTRA=dev  STEP="what you expect"  FILE=path  SIZE=n=1024  REDRAW=1
-# POLICY=late.toml  RUBRIC=rubric.csv  BOARD=1  TO=gradescope  GPU=path
+# POLICY=late.toml  RUBRIC=rubric.csv  BOARD=1  TO=gradescope  GPU=path  SECRET=path  LIMIT=600  BLIND=10  TOLERANCE=5
 # REST=1  OPEN=1  RESULTS=folder  SCREENSHOTS=1  AGAIN=1  ALL=1  RESTORE=1 (or the name of a copy)  YES=1
 
 # The value of a variable is text, never a command. make keeps it as typed, including `$`, and a recipe uses "$$LAB":
 # the shell then takes it from the environment and does not interpret quotes or backticks in it.
 # OPTIONS are options of the grader's commands. Each command gets all that are set, by name and in this order,
 # and uses those that it has an option for (`make=` in grader/cli and grader/grading/options.py).
-OPTIONS := OP LAB QUICK REDRAW SIZE WIDE FILE FROM TIER K SEED MIN ROSTER OUT SITE JOBS ONLY AGAIN REGRADE ALL YES RESTORE \
-	HIDDEN ARCH POLICY RUBRIC BOARD GPU RESULTS OPEN SCREENSHOTS ATTEMPTS
+OPTIONS := OP LAB QUICK REDRAW SIZE WIDE FILE FROM TIER K SEED MIN ROSTER OUT SITE JOBS ONLY AGAIN REGRADE ATTEMPTS ALL YES \
+	RESTORE HIDDEN SECRET LIMIT BLIND TOLERANCE ARCH POLICY RUBRIC BOARD GPU RESULTS OPEN SCREENSHOTS
+TYPED := $(foreach name,$(.VARIABLES),$(if $(findstring command line,$(origin $(name))),$(name)))
 TEXTS := $(OPTIONS) SUBMISSIONS RECEIPT STEP TO SHARD REST EXTRA TORCH CUDA_HOME
 $(foreach name,$(TEXTS),$(if $(value $(name)),$(eval override $(name) := $$(value $(name)))$(eval export $(name))))
 
@@ -22,8 +23,51 @@ SETUP := $(if $(TORCH),GRADER_TORCH="$$TORCH") $(PYTHON) grader/setup/environmen
 NVCC := $(or $(shell command -v nvcc),$(wildcard $(CUDA_HOME)/bin/nvcc /usr/local/cuda/bin/nvcc))
 WITH_NVCC := $(if $(NVCC),,--extra nvcc)
 
+# What each target takes. Another variable on its command line is refused, because a misspelled one would be ignored.
+takes-setup := EXTRA
+takes-grade := LAB FROM TIER K SEED MIN
+takes-watch := LAB FROM TIER K
+takes-hint := LAB K AGAIN ALL
+takes-reset := LAB K YES RESTORE
+takes-report := RESULTS OPEN
+takes-todo := LAB FROM
+takes-inspect := LAB FROM ARCH
+takes-sanitize := FROM K
+takes-bench := OP LAB QUICK FROM
+takes-profile := OP SIZE FILE FROM
+takes-tuning := OP SIZE WIDE FILE FROM
+takes-survey := QUICK REDRAW FROM
+takes-log := STEP FILE SIZE FROM
+takes-check-log := FROM
+takes-class := SUBMISSIONS ROSTER LAB OUT JOBS SITE ONLY AGAIN REGRADE ATTEMPTS TIER K HIDDEN SECRET LIMIT BLIND
+takes-verify := RECEIPT HIDDEN TOLERANCE
+takes-rescore := OUT HIDDEN
+takes-erase := OUT ONLY YES
+takes-gradebook := OUT ROSTER POLICY RUBRIC BOARD
+takes-export := TO RESULTS GPU OUT
+takes-autograder := OUT LAB HIDDEN GPU
+takes-release := OUT
+takes-figures := SCREENSHOTS
+takes-notebooks := K
+takes-check-notebooks := K
+takes-coverage := K
+takes-test := K
+takes-test-all := K REST
+takes-test-gpu := K SHARD JOBS
+takes-test-figures := K
+NOTHING := help list doctor skeletons tables architecture picture lint types test-class test-slurm clean
+$(foreach target,$(NOTHING),$(eval takes-$(target) :=))
+PROGRAMS := PYTHON RUN SETUP NVCC TORCH CUDA_HOME SHELL
+
+GOALS := $(or $(MAKECMDGOALS),help)
+REFUSED := $(filter-out $(PROGRAMS) $(foreach goal,$(GOALS),$(takes-$(goal))),$(TYPED))
+# Not for a target that does not exist, which make names itself; nor below another make, which hands on its variables.
+CHECKED := $(if $(filter 0,$(MAKELEVEL)),$(if $(filter undefined,$(foreach goal,$(GOALS),$(origin takes-$(goal)))),,yes))
+$(if $(and $(CHECKED),$(REFUSED)),$(error make $(GOALS) takes no $(REFUSED); it takes \
+	$(or $(strip $(foreach goal,$(GOALS),$(takes-$(goal)))),no variable)))
+
 .DEFAULT_GOAL := help
-.PHONY: help setup grade watch hint reset report bench profile tuning survey log check-log class verify rescore gradebook export autograder release notebooks check-notebooks figures architecture picture coverage test test-gpu test-class test-figures test-slurm skeletons tables list todo doctor inspect sanitize lint clean types test-all
+.PHONY: help setup grade watch hint reset report bench profile tuning survey log check-log class verify rescore erase gradebook export autograder release notebooks check-notebooks figures architecture picture coverage test test-gpu test-class test-figures test-slurm skeletons tables list todo doctor inspect sanitize lint clean types test-all
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -64,6 +108,10 @@ rescore:  ## compute points again after a change of points or thresholds, and gr
 	@$(SETUP)
 	@$(GRADER) rescore "$${OUT:-results/class}"
 
+erase:  ## erase one student from a class run: OUT=folder ONLY=id YES=1 (course staff)
+	@$(SETUP)
+	@$(GRADER) erase "$${OUT:-results/class}"
+
 bench:  ## time kernels and other implementations on a GPU: OP=matmul, LAB=capstone, QUICK=1, FROM=solutions
 	@$(SETUP) --extra bench $(if $(filter capstone,$(LAB)),$(WITH_NVCC))
 	@$(GRADER) bench
@@ -100,7 +148,7 @@ gradebook:  ## write grades, files for Canvas and Moodle, and pages of a class r
 	@$(SETUP)
 	@$(GRADER) gradebook "$${OUT:-results/class}"
 
-export:  ## export results to another platform: TO=gradescope, classroom50, summary or jplag; RESULTS=folder GPU=file OUT=path
+export:  ## export results to another platform: TO=gradescope, classroom50, summary, annotations or jplag; RESULTS=folder GPU=file OUT=path
 	@$(SETUP)
 	@$(GRADER) export --to "$$TO" "$${RESULTS:-$(if $(filter jplag,$(TO)),results/class,results)}"
 

@@ -50,15 +50,18 @@ from grader.system.exit_codes import BELOW, FAULT, INTERRUPTED, UNCHECKED
 )
 @run_option("keyword", default=None)
 @run_option("hidden", type=FILE, make="HIDDEN")
-@click.option(
-    "--secret", type=FILE, help="file with the secret of all seeds, not of the seals; drawn by default"
+@option(
+    "--secret",
+    type=FILE,
+    make="SECRET",
+    help="file with the secret of all seeds, not of the seals; drawn by default",
 )
-@click.option(
-    "--limit", "limit_s", type=click.FloatRange(min=1), default=3600, show_default=True,
+@option(
+    "--limit", "limit_s", type=click.FloatRange(min=1), default=3600, show_default=True, make="LIMIT",
     help="seconds for one lab of one student",
 )  # fmt: skip
-@click.option(
-    "--blind", type=click.FloatRange(0, 100), default=5, show_default=True,
+@option(
+    "--blind", type=click.FloatRange(0, 100), default=5, show_default=True, make="BLIND",
     help="percentage of submissions to grade a second time",
 )  # fmt: skip
 @option(
@@ -98,7 +101,10 @@ def grade_class(submissions, blind, **options):
 
 @click.command()
 @click.argument("receipt", type=FILE)
-@click.option("--tolerance", type=click.FloatRange(min=0), default=3, show_default=True, metavar="PERCENT")
+@option(
+    "--tolerance", type=click.FloatRange(min=0), default=3, show_default=True, metavar="PERCENT",
+    make="TOLERANCE",
+)  # fmt: skip
 @run_option("hidden", type=FILE, make="HIDDEN", help="TOML file of hidden cases that the first grading used")
 def verify(receipt, tolerance, hidden):
     """Grade the submission of RECEIPT again, and name everything that differs.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,10 +14,14 @@ from grader.cli.options import option, run_option
 from grader.cli.shared import FILE, FOLDER, entries_of
 from grader.system.exit_codes import FAULT
 
+if TYPE_CHECKING:
+    from grader.results.models import Results
+
 PLATFORMS = {
     "gradescope": "results.json",
     "classroom50": "result.json",
     "summary": "summary.md",
+    "annotations": "annotations.txt",
     "jplag": "similarity",
 }
 
@@ -42,7 +48,8 @@ def export(source, platform, gpu, out):
         if platform == "jplag":
             _similarity(source, out)
             return
-        text = _text(source, platform, gpu)
+        results = _results(source, gpu)
+        text = _text(results, platform)
         if out.resolve() in {source.resolve(), (source / "results.json").resolve()}:
             raise click.UsageError(f"--out {out}: this would overwrite the results; name another file")
         from grader.system.files import replace
@@ -53,28 +60,42 @@ def export(source, platform, gpu, out):
         click.echo(f"{out}: cannot be written ({error.strerror or error})", err=True)
         sys.exit(FAULT)
     click.echo(f"wrote {out}")
+    if platform == "gradescope":
+        click.echo(_to_enter(results.max_points))
 
 
-def _text(source: Path, platform: str, gpu: Path | None) -> str:
-    from grader.classroom.platforms import classroom50, gradescope, merge
+def _to_enter(most: float) -> str:
+    from grader.results import points
+
+    return f"autograder points to enter in the assignment's settings: {points.text(most)}"
+
+
+def _results(source: Path, gpu: Path | None) -> Results:
+    from grader.classroom.platforms import merge
     from grader.report.page.command import ReportError, read
 
     try:
         results = read(source)
-        if gpu:
-            results = merge.merged(results, merge.keyed(read(gpu)))
-        if platform == "summary":
-            from grader.report.exports import markdown
-
-            return markdown(results)
-        to = (
-            gradescope.convert(results)
-            if platform == "gradescope"
-            else classroom50.convert(results, os.environ)
-        )
-    except (ReportError, classroom50.IdentityError) as error:
+        return merge.merged(results, merge.keyed(read(gpu))) if gpu else results
+    except ReportError as error:
         raise click.UsageError(str(error)) from None
-    return to.as_json()
+
+
+def _text(results: Results, platform: str) -> str:
+    from grader.classroom.platforms import annotations, classroom50, gradescope
+
+    if platform == "annotations":
+        return annotations.convert(results)
+    if platform == "summary":
+        from grader.report.exports import markdown
+
+        return markdown(results)
+    if platform == "gradescope":
+        return gradescope.convert(results).as_json()
+    try:
+        return classroom50.convert(results, os.environ).as_json()
+    except classroom50.IdentityError as error:
+        raise click.UsageError(str(error)) from None
 
 
 def _similarity(source: Path, out: Path) -> None:
@@ -87,9 +108,27 @@ def _similarity(source: Path, out: Path) -> None:
     except (FileNotFoundError, NotADirectoryError):
         raise click.UsageError(f"{source}: not the folder of a class run; `make class` writes one") from None
     for unit, count in counts.items():
-        click.echo(
-            f"{out}/{unit}: {count} students; jplag -l python3 -bc {out}/{unit}/base {out}/{unit}/submissions"
-        )
+        click.echo(f"{out}/{unit}: {count} students")
+        if count > 1:
+            _similar_pairs(out / unit)
+
+
+def _similar_pairs(folder: Path) -> None:
+    from grader.classroom.platforms import jplag
+
+    try:
+        pairs = jplag.compare(folder)
+    except jplag.JplagError as error:
+        click.echo(f"  JPlag failed: {error}")
+        return
+    if pairs is None:
+        click.echo(f"  JPlag is not installed; to compare: {shlex.join(jplag.command(folder))}")
+        return
+    for pair in pairs:
+        click.echo(f"  {pair.percent:3.0f} %  {pair.first}  {pair.second}")
+    click.echo(
+        f"  {len(pairs)} pairs from {jplag.LEAST_PERCENT} % on; all of them: {folder}/{jplag.REPORT}.jplag"
+    )
 
 
 @click.command()
@@ -120,3 +159,4 @@ def autograder(out, labs, hidden, gpu):
         sys.exit(FAULT)
     more = f", with GPU scores of {scored} exercises" if gpu else ""
     click.echo(f"wrote {out}, {out.stat().st_size / 1e6:.1f} MB{more}")
+    click.echo(_to_enter(sum(entry.lab.points for entry in entries_of(labs))))

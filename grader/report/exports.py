@@ -6,7 +6,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from grader.course.spec import Verdict, lab_word
-from grader.report.terminal import details_of, kinds_of, word
+from grader.report.failures import Told
+from grader.report.terminal import kinds_of, word
 from grader.results import points
 from grader.results.models import Results
 from grader.system.files import replace
@@ -28,7 +29,7 @@ def markdown(results: Results) -> str:
         "| lab | exercise | | verdicts | points |",
         "|---|---|---|---|---:|",
     ]
-    failures = []
+    failures, told = [], Told()
     for lab, of_lab in zip(results.labs, labs, strict=True):
         scores = points.split(of_lab, [exercise.items for exercise in lab.exercises])
         for exercise, of_exercise in zip(lab.exercises, scores, strict=True):
@@ -44,12 +45,9 @@ def markdown(results: Results) -> str:
                     for i in items
                     if i.verdict not in (Verdict.PASS, Verdict.NOT_GRADED, Verdict.NOT_STARTED)
                 ]
-                for item in bad:
-                    failures += [
-                        f"{word(item)}  {item.id}",
-                        *details_of(item, lab.folder, exercise.file),
-                        "",
-                    ]
+                if bad:
+                    place = f"{exercise.name}, {kind}"
+                    failures += [place, *told.lines(bad, lab.folder, exercise.file, place), ""]
     lines += ["", "### Files", ""]
     lines += [
         f"* `{lab.folder}/{exercise.file}` sha256 {exercise.file_sha256 or 'missing'}"

@@ -1,4 +1,6 @@
-"""Convert results.json for Classroom 50, `classroom50/result/v1`: whole points, one test per exercise.
+"""Convert results.json for Classroom 50, `classroom50/result/v1`: one test per exercise.
+
+The format takes whole numbers only, so every score and maximum is in hundredths of a point: 4375 is 43.75.
 
 Environment variables of the runner identify the submission. The autograder exits with 0 for any score;
 another exit code means that the infrastructure failed.
@@ -7,14 +9,15 @@ another exit code means that the infrastructure failed.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from grader.course.spec import Verdict
 from grader.report.terminal import word
-from grader.results import points, scoring
+from grader.results import points
 from grader.results.models import ExerciseResult, Results
+from grader.results.points import Score
 
 SCHEMA = "classroom50/result/v1"
 # Environment variables by field, in order of preference.
@@ -42,7 +45,7 @@ class _Hyphenated(BaseModel):
 
 
 class Test(_Hyphenated):
-    """One exercise, in whole points."""
+    """One exercise; score and maximum in hundredths of a point."""
 
     test_name: str
     passed: bool
@@ -78,8 +81,8 @@ class Classroom50Result(_Hyphenated):
 def convert(results: Results, environment: Mapping[str, str]) -> Classroom50Result:
     """Return the object for ./result.json. Raises IdentityError outside the runner.
 
-    Points of an exercise are rounded down, so that the sum does not exceed the earned points. Points that
-    were not graded are excluded from both sums and listed separately.
+    The tests add up to the printed total. Points that were not graded are excluded from both sums and listed
+    separately.
     """
     identity = {
         field: next((environment[name] for name in names if environment.get(name)), DEFAULTS.get(field, ""))
@@ -90,7 +93,7 @@ def convert(results: Results, environment: Mapping[str, str]) -> Classroom50Resu
         raise IdentityError(
             f"not set: {', '.join(missing)}; Classroom 50's runner sets them for its autograder"
         )
-    tests = [_test(lab.folder, exercise) for lab in results.labs for exercise in lab.exercises]
+    tests = [*_tests(results)]
     moment = _utc(results.date)
     return Classroom50Result(
         **identity,
@@ -102,18 +105,24 @@ def convert(results: Results, environment: Mapping[str, str]) -> Classroom50Resu
     )
 
 
-def _test(folder: str, exercise: ExerciseResult) -> Test:
-    earned, graded, still_open = scoring.total(exercise.items)
+def _tests(results: Results) -> Iterator[Test]:
+    labs = points.split(points.score_of(results.items), [lab.items for lab in results.labs])
+    for lab, of_lab in zip(results.labs, labs, strict=True):
+        scores = points.split(of_lab, [exercise.items for exercise in lab.exercises])
+        for exercise, score in zip(lab.exercises, scores, strict=True):
+            yield _test(lab.folder, exercise, score)
+
+
+def _test(folder: str, exercise: ExerciseResult, score: Score) -> Test:
     judged = [i for i in exercise.items if i.verdict not in (Verdict.NOT_GRADED, Verdict.GRADER_FAULT)]
     words = [word(item) for item in exercise.items if item.verdict is not Verdict.PASS]
-    most = int(graded)
     return Test(
         test_name=f"{folder}/{exercise.name}",
         # A test without a judged item must not count as passed.
         passed=bool(judged) and all(item.verdict is Verdict.PASS for item in judged),
-        score=min(int(earned), most),
-        max_score=most,
-        not_graded_points=points.rounded(still_open),
+        score=score.earned,
+        max_score=score.graded,
+        not_graded_points=score.not_graded / 100,
         message=", ".join(f"{words.count(one)} {one}" for one in dict.fromkeys(words)),
     )
 

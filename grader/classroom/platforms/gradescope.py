@@ -9,7 +9,8 @@ from pydantic import BaseModel
 
 from grader.course.items import SPEED
 from grader.course.spec import Verdict
-from grader.report.terminal import KINDS, alike, details_of, kinds_of, word
+from grader.report.failures import Told
+from grader.report.terminal import KINDS, kinds_of, word
 from grader.results import points, scoring
 from grader.results.models import ExerciseResult, ItemResult, LabResult, Results
 from grader.results.points import Score
@@ -31,8 +32,8 @@ class Test(BaseModel):
 
     name: str
     number: str
-    score: float
-    max_score: float
+    score: float | None = None
+    max_score: float | None = None
     status: Literal["passed", "failed"] | None = None
     output: str = ""
     output_format: str = "text"
@@ -88,8 +89,9 @@ class GradescopeResults(BaseModel):
 def convert(results: Results) -> GradescopeResults:
     """Return the object for /autograder/results/results.json.
 
-    Gradescope knows only passed and failed. A test that was not graded has no status and a maximum of 0
-    points, and its text says how many points are open.
+    Gradescope knows only passed and failed, and without a status it decides by the points: 0 of 0 is passed.
+    What was not graded is therefore a test of its own, with neither status nor points; its text says how many
+    points are open.
     """
     score = points.score_of(results.items)
     return GradescopeResults(
@@ -127,54 +129,80 @@ def _summary(results: Results, score: Score) -> str:
 
 
 def _tests(results: Results, score: Score) -> Iterator[Test]:
-    labs = points.split(score, [lab.items for lab in results.labs])
+    labs, told = points.split(score, [lab.items for lab in results.labs]), Told()
     for first, (lab, of_lab) in enumerate(zip(results.labs, labs, strict=True), 1):
         scores = points.split(of_lab, [exercise.items for exercise in lab.exercises])
         for second, (exercise, own) in enumerate(zip(lab.exercises, scores, strict=True), 1):
             for kind, items, part in kinds_of(exercise, own):
                 number = f"{first}.{second}.{[*KINDS].index(kind) + 1}"
-                yield _test(lab, exercise, kind, items, part, number)
+                judged = [item for item in items if item.verdict not in UNJUDGED]
+                waiting = [item for item in items if item.verdict in UNJUDGED]
+                graded, still_open = points.split(part, [judged, waiting])
+                if judged:
+                    output = _output(lab, exercise, judged, told, number)
+                    yield _judged(_facts(lab, exercise, kind, judged, output, number, graded), judged, graded)
+                if waiting:
+                    output = _why_open(lab, exercise, waiting, still_open, told, number)
+                    facts = _facts(lab, exercise, kind, waiting, output, f"{number}.0", still_open)
+                    name = f"{facts.name}, not graded here"
+                    yield facts.model_copy(update={"name": name, "tags": [*facts.tags, "not graded"]})
 
 
-def _test(
-    lab: LabResult, exercise: ExerciseResult, kind: str, items: list[ItemResult], score: Score, number: str
+def _facts(
+    lab: LabResult,
+    exercise: ExerciseResult,
+    kind: str,
+    items: list[ItemResult],
+    output: list[str],
+    number: str,
+    score: Score,
 ) -> Test:
-    judged = [item for item in items if item.verdict not in UNJUDGED]
-    passed = all(item.verdict is Verdict.PASS for item in judged)
+    """Return a test without a status and without points."""
     words = [word(item) for item in items]
+    text = printable("\n".join(output))
     return Test(
         name=f"{exercise.name}: {KINDS[kind]}",
         number=number,
-        score=score.earned / 100,
-        max_score=score.graded / 100,
-        status=("passed" if passed else "failed") if judged else None,
-        output=_output(lab, exercise, items, score),
-        tags=[lab.folder, kind, *(["not graded"] if score.not_graded else [])],
+        output=text if len(text) <= MOST_OUTPUT else text[:MOST_OUTPUT] + "\n... cut here",
+        tags=[lab.folder, kind],
         extra_data=TestDetails(
             not_graded_points=score.not_graded / 100, verdicts={one: words.count(one) for one in words}
         ),
     )
 
 
-def _output(lab: LabResult, exercise: ExerciseResult, items: list[ItemResult], score: Score) -> str:
-    """Return the messages that `grade` prints, without control characters."""
-    bad = [item for item in items if item.verdict not in (Verdict.PASS, Verdict.NOT_GRADED)]
-    lines = []
-    for group in alike(bad, lab.folder, exercise.file):
-        lines += [f"{word(group[0])}  {group[0].name}", *details_of(group[0], lab.folder, exercise.file)]
-        if len(group) > 1:
-            lines.append(f"    the same      {', '.join(item.name for item in group[1:])}")
+def _judged(test: Test, items: list[ItemResult], score: Score) -> Test:
+    passed = all(item.verdict is Verdict.PASS for item in items)
+    status = "passed" if passed else "failed"
+    points = {"score": score.earned / 100, "max_score": score.graded / 100}
+    return test.model_copy(update={"status": status, **points})
+
+
+def _output(
+    lab: LabResult, exercise: ExerciseResult, items: list[ItemResult], told: Told, number: str
+) -> list[str]:
+    """Return the messages that `grade` prints."""
+    bad = [item for item in items if item.verdict is not Verdict.PASS]
+    lines = [*told.lines(bad, lab.folder, exercise.file, number)]
     for item in items:
         if item.timing:
             percent, baseline = item.timing.percent_of_baseline, item.timing.baseline
             lines.append(f"{percent:.0f} % of {baseline}  {item.name}")
-    if score.not_graded:
-        why = next((item.where for item in items if item.verdict is Verdict.NOT_GRADED and item.where), "")
-        lines.append(f"NOT GRADED  {score.not_graded} points{f': {why}' if why else ''}")
-    if not lines:
-        lines.append(f"{len(items)} of {len(items)} right")
-    text = printable("\n".join(lines))
-    return text if len(text) <= MOST_OUTPUT else text[:MOST_OUTPUT] + "\n... cut here"
+    return lines or [f"{len(items)} of {len(items)} right"]
+
+
+def _why_open(
+    lab: LabResult,
+    exercise: ExerciseResult,
+    items: list[ItemResult],
+    score: Score,
+    told: Told,
+    number: str,
+) -> list[str]:
+    faults = [item for item in items if item.verdict is Verdict.GRADER_FAULT]
+    lines = [*told.lines(faults, lab.folder, exercise.file, number)]
+    why = next((item.where for item in items if item.verdict is Verdict.NOT_GRADED and item.where), "")
+    return [*lines, f"NOT GRADED  {score.not_graded} points{f': {why}' if why else ''}"]
 
 
 def _leaderboard(results: Results, score: Score) -> list[Column]:

@@ -1,12 +1,14 @@
 """Export the collected files for a similarity checker: one folder per student, and the skeletons.
 
-JPlag compares the folders below one root and ignores matches with the base code:
-`jplag -l python3 -bc lab2_online_softmax/base lab2_online_softmax/submissions`
+JPlag compares the folders below one root and ignores matches with the base code. Where version 6 or newer is
+installed as `jplag`, it is run, and the pairs that it found most similar are listed.
 """
 
 from __future__ import annotations
 
+import csv
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 from grader.classroom import records
@@ -16,8 +18,12 @@ from grader.classroom.run_folder import RunFolder
 from grader.course import catalog
 from grader.course.skeleton import COPIES
 from grader.system.files import read_bytes
+from grader.system.processes import LimitError, run_tool
+from grader.system.text import printable
 
-SUBMISSIONS, BASE = "submissions", "base"
+SUBMISSIONS, BASE, REPORT = "submissions", "base", "report"
+LEAST_PERCENT = 70  # a pair below is not listed; JPlag's report has all of them
+LIMIT_S = 900.0  # for one lab: JPlag compares each pair
 CODE = (".py", ".cu", ".cuh")  # plots and records are similar because the same command makes them
 
 
@@ -59,3 +65,55 @@ def _base(unit: str, out: Path) -> None:
         if source.suffix in CODE and source.is_file():
             (out / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, out / name)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two students whose files JPlag found similar; the percentage is its average similarity."""
+
+    first: str
+    second: str
+    percent: float
+
+
+class JplagError(RuntimeError):
+    """JPlag did not finish; the message is its last line."""
+
+
+def command(folder: Path) -> list[str]:
+    """Return the command that compares the students of one lab, in the folder that `write` made for it."""
+    base = ["-bc", str(folder / BASE)] if (folder / BASE).is_dir() else []
+    options = ["-l", "python3", *base, "-r", str(folder / REPORT), "--csv-export", "--mode", "RUN"]
+    return ["jplag", *options, str(folder / SUBMISSIONS)]
+
+
+def compare(folder: Path) -> list[Pair] | None:
+    """Run JPlag on one lab; return the pairs from 70 percent on, the most similar first; None without JPlag.
+
+    Raises JplagError if it fails, also for a lab with fewer than two students.
+    """
+    if not shutil.which("jplag"):
+        return None
+    try:
+        done = run_tool(command(folder), LIMIT_S, merged=True)
+    except (OSError, LimitError) as error:
+        raise JplagError(str(error)) from None
+    listed = folder / REPORT / "results.csv"
+    if done.code or not listed.is_file():
+        said = printable(done.text).strip().splitlines()
+        raise JplagError(said[-1] if said else f"exit code {done.code}, and no {listed}")
+    return _pairs(listed)
+
+
+def _pairs(listed: Path) -> list[Pair]:
+    with listed.open(encoding="utf-8", newline="") as file:
+        rows = [*csv.DictReader(file)]
+    try:
+        pairs = [
+            Pair(row["submissionName1"], row["submissionName2"], 100 * float(row["averageSimilarity"]))
+            for row in rows
+        ]
+    except (KeyError, TypeError, ValueError):
+        raise JplagError(f"{listed} does not have the columns of JPlag 6") from None
+    similar = [pair for pair in pairs if pair.percent >= LEAST_PERCENT]
+    return sorted(similar, key=lambda pair: (-pair.percent, pair.first, pair.second))

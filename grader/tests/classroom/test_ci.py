@@ -1,12 +1,16 @@
 """Templates for CI: a job that runs a submission has no secret and no token that writes."""
 
+import json
 import os
 import re
+import shutil
 import subprocess
+import sys
 
 import pytest
 import yaml
 
+from grader.tests.classroom import ci_chroot
 from grader.tests.helpers.course import ROOT
 
 WORKFLOWS = {path.name: path for path in sorted((ROOT / ".github" / "workflows").glob("*.yml"))}
@@ -37,11 +41,12 @@ def runs_a_submission(job):
     return any("make grade" in step.get("run", "") for step in job["steps"])
 
 
+IMAGE = ("image.yml", "build")
 GRADING = [name for name in WORKFLOWS if name.startswith("grade-")]
 
 
 def test_there_is_one_workflow_for_each_tier_and_one_for_the_projects_own_tests():
-    assert set(WORKFLOWS) == {"grade-cpu.yml", "grade-gpu.yml", "test.yml"}
+    assert set(WORKFLOWS) == {"grade-cpu.yml", "grade-gpu.yml", "image.yml", "test.yml"}
     graders = [
         title for name in WORKFLOWS for title, job in workflow(name)["jobs"].items() if runs_a_submission(job)
     ]
@@ -62,7 +67,8 @@ def test_nobody_but_staff_starts_what_runs_on_our_own_machine():
 
 @pytest.mark.parametrize(("name", "title"), jobs())
 def test_a_token_can_at_most_read(name, title):
-    assert set(permissions(name, title).items()) <= {("contents", "read")}
+    more = {("packages", "write")} if (name, title) == IMAGE else set()
+    assert set(permissions(name, title).items()) <= {("contents", "read"), *more}
 
 
 @pytest.mark.parametrize(("name", "title"), jobs())
@@ -88,7 +94,17 @@ def test_a_secret_is_named_in_no_job_that_runs_a_submission(name, title):
     job = workflow(name)["jobs"][title]
     named = "secrets." in str(job) or "github.token" in str(job)
     assert not (named and runs_a_submission(job))
-    assert named == ((name, title) == ("grade-gpu.yml", "collect"))
+    assert named == ((name, title) in [("grade-gpu.yml", "collect"), IMAGE])
+
+
+def test_the_image_is_published_by_staff_alone():
+    assert set(workflow("image.yml")["on"]) == {"push", "workflow_dispatch"}
+    assert list(workflow("image.yml")["on"]["push"]) == ["tags"]
+    (login,) = [
+        step for step in workflow("image.yml")["jobs"]["build"]["steps"] if "github.token" in str(step)
+    ]
+    assert "--password-stdin" in login["run"]
+    assert "docker build" not in login["run"], "no step of the build has the token"
 
 
 @pytest.mark.parametrize(("name", "title"), jobs())
@@ -112,18 +128,104 @@ def test_no_input_is_pasted_into_a_shell(name, title):
     ("\n1", 3),
 ])  # fmt: skip
 def test_the_labs_to_grade_are_numbers_or_the_capstone_before_make_sees_them(labs, code, tmp_path):
-    steps = workflow("grade-gpu.yml")["jobs"]["grade"]["steps"]
-    (step,) = [one for one in steps if "inputs.labs" in str(one)]
-    assert step["env"] == {"LABS": "${{ inputs.labs }}"}
-    (tmp_path / "make").write_text("#!/bin/sh\nprintf '%s|' \"$@\"\n")
-    (tmp_path / "make").chmod(0o755)
-    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "LABS": labs}
-    command = [step.get("shell", "bash"), "-e", "-c", step["run"]]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    (step,) = [one for one in steps_of("grade-gpu.yml") if "inputs.labs" in str(one)]
+    assert step["env"]["LABS"] == "${{ inputs.labs }}"
+    program(tmp_path, "make", "printf '%s|' \"$@\" > called")
+    done = execute(step, tmp_path, LABS=labs, GRADER_IMAGE="")
     assert done.returncode == code
-    called = ["grade", "TIER=gpu", "FROM=submission/labs", f"LAB={labs}"]
-    assert done.stdout.split("|")[:-1] == ([] if code else called)
-    assert [path.name for path in tmp_path.iterdir()] == ["make"]
+    called = tmp_path / "called"
+    assert called.is_file() == (code == 0)
+    if not code:
+        words = ["grade", "TIER=gpu", "FROM=submission/labs", f"LAB={labs}"]
+        assert called.read_text().split("|")[:-1] == words
+    assert not (tmp_path / "found").exists()
+
+
+def steps_of(name, title="grade"):
+    return workflow(name)["jobs"][title]["steps"]
+
+
+def program(folder, name, script):
+    """A program of that name, which `execute` finds first."""
+    path = folder / name
+    path.write_text(f"#!/bin/bash\n{script}\n")
+    path.chmod(0o755)
+
+
+def execute(step, folder, **environment):
+    """Run a step as it stands, as GitHub's runner does: `bash -e` and a file, strictly for `shell: bash`."""
+    script = folder / "step.sh"
+    script.write_text(step["run"])
+    strict = ["--noprofile", "--norc", "-eo", "pipefail"] if step.get("shell") == "bash" else ["-e"]
+    return subprocess.run(
+        ["bash", *strict, str(script)], cwd=folder, capture_output=True, text=True, check=False,
+        env={"PATH": f"{folder}:{os.environ['PATH']}", "HOME": str(folder), **environment},
+    )  # fmt: skip
+
+
+def obeyed(log):
+    """The commands in a log that GitHub's runner obeys (its ActionCommand.cs, 2026-07).
+
+    They are `::name…::` after blanks, and `##[name]` anywhere in a line; none until a stop is taken back.
+    """
+    token, found = None, []
+    for line in re.split(r"\r\n|\r|\n", log):
+        match = re.match(r"\s*::([^\s:]+)[^:]*.*?::", line) or re.search(r"##\[([^\]]+)\]", line)
+        if not match:
+            continue
+        if token is not None:
+            token = None if match[1] == token else token
+        elif match[1] == "stop-commands":
+            token = line.strip().partition("::stop-commands::")[2]
+        else:
+            found.append(match[1])
+    assert token is None, "the step ends without a word to go on"
+    return found
+
+
+PRINTED = """
+    printed       ::add-mask::a
+                  ::error file=x::forged
+::set-output name=a::b
+::stop-commands::mine
+::mine::
+##[error]forged
+\t::debug::
+"""
+
+
+@pytest.mark.parametrize("name", GRADING)
+@pytest.mark.parametrize("code", [0, 3])
+def test_no_line_that_a_submission_printed_is_a_command_of_the_log(name, code, tmp_path):
+    without = PRINTED.replace("::stop-commands::mine", "")
+    assert {"error", "set-output", "debug"} <= set(obeyed(without))
+    steps = [step for step in steps_of(name) if "make grade" in step.get("run", "")]
+    assert len(steps) == 1
+    program(tmp_path, "make", f"cat printed; cat printed >&2; exit {code}")
+    (tmp_path / "printed").write_text(PRINTED)
+    done = execute(steps[0], tmp_path, LABS="1", GRADER_IMAGE="")
+    assert done.returncode == code
+    assert "forged" in done.stdout
+    # Both streams reach one log, in any order between the two lines of the step.
+    first, *lines, last = done.stdout.splitlines()
+    assert obeyed("\n".join([first, *lines, *done.stderr.splitlines(), last])) == []
+    assert execute(steps[0], tmp_path, LABS="1", GRADER_IMAGE="").stdout.splitlines()[-1] != last, (
+        "drawn anew"
+    )
+
+
+@pytest.mark.parametrize("name", GRADING)
+def test_failures_are_annotations_after_the_results_are_there(name, tmp_path):
+    (tmp_path / "results").mkdir()
+    (tmp_path / "submission").mkdir()
+    (tmp_path / "submission" / "commit.txt").write_text("0" * 40 + "\n")
+    line = "::error file=labs/a.py,line=3,title=WRONG::n=7"
+    program(tmp_path, "make", f"""[ "$1" = export ] && printf '%s\\n' '{line}' > "${{3#OUT=}}" || true""")
+    steps = [step for step in steps_of(name) if "annotations.txt" in step.get("run", "")]
+    assert steps
+    assert [execute(step, tmp_path).returncode for step in steps] == [0] * len(steps)
+    (tmp_path / "make").unlink()
+    assert execute(steps[-1] | {"run": steps[-1]["run"].splitlines()[-1]}, tmp_path).stdout == f"{line}\n"
 
 
 def test_on_our_machine_the_course_is_checked_out_and_the_submission_is_files_beside_it():
@@ -141,8 +243,106 @@ def test_on_our_machine_the_course_is_checked_out_and_the_submission_is_files_be
 
 def test_a_submission_is_collected_by_a_job_that_runs_nothing_of_it():
     job = workflow("grade-gpu.yml")["jobs"]["collect"]
-    assert [step["run"] for step in job["steps"] if "run" in step] == ["find . -type l -delete"]
+    runs = ["find . -type l -delete", "git rev-parse HEAD | tee commit.txt"]
+    assert [step["run"] for step in job["steps"] if "run" in step] == runs
     assert job["runs-on"] != "self-hosted"
+    upload = job["steps"][-1]["with"]["path"].split()
+    assert upload == ["labs/", "gpu-programming/", "commit.txt"]
+
+
+@pytest.fixture(scope="module")
+def checked_out(tmp_path_factory):
+    """What the runner of strangers' code has: the sparse checkout of its workflow, made by git."""
+    (settings,) = [step["with"] for step in steps_of("grade-gpu.yml") if "checkout" in step.get("uses", "")]
+    assert settings["sparse-checkout-cone-mode"] is False
+    folder = tmp_path_factory.mktemp("runner") / "course"
+    git = ["git", "-C", str(folder)]
+    subprocess.run(["git", "clone", "-q", "--no-checkout", ROOT, folder], check=True)
+    patterns = settings["sparse-checkout"].split()
+    subprocess.run([*git, "sparse-checkout", "set", "--no-cone", *patterns], check=True, capture_output=True)
+    subprocess.run([*git, "checkout", "-q"], check=True, capture_output=True)
+    return folder
+
+
+WITHHELD = ("solutions", "notebooks", "grader/tests")
+
+
+def test_the_runner_of_strangers_code_has_no_answer(checked_out, tmp_path):
+    (step,) = [step for step in steps_of("grade-gpu.yml") if "rm -rf .git" in step.get("run", "")]
+    names = [one.get("name", one.get("uses", "")) for one in steps_of("grade-gpu.yml")]
+    assert names.index(step["name"]) < names.index("Grade")
+    assert execute(step, checked_out).returncode == 0
+    left = {path.relative_to(checked_out).as_posix() for path in checked_out.rglob("*.py")}
+    assert len(left) > 200
+    assert not [path for path in left if path.startswith(tuple(f"{name}/" for name in WITHHELD))]
+    assert not (checked_out / ".git").exists()
+    for name in WITHHELD:
+        assert (ROOT / name).is_dir()
+        (tmp_path / name).mkdir(parents=True)
+        assert execute(step, tmp_path).returncode == 3, name
+        shutil.rmtree(tmp_path / name)
+
+
+@pytest.mark.slow
+def test_grading_needs_nothing_of_what_is_withheld(checked_out):
+    lab = checked_out / "submission" / "labs" / "lab1_elementwise_add"
+    lab.mkdir(parents=True)
+    shutil.copy(ROOT / "solutions" / "lab1_elementwise_add" / "elementwise_add.py", lab)
+    for words in (
+        ["grade", "--tier", "cpu", "--from", "submission/labs", "--lab", "1"],
+        ["report"],
+        ["export", "--to", "annotations", "results", "--out", "results/annotations.txt"],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "grader", *words], cwd=checked_out, capture_output=True, text=True,
+            check=False, env={**os.environ, "PYTHONPATH": str(checked_out)},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+    results = json.loads((checked_out / "results" / "results.json").read_text("utf-8"))
+    assert results["points"] > 40
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_in_the_image_a_submission_is_graded_without_network(code, tmp_path):
+    (step,) = [one for one in steps_of("grade-gpu.yml") if "inputs.labs" in str(one)]
+    where = tmp_path / "grader" / "classroom" / "ci"
+    where.mkdir(parents=True)
+    shutil.copy(ROOT / "grader" / "classroom" / "ci" / "in_image.sh", where)
+    (tmp_path / "submission").mkdir()
+    program(
+        tmp_path, "docker",
+        f"""printf '%s\\n' "$*" >> asked
+case "$*" in *" grade "*) touch results/results.json; exit {code};; esac""",
+    )  # fmt: skip
+    done = execute(step, tmp_path, LABS="2", GRADER_IMAGE="ghcr.io/c/grader-cuda@sha256:0")
+    assert done.returncode == code, done.stderr
+    asked = (tmp_path / "asked").read_text().splitlines()
+    assert all(one.startswith("run --rm --network none --cap-drop ALL") for one in asked)
+    ends = [one.partition("@sha256:0 ")[2] for one in asked]
+    assert ends == [
+        "grade FROM=/submission/labs TIER=gpu LAB=2",
+        "report",
+        "export TO=annotations OUT=results/annotations.txt",
+    ]
+    assert [f"{tmp_path}/submission:/submission:ro" in one for one in asked] == [True] * 3, (
+        "lines are looked up there"
+    )
+    assert "--gpus all" in asked[0]
+
+
+def test_a_bot_moves_what_is_pinned_and_the_linter_knows_our_runners():
+    bot = yaml.safe_load((ROOT / ".github" / "dependabot.yml").read_text("utf-8"))["updates"]
+    assert [one["package-ecosystem"] for one in bot] == ["github-actions", "pip", "docker"]
+    assert (ROOT / bot[2]["directory"].lstrip("/") / "Dockerfile").is_file()
+    known = yaml.safe_load((ROOT / ".github" / "actionlint.yaml").read_text("utf-8"))
+    labels = {
+        label
+        for name in WORKFLOWS
+        for job in workflow(name)["jobs"].values()
+        if isinstance(job["runs-on"], list)
+        for label in job["runs-on"]
+    }
+    assert labels - {"self-hosted", "linux"} == set(known["self-hosted-runner"]["labels"]) != set()
 
 
 @pytest.mark.parametrize("name", GRADING)
@@ -179,9 +379,40 @@ def test_gitlab_gives_its_secret_to_the_job_that_runs_nothing():
         name for name, job in GITLAB.items() if isinstance(job, dict) and "SUBMISSIONS_TOKEN" in str(job)
     ]
     assert named == ["collect"]
-    assert "make" not in " ".join(GITLAB["collect"]["script"])
+    assert "make " not in " ".join(GITLAB["collect"]["script"]).replace("what make", "")
     assert any("find taken -type l -delete" in line for line in GITLAB["collect"]["script"])
     assert GITLAB["collect"]["environment"] == "collect"
+
+
+@pytest.mark.parametrize(("given", "code"), [
+    ({}, 0), ({"LABS": "1,3", "REF": "v1.2/a_b"}, 0), ({"LABS": "capstone"}, 0),
+    ({"LABS": "$(touch found)"}, 3), ({"LABS": "`touch found`"}, 3), ({"LABS": "1;touch found"}, 3),
+    ({"LABS": "1\n"}, 3), ({"LABS": "1\n$(shell touch found)"}, 3), ({"REF": "--upload-pack=touch found"}, 3),
+    ({"SUBMISSION": "a@other.example/b"}, 3), ({"SUBMISSION": "ada"}, 3), ({"REF": "$(touch found)"}, 3),
+])  # fmt: skip
+def test_gitlab_collects_only_what_looks_like_a_project_and_labs(given, code, tmp_path):
+    program(
+        tmp_path, "git",
+        """case "$1" in clone) mkdir -p taken/labs taken/gpu-programming; echo "$*" > asked;;
+*) echo 0123456789012345678901234567890123456789;; esac""",
+    )  # fmt: skip
+    step = {"run": "\n".join(GITLAB["collect"]["script"])}
+    defaults = {name: one["value"] for name, one in GITLAB["variables"].items() if "value" in one}
+    assert {"REF", "LABS", "TIER"} == set(defaults)
+    server = {"CI_SERVER_HOST": "gitlab.example", "SUBMISSIONS_TOKEN": "t", "SUBMISSION": "c/ada"}
+    done = execute(step, tmp_path, **{**defaults, **server, **given})
+    assert done.returncode == code, done.stderr
+    assert not (tmp_path / "found").exists()
+    assert (tmp_path / "asked").exists() == (code == 0), "refused before git is called"
+    if not code:
+        assert (tmp_path / "submission" / "commit.txt").read_text() == "0123456789" * 4 + "\n"
+
+
+def test_gitlab_grades_without_answers_and_with_the_labs_asked_for():
+    script = GITLAB[".grade"]["script"]
+    assert script[0] == "rm -rf solutions notebooks grader/tests .git"
+    assert 'LAB="$LABS"' in script[-1]
+    assert [GITLAB[job]["image"]["name"] for job in ("cpu", "gpu")] == ["$CPU_IMAGE", "$GPU_IMAGE"]
 
 
 def test_gitlab_grades_with_a_limit_one_at_a_time_and_publishes_elsewhere():
@@ -215,4 +446,63 @@ def test_the_image_takes_its_base_by_argument_and_runs_as_nobody_special():
     assert steps[-1] == ("ENTRYPOINT", '["make", "grade"]')
     assert not any("://" in words for _, words in steps), "nothing is fetched but packages"
     left_out = (ROOT / ".dockerignore").read_text("utf-8").split("\n")
-    assert {".git", "solutions", "grader/tests/cheats"} <= set(left_out)
+    assert {".git", "solutions", "grader/tests", "notebooks"} <= set(left_out)
+
+
+@pytest.mark.skipif(
+    not shutil.which("hadolint"), reason="hadolint, a linter of Dockerfiles, is not installed"
+)
+def test_the_linter_of_dockerfiles_finds_nothing():
+    done = subprocess.run(
+        ["hadolint", ROOT / "grader" / "classroom" / "ci" / "Dockerfile"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+@pytest.mark.skipif(
+    not shutil.which("shellcheck"), reason="shellcheck, a linter of shell scripts, is not installed"
+)
+def test_the_linter_of_shell_scripts_finds_nothing(tmp_path):
+    scripts = [*(ROOT / "grader" / "classroom" / "ci").glob("*.s*")]
+    assert len(scripts) == 2
+    for name in WORKFLOWS:
+        for title, job in workflow(name)["jobs"].items():
+            for number, step in enumerate(job["steps"]):
+                if "run" in step:
+                    scripts.append(tmp_path / f"{name}-{title}-{number}.sh")
+                    scripts[-1].write_text(f"#!/bin/bash\n{step['run']}\n")
+    done = subprocess.run(["shellcheck", *scripts], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_a_batch_job_that_was_started_by_make_runs_a_make_of_its_own(tmp_path):
+    """`sbatch` hands its environment on: without care, make's variables of the login node reach the job."""
+    (tmp_path / "Makefile").write_text(
+        'grade:\n\t@echo "$@ LAB=$(LAB) level $(MAKELEVEL)"\nreport:\n\t@echo $@\n'
+    )
+    (tmp_path / "outer.mk").write_text('start:\n\t@bash "$(SCRIPT)" LAB=2\n')
+    script = ROOT / "grader" / "classroom" / "ci" / "grade.sbatch"
+    environment = {"PATH": os.environ["PATH"], "SLURM_SUBMIT_DIR": str(tmp_path), "SLURM_JOB_ID": "7"}
+    command = ["make", "-f", "outer.mk", "start", f"SCRIPT={script}"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == ["grade LAB=2 level 0", "report"], done.stderr
+
+
+def test_the_chroot_runs_every_step_or_says_why_not():
+    jobs_with_steps = {
+        (name, title)
+        for name in WORKFLOWS
+        for title, job in workflow(name)["jobs"].items()
+        if any("run" in step for step in job["steps"])
+    }
+    assert {*ci_chroot.PLAN, *ci_chroot.NOT_RUN} == jobs_with_steps
+    assert not {*ci_chroot.PLAN} & {*ci_chroot.NOT_RUN}
+
+
+def test_without_mmdebstrap_the_chroot_says_what_to_install(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert ci_chroot.main(tmp_path) == ci_chroot.MISSING
+    assert "apt-get install mmdebstrap" in capsys.readouterr().err

@@ -1,7 +1,9 @@
 """Files for other platforms hold to the formats that these publish, and say what results.json says."""
 
+import hashlib
 import json
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -17,7 +19,9 @@ from grader.classroom.platforms.autograder import AutograderError, GpuScores
 from grader.cli.main import main
 from grader.course import catalog
 from grader.course.skeleton import COPIES
-from grader.course.spec import Verdict
+from grader.course.spec import Reason, Verdict
+from grader.results import points
+from grader.results.findings import Frame, OpenTodo
 from grader.tests.classroom.class_fakes import LABS, FakeClass, lab_of, record, small_class, wrong
 from grader.tests.helpers.commands import grade
 from grader.tests.helpers.course import ROOT
@@ -59,19 +63,67 @@ def test_gradescope_reads_a_stored_run(name):
     results = record(name)
     converted = held(gradescope.convert(results), "gradescope-results.schema.json")
     tests = converted["tests"]
-    assert sum(test["score"] for test in tests) == pytest.approx(results.points, abs=0.01)
-    assert sum(test["max_score"] for test in tests) == pytest.approx(results.graded_points, abs=0.01)
+    assert sum(test.get("score", 0) for test in tests) == pytest.approx(results.points, abs=0.01)
+    assert sum(test.get("max_score", 0) for test in tests) == pytest.approx(results.graded_points, abs=0.01)
     assert converted["score"] == pytest.approx(results.points, abs=0.01)
     assert len({test["number"] for test in tests}) == len(tests) > 0
-    assert all(test["score"] <= test["max_score"] for test in tests)
+    assert all(test["score"] <= test["max_score"] for test in tests if "score" in test)
 
 
 def test_what_was_not_graded_is_neither_passed_nor_failed_in_gradescope():
     tests = held(gradescope.convert(record("cpu.json")), "gradescope-results.schema.json")["tests"]
-    speed = [test for test in tests if test["name"].endswith(": speed")]
+    speed = [test for test in tests if ": speed" in test["name"]]
     assert speed
-    assert not [test for test in speed if "status" in test or test["max_score"]]
+    # Without a status Gradescope takes it from the points, and 0 of 0 is all of them: green.
+    assert not [test for test in speed if {"status", "score", "max_score"} & set(test)]
     assert all("NOT GRADED" in test["output"] and "not graded" in test["tags"] for test in speed)
+
+
+def test_cases_that_wait_do_not_stand_in_a_passed_test_of_gradescope():
+    items = lab_of(record("cpu.json"), ONE).labs[0].exercises[0].items
+    waiting = next(item.id for item in items if item.kind == "correctness" and item.max_points)
+
+    def waits(item):
+        if item.id != waiting:
+            return item
+        return item.model_copy(update={"verdict": Verdict.NOT_GRADED, "points": 0.0, "where": "needs a GPU"})
+
+    results = lab_of(record("cpu.json"), ONE, waits)
+    tests = held(gradescope.convert(results), "gradescope-results.schema.json")["tests"]
+    passed = [test for test in tests if test.get("status") == "passed"]
+    assert passed
+    assert not [
+        test for test in passed if "NOT_GRADED" in str(test["extra_data"]) or "NOT GRADED" in str(test)
+    ]
+    (of_waiting,) = [
+        test for test in tests if test["name"] == "elementwise_add: correctness, not graded here"
+    ]
+    assert not {"status", "score", "max_score"} & set(of_waiting)
+    assert sum(test.get("score", 0) for test in tests) == pytest.approx(results.points, abs=0.01)
+
+
+CRASH = "ZeroDivisionError: a message of 1 crash at import"
+
+
+def crashed():
+    """A file that ends while it is imported: every item of each of its exercises has the same message."""
+
+    def crash(item):
+        facts = {"verdict": Verdict.CRASHED, "points": 0.0, "where": CRASH, "cause": "", "timing": None}
+        frames = (Frame(line=9, function="<module>", code="1 / 0"),)
+        return item.model_copy(update={**facts, "reason": Reason.NONE, "frames": frames})
+
+    return lab_of(record("cpu.json"), TWO, crash)
+
+
+@pytest.mark.parametrize("platform", ["gradescope", "summary", "annotations"])
+def test_one_crash_is_told_once(platform, tmp_path):
+    (tmp_path / "results.json").write_text(crashed().model_dump_json())
+    asked = ["export", "--to", platform, str(tmp_path), "--out", str(tmp_path / "out")]
+    done = CliRunner().invoke(main, asked)
+    assert done.exit_code == 0, done.output
+    assert len(crashed().labs[0].exercises) > 1
+    assert (tmp_path / "out").read_text("utf-8").count(CRASH) == 1
 
 
 def test_a_failure_in_gradescope_has_the_words_of_the_report_and_nothing_that_a_terminal_obeys():
@@ -101,7 +153,10 @@ def test_classroom50_reads_a_stored_run(name):
     results = record(name)
     converted = held(classroom50.convert(results, RUNNER), "classroom50-result.schema.json")
     tests = converted["tests"]
-    assert converted["score"] == sum(test["score"] for test in tests) <= results.points
+    assert converted["score"] == sum(test["score"] for test in tests)
+    # Whole numbers are all that it takes: they are hundredths of a point, so that 43.75 stays 43.75.
+    assert converted["score"] == pytest.approx(results.points * 100, abs=0.51)
+    assert converted["max-score"] == pytest.approx(results.graded_points * 100, abs=0.51)
     assert converted["max-score"] == sum(test["max-score"] for test in tests) >= converted["score"]
     assert all(test["score"] <= test["max-score"] for test in tests)
 
@@ -119,14 +174,23 @@ def test_outside_of_classroom50s_runner_the_missing_variables_are_named():
         classroom50.convert(record("cpu.json"), {})
 
 
-@pytest.mark.parametrize("platform", ["gradescope", "classroom50", "summary"])
+@pytest.mark.parametrize("platform", ["gradescope", "classroom50", "summary", "annotations"])
 def test_export_writes_the_file_and_exits_with_0(platform, tmp_path):
     out = tmp_path / "there" / "out"
     source = ROOT / "solutions" / "results" / "cpu.json"
     asked = ["export", "--to", platform, str(source), "--out", str(out)]
     done = CliRunner().invoke(main, asked, env=RUNNER)
-    assert (done.exit_code, done.output) == (0, f"wrote {out}\n")
-    assert out.read_text("utf-8").strip()
+    assert done.exit_code == 0
+    assert done.output.splitlines()[0] == f"wrote {out}"
+    assert bool(out.read_text("utf-8").strip()) == (platform != "annotations"), "every answer is right there"
+
+
+def test_the_points_to_enter_in_gradescope_are_said(tmp_path):
+    source = ROOT / "solutions" / "results" / "cpu.json"
+    asked = ["export", "--to", "gradescope", str(source), "--out", str(tmp_path / "out")]
+    said = CliRunner().invoke(main, asked).output.splitlines()
+    most = points.text(record("cpu.json").max_points)
+    assert said[1:] == [f"autograder points to enter in the assignment's settings: {most}"]
 
 
 def test_export_never_writes_over_the_results_it_reads(tmp_path):
@@ -135,6 +199,83 @@ def test_export_never_writes_over_the_results_it_reads(tmp_path):
     asked = ["export", "--to", "gradescope", str(tmp_path), "--out", str(tmp_path / "results.json")]
     assert CliRunner().invoke(main, asked).exit_code == 2
     assert (tmp_path / "results.json").read_bytes() == before
+
+
+def test_make_autograder_says_the_points_to_enter(tmp_path):
+    asked = ["autograder", str(tmp_path / "autograder.zip"), "--lab", "1"]
+    said = CliRunner().invoke(main, asked).output.splitlines()
+    most = points.text(sum(one.lab.points for one in catalog.find() if one.number == 1))
+    assert said[1:] == [f"autograder points to enter in the assignment's settings: {most}"]
+
+
+HOSTILE = "x\n::set-env name=A::b\r\n  ::error::forged\n##[add-path]/tmp\r%0A::add-mask::c"
+
+
+def annotated(results, tmp_path):
+    (tmp_path / "results.json").write_text(results.model_dump_json())
+    asked = ["export", "--to", "annotations", str(tmp_path), "--out", str(tmp_path / "out")]
+    done = CliRunner().invoke(main, asked)
+    assert done.exit_code == 0, done.output
+    return (tmp_path / "out").read_bytes().decode().split("\n")[:-1]
+
+
+def test_a_failure_is_an_annotation_at_its_line(tmp_path):
+    line, *others = annotated(crashed(), tmp_path)
+    place = f"file=labs/{TWO}/online_softmax.py,line=9,title=CRASHED"
+    assert line.startswith(f"::error {place}")
+    assert CRASH in line.partition("::error ")[2].partition("::")[2]
+    assert others == []
+
+
+def test_an_open_todo_is_a_notice_at_its_line(tmp_path):
+    todos = (OpenTodo(number=1, text="add, 100 %: all", line=31), OpenTodo(number=2, text="launch", line=40))
+
+    def not_started(item):
+        return item.model_copy(update={"verdict": Verdict.NOT_STARTED, "points": 0.0, "open_todos": todos})
+
+    path = f"labs/{ONE}/elementwise_add.py"
+    assert annotated(lab_of(record("cpu.json"), ONE, not_started), tmp_path) == [
+        f"::notice file={path},line=31,title=NOT STARTED::TODO 1: add, 100 %25: all",
+        f"::notice file={path},line=40,title=NOT STARTED::TODO 2: launch",
+    ]
+
+
+def test_a_wrong_answer_is_annotated_at_its_function_if_the_file_is_the_graded_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = "import triton\n\n\ndef other():\n    pass\n\n\ndef elementwise_add(a, b):\n    pass\n"
+    file = tmp_path / "labs" / ONE / "elementwise_add.py"
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    sha = hashlib.sha256(text.encode()).hexdigest()
+    for source in ("labs", str(tmp_path / "labs")):
+        results = broken().model_copy(update={"source": source})
+        same = with_exercises(results, lambda one: one.model_copy(update={"file_sha256": sha}))
+        place = f"file=labs/{ONE}/elementwise_add.py,line=8,title=WRONG/UNWRITTEN"
+        assert place in annotated(same, tmp_path)[0]
+    assert "line=" not in annotated(results, tmp_path)[0], "another file has other lines"
+
+
+def test_no_text_of_a_submission_is_a_command_of_its_own_in_the_log(tmp_path):
+    def hostile(item):
+        facts = {
+            "verdict": Verdict.CRASHED,
+            "points": 0.0,
+            "where": HOSTILE,
+            "cause": HOSTILE,
+            "printed": HOSTILE,
+        }
+        frames = (Frame(line=3, function=HOSTILE, code=HOSTILE),)
+        return item.model_copy(update={**facts, "name": HOSTILE, "frames": frames})
+
+    lines = annotated(lab_of(record("cpu.json"), ONE, hostile), tmp_path)
+    assert lines
+    for line in lines:
+        command, properties, data = re.fullmatch(r"::(error|notice) (.*?)::(.*)", line).groups()
+        assert command == "error"
+        names = [one.partition("=")[0] for one in properties.split(",")]
+        assert names == ["file", "line", "title"]
+        assert not set("\r\n") & set(data)
+        assert "%0A::add-mask" not in data, "a percent sign of the text is escaped too"
 
 
 def test_a_gpus_exercise_takes_the_place_of_the_same_file_alone():
@@ -149,7 +290,7 @@ def test_a_gpus_exercise_takes_the_place_of_the_same_file_alone():
     assert of_file("0" * 64).points == pytest.approx(cpu.points)
 
 
-def test_jplag_gets_a_folder_a_student_and_the_skeletons(tmp_path):
+def test_jplag_gets_a_folder_a_student_and_the_skeletons(tmp_path, monkeypatch):
     out = small_class(tmp_path / "out")
     fake = FakeClass(out)
     for name, text in (("ada", "mine = 1\n"), ("bob", "mine = 2\n")):
@@ -171,6 +312,39 @@ def test_jplag_gets_a_folder_a_student_and_the_skeletons(tmp_path):
     assert (place / "base" / "elementwise_add.py").read_bytes() == skeleton.read_bytes()
     asked = ["export", "--to", "jplag", str(out), "--out", str(tmp_path / "similarity")]
     assert CliRunner().invoke(main, asked).exit_code == 2, "a folder in use is not written to"
+    asked[-1] = str(tmp_path / "again")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    said = CliRunner().invoke(main, asked).output
+    assert f"JPlag is not installed; to compare: jplag -l python3 -bc {tmp_path}/again/{ONE}/base" in said
+    assert said.count("to compare") == 1, "nobody can be compared where fewer than two handed in"
+
+
+# What JPlag 6.3 writes with --csv-export, as in its CsvComparisonOutput and CLI: <report>/results.csv.
+FAKE_JPLAG = """\
+#!/bin/sh
+echo "$*" > "{folder}/asked"
+while [ "$1" != -r ]; do shift; done
+[ -e "{folder}/broken" ] && {{ echo "[ERROR] Not enough valid submissions"; exit 1; }}
+/bin/mkdir -p "$2"
+printf 'submissionName1,submissionName2,averageSimilarity,maxSimilarity\\n' > "$2/results.csv"
+printf 'ada,bob,0.71,0.9\\nada,cid,0.69,1.0\\nbob,cid,0.985,1.0\\n' >> "$2/results.csv"
+"""
+
+
+def test_jplag_is_run_where_it_is_installed_and_the_similar_pairs_are_listed(tmp_path, monkeypatch):
+    program = tmp_path / "jplag"
+    program.write_text(FAKE_JPLAG.format(folder=tmp_path))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    lab = tmp_path / "lab"
+    (lab / "base").mkdir(parents=True)
+    assert jplag.compare(lab) == [jplag.Pair("bob", "cid", 98.5), jplag.Pair("ada", "bob", 71.0)]
+    asked = (tmp_path / "asked").read_text().split()
+    assert asked[-3:] == ["--mode", "RUN", str(lab / "submissions")], "no viewer is started"
+    (tmp_path / "broken").touch()
+    (lab / "report" / "results.csv").unlink()
+    with pytest.raises(jplag.JplagError, match="Not enough valid submissions"):
+        jplag.compare(lab)
 
 
 @pytest.fixture(scope="module")

@@ -13,12 +13,19 @@ _LISTS = re.findall(r"^(OPTIONS|TEXTS) := ((?:.*\\\n)*.*)$", MAKEFILE, re.MULTIL
 OPTIONS, _TEXTS = (re.findall(r"(?<!\()\b[A-Z_]+\b", names) for _, names in _LISTS)
 GIVEN = sorted({*OPTIONS, *_TEXTS})  # every variable that a target reads, but for those that name programs
 # `make test K=makefile` gives its K to every make below it.
-OUTSIDE = {name: value for name, value in os.environ.items() if name not in {*GIVEN, "MAKEFLAGS", "MFLAGS"}}
+_MAKES_OWN = {"MAKEFLAGS", "MFLAGS", "MAKELEVEL"}
+OUTSIDE = {name: value for name, value in os.environ.items() if name not in {*GIVEN, *_MAKES_OWN}}
 
 
 def rule(target):
     """The lines of the Makefile that are about a target."""
     return MAKEFILE.partition(f"\n{target}:")[2].partition("\n\n")[0]
+
+
+def taken(target):
+    """The variables that a target takes on its command line."""
+    declared = re.search(rf"^takes-{target} :=(.*)$", MAKEFILE, re.MULTILINE)
+    return declared[1].split() if declared else []
 
 
 def command_of(target):

@@ -10,13 +10,23 @@ import pytest
 from grader.cli.main import main
 from grader.cli.options import Option
 from grader.tests.helpers.course import ROOT
-from grader.tests.helpers.make_words import GIVEN, MAKEFILE, OPTIONS, OUTSIDE, command_of, handed_on, rule
+from grader.tests.helpers.make_words import (
+    GIVEN,
+    MAKEFILE,
+    OPTIONS,
+    OUTSIDE,
+    command_of,
+    handed_on,
+    rule,
+    taken,
+)
 
 TARGETS = sorted(set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE)) - {"help", "clean"})
 # Its own: whoever names another program wants it to be run.
 OWN = {
     "PYTHON", "RUN", "GRADER", "SETUP", "NVCC", "WITH_NVCC", "MAKEFILE_LIST", "OPTIONS", "TEXTS", "PYTEST",
-    "HERE", "SLOW",
+    "HERE", "SLOW", "TYPED", "NOTHING", "PROGRAMS", "GOALS", "REFUSED", "CHECKED",
+    "MAKECMDGOALS", "MAKELEVEL",
 }  # fmt: skip
 READ = r"(?:\$[({]|\$\$\{?|foreach one,\$\()([A-Z_]+)\b"  # a variable, by make or by the shell
 HOSTILE = {
@@ -53,10 +63,12 @@ def test_every_variable_in_the_help_text_of_a_target_is_read_by_what_it_runs():
     (setup,) = re.findall("^SETUP := .*", MAKEFILE, re.MULTILINE)
     for target in TARGETS:
         text, *recipe = rule(target).splitlines()
-        read = set(re.findall(READ, "\n".join([setup, *recipe])))
+        read = set(re.findall(READ, "\n".join(recipe))) - OWN
         if command_of(target):
             read |= variables_of(command_of(target))
-        assert set(re.findall(r"\b([A-Z]+)=", text)) <= read, target
+        of_setup = set(re.findall(READ, setup))
+        assert set(re.findall(r"\b([A-Z]+)=", text)) <= read | of_setup, target
+        assert set(taken(target)) == read - of_setup - {"TORCH"}, target
 
 
 def test_every_variable_of_an_option_is_handed_on_by_the_makefile_and_no_other_is():
@@ -73,8 +85,78 @@ def test_a_variable_is_one_option_of_a_command():
 
 
 def test_a_target_is_given_no_variable_of_another_one(tmp_path):
-    out, err = handed_on(tmp_path, "list", dict.fromkeys(GIVEN, "1"))
+    out, err = handed_on(tmp_path, "list", dict.fromkeys(GIVEN, "1"), by_environment=True)
     assert out == ["grader", "list"], err
+
+
+def refused(folder, *words, **environment):
+    """What make says to these words, None if it runs them."""
+    command = ["make", "-s", "-f", str(ROOT / "Makefile"), "SETUP=true", "RUN=true", *words]
+    done = subprocess.run(
+        command, cwd=folder, env=OUTSIDE | environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode == 2) == ("***" in done.stderr), done.stderr
+    return done.stderr.partition("*** ")[2] if done.returncode else None
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_variable_that_a_target_does_not_take_is_refused_with_both_named(target, tmp_path):
+    others = [
+        name for name in [*GIVEN, "LABS", "BLND", "lab"] if name not in {*taken(target), "TORCH", "CUDA_HOME"}
+    ]
+    assert len(others) > 10
+    for name in others:
+        said = refused(tmp_path, target, f"{name}=$(shell touch found)")
+        assert said is not None, name
+        assert said.startswith(f"make {target} takes no {name}; it takes {' '.join(taken(target))}"), said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_what_is_typed_for_a_target_is_refused(tmp_path):
+    assert refused(tmp_path, "list") is None
+    assert refused(tmp_path, "list", "-k", "PYTHON=python3.12", "TORCH=cuda") is None
+    assert refused(tmp_path, "list", LAB="1", LABS="1", MAKEFILES="") is None
+    assert refused(tmp_path, "todo", "list", "LAB=1") is None, "one of two targets takes it"
+    assert "make todo list takes no SEED" in refused(tmp_path, "todo", "list", "SEED=1")
+    assert "No rule to make target 'grad'" in refused(tmp_path, "grad", "LAB=1")
+    # A make that calls this one hands on what it was given itself.
+    assert refused(tmp_path, "list", MAKEFLAGS=" -- LAB=1", MAKELEVEL="1") is None
+
+
+STAFF_PAGES = [
+    *(
+        ROOT / name
+        for name in ("README.md", "labs/README.md", ".github/SECURITY.md", ".github/CONTRIBUTING.md")
+    ),
+    *sorted((ROOT / "grader" / "classroom").rglob("*.md")),
+]
+PAGES = [
+    *STAFF_PAGES,
+    *sorted((ROOT / "labs").glob("lab*/README.md")),
+    ROOT / "gpu-programming" / "README.md",
+]
+NAMED = r"(?<![\w/$-])([A-Z][A-Z_]*)="
+OTHERS = {"TRITON_PRINT_AUTOTUNING", "TRITON_INTERPRET"}  # variables of Triton, which the pages also name
+
+
+def test_every_variable_on_a_page_is_taken_by_the_target_beside_it():
+    beside = [
+        (page.name, target.rstrip("-"), name)
+        for page in PAGES
+        for line in page.read_text("utf-8").splitlines()
+        for target, words in re.findall(r"\bmake ([a-z-]+)(.*?)(?=\bmake [a-z-]|$)", line)
+        if target.rstrip("-") in TARGETS
+        for name in re.findall(NAMED, words)
+    ]
+    assert len(beside) > 40
+    assert [one for one in beside if one[2] not in [*taken(one[1]), "TORCH"]] == []
+
+
+def test_every_variable_on_a_page_is_taken_by_some_target():
+    text = "\n".join(page.read_text("utf-8") for page in STAFF_PAGES)
+    named = set(re.findall(NAMED, text)) - OTHERS
+    assert len(named) > 20
+    assert named <= {name for target in TARGETS for name in taken(target)} | {"TORCH"}
 
 
 def variables_of(command):
@@ -84,12 +166,12 @@ def variables_of(command):
 @pytest.mark.parametrize("by_environment", [False, True], ids=["typed", "environment"])
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_nothing_that_a_target_is_given_is_run(kind, by_environment, tmp_path):
-    variables = dict.fromkeys(GIVEN, HOSTILE[kind])
     program = tmp_path / ".venv" / "bin" / "python"  # one target calls it by its path
     program.parent.mkdir(parents=True)
     program.write_text("#!/bin/sh\nprintf '%s|' \"$@\"\n")
     program.chmod(0o755)
     for target in TARGETS:
+        variables = dict.fromkeys(GIVEN if by_environment else taken(target), HOSTILE[kind])
         out, err = handed_on(tmp_path, target, variables, by_environment)
         assert not (tmp_path / "found").exists(), target
         assert out, err  # its recipe got to the end
@@ -112,7 +194,7 @@ def test_set_up_is_given_its_variables_as_text(kind, tmp_path):
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_what_is_typed_arrives_letter_by_letter(kind, by_environment, tmp_path):
     text = HOSTILE[kind]
-    variables = dict.fromkeys(("LAB", "FROM", "K", "OUT", "SUBMISSIONS", "ONLY", "TO", "SIZE", "OP"), text)
+    names = ("LAB", "FROM", "K", "OUT", "SUBMISSIONS", "ONLY", "TO", "SIZE", "OP")
     for target, options in {
         "grade": ["grade", "--lab", text, "--from", text, "-k", text],
         "export": ["export", "--to", text, "results", "--out", text],
@@ -120,7 +202,8 @@ def test_what_is_typed_arrives_letter_by_letter(kind, by_environment, tmp_path):
         "profile": ["profile", *each("--op", text), *each("--size", text), "--from", text],
         "release": ["release", text],
     }.items():
-        out, err = handed_on(tmp_path, target, variables, by_environment)
+        given = [name for name in names if by_environment or name in taken(target)]
+        out, err = handed_on(tmp_path, target, dict.fromkeys(given, text), by_environment)
         assert out == ["grader", *options], err
 
 
@@ -133,6 +216,8 @@ def test_defaults_stand_in_for_what_is_not_given(tmp_path):
         "reset RESTORE=1 YES=1": "grader|reset|--yes|--restore|",
         "reset RESTORE=again": "grader|reset|--restore|again|",
         "class SUBMISSIONS=in ONLY=a": "grader|class|in|--only|a|",
+        "class SUBMISSIONS=in SECRET=s LIMIT=60 BLIND=0": "grader|class|in|--secret|s|--limit|60|--blind|0|",
+        "verify RECEIPT=r TOLERANCE=5": "grader|verify|r|--tolerance|5|",
     }.items():
         name, *given = target.split()
         out, _ = handed_on(tmp_path, name, dict(one.split("=") for one in given))
