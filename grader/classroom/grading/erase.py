@@ -52,6 +52,7 @@ def erase(out: Path, student: str, gradebook: Path) -> Erased:
             shutil.rmtree(path)
         shutil.rmtree(run.engine, ignore_errors=True)  # logs of finished commands, which name everybody
         _forget(run, record, student)
+        _forget_beside(run, student)
         for file, column in (("roster.csv", None), ("rubric.csv", "student")):
             removed += _without_lines(
                 gradebook / GIVEN / file, names if column is None else {student}, column
@@ -106,6 +107,15 @@ def _forget(run: RunFolder, record: RunRecord, student: str) -> None:
     ]
     regraded = [one for one in drift.regraded if not one.startswith(f"{student}/")]
     records.write(run.drift, drift.model_copy(update={"regraded": regraded, "exercises": exercises}))
+
+
+def _forget_beside(run: RunFolder, student: str) -> None:
+    """Remove the student from the records of partners."""
+    for path in run.students.glob("*/intake.json"):
+        intake = records.read(path, Intake)
+        if student in intake.partners:
+            others = [one for one in intake.partners if one != student]
+            records.write(path, intake.model_copy(update={"partners": others}))
 
 
 def _without_lines(path: Path, names: set[str], column: str | None) -> list[str]:
