@@ -49,6 +49,7 @@ class RunRecord(Record):
     keyword: str | None = None  # -k: only items whose names match
     hidden_sha256: str | None = None  # hash of the file with hidden cases
     seed_commitment: str  # SHA-256 of the secret that all seeds are derived from
+    timing_protocol: int = 1  # as in results.json; a run keeps the one that it began with
     seal_commitment: str = ""  # SHA-256 of the key of all seals; empty where the secret is that key too
     units: list[Unit]
     students: list[str]  # sorted ids

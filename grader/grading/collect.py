@@ -11,7 +11,7 @@ from grader.course.spec import Document, Exercise, Verdict
 from grader.judge.run import Run
 from grader.results import scoring
 from grader.results.machine import machine, now
-from grader.results.models import ExerciseResult, ItemResult, LabResult, Results
+from grader.results.models import TIMING_PROTOCOL, ExerciseResult, ItemResult, LabResult, Results
 from grader.results.outcome import Outcome, result_of
 
 Answer = tuple[Item, Outcome, float]  # the last is the time in seconds
@@ -42,6 +42,7 @@ def collect(
         assurance=run.assurance,
         assurance_level=run.assurance_level,
         machine=machine(run.gpu, gpu_missing),
+        timing_protocol=TIMING_PROTOCOL,
         points=math.fsum(lab.points for lab in labs),
         graded_points=math.fsum(lab.graded_points for lab in labs),
         not_graded_points=math.fsum(lab.not_graded_points for lab in labs),

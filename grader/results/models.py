@@ -77,6 +77,11 @@ class LabResult(Model):
         return [item for exercise in self.exercises for item in exercise.items]
 
 
+# How calls are timed: which of them, how often, against what, and how a percentage follows. To be raised with
+# every change that moves a percentage, because those of two protocols cannot be compared.
+TIMING_PROTOCOL = 1
+
+
 class Results(Model):
     """A graded run, from which every other report is made."""
 
@@ -92,6 +97,7 @@ class Results(Model):
     assurance: str
     assurance_level: int | None = None  # 1 for L1; None if nothing was run
     machine: Machine
+    timing_protocol: int = 1  # of the percentages in it
     points: Points
     graded_points: Points
     not_graded_points: Points

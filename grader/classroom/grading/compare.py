@@ -18,6 +18,7 @@ class Pair:
     exercise: str
     first: ItemResult
     second: ItemResult
+    comparable: bool = True  # timed by one protocol
 
     @property
     def changed(self) -> str:
@@ -33,9 +34,14 @@ class Pair:
 
     @property
     def percent(self) -> float | None:
-        """Absolute difference of a timed item, in percent of its baseline; None if one was not timed."""
+        """Absolute difference of a timed item, in percent of its baseline.
+
+        None if one was not timed, or if the two were timed by different protocols.
+        """
         first, second = self.first.timing, self.second.timing
-        return abs(first.percent_of_baseline - second.percent_of_baseline) if first and second else None
+        if first is None or second is None or not self.comparable:
+            return None
+        return abs(first.percent_of_baseline - second.percent_of_baseline)
 
 
 def pairs(first: Results, second: Results) -> Iterator[Pair]:
@@ -43,8 +49,9 @@ def pairs(first: Results, second: Results) -> Iterator[Pair]:
     left, right = _items(first), _items(second)
     if left.keys() != right.keys():
         raise ValueError("the two gradings have different items")
+    comparable = first.timing_protocol == second.timing_protocol
     for key, (exercise, item) in left.items():
-        yield Pair(key[0], exercise, item, right[key][1])
+        yield Pair(key[0], exercise, item, right[key][1], comparable)
 
 
 def _items(results: Results) -> dict[tuple[str, str], tuple[str, ItemResult]]:

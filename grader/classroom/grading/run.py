@@ -44,6 +44,7 @@ from grader.classroom.run_folder import RunFolder, UnitFolder
 from grader.course import hidden_cases
 from grader.results import reading
 from grader.results.machine import Machine, now
+from grader.results.models import TIMING_PROTOCOL
 from grader.system import gpu
 from grader.system.files import read_bytes
 
@@ -105,6 +106,7 @@ class _Class:
             if not self._chosen:
                 raise AskedError(f"nothing matches -k {asked.keyword!r}")
             self._before = _begun(self._folder)
+            _same_protocol(self._before)
             begun_with = self._before.seal_commitment if self._before else ""
             self._keys = run_secret.load(self._folder, asked.secret, begun_with)
             self._hidden = hashlib.sha256(read_bytes(asked.hidden)).hexdigest() if asked.hidden else None
@@ -191,6 +193,7 @@ class _Class:
             keyword=self._options.keyword,
             hidden_sha256=self._hidden,
             seed_commitment=run_secret.commitment(self._keys.seeds),
+            timing_protocol=TIMING_PROTOCOL,
             seal_commitment=self._keys.seal_commitment,
             units=[one.unit for one in self._units if one.unit.name in names],
             students=students,
@@ -348,6 +351,15 @@ def _begun(folder: RunFolder) -> RunRecord | None:
         return None
     except ValueError as error:
         raise AskedError(f"{folder.run}: {error}") from None
+
+
+def _same_protocol(before: RunRecord | None) -> None:
+    """Raise AskedError if the run was begun with another way to time: percentages of two do not compare."""
+    if before and before.timing_protocol != TIMING_PROTOCOL:
+        raise AskedError(
+            f"this run was begun with timing protocol {before.timing_protocol}, and this checkout has "
+            f"{TIMING_PROTOCOL}: end the term with grader {before.grader}, or give another OUT="
+        )
 
 
 def _state(task: Task) -> State:

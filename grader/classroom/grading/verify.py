@@ -281,6 +281,10 @@ def _gradings(found: Found, first: Results, second: Results, fields: Sequence[st
     ]
     changed = [name for name in files[0] if files[0][name] != files[1].get(name)]
     found.differences((f"file of {name}: the second grading read another" for name in changed), "files read")
+    if first.timing_protocol != second.timing_protocol:
+        protocols = f"{first.timing_protocol} and {second.timing_protocol}"
+        found.not_seen(f"times: measured by timing protocols {protocols}, whose percentages do not compare")
+        return
     for one, other in (pair for pair in both if pair[0].kind == SPEED):
         _timed(found, one, other, tolerance)
 
