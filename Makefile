@@ -3,7 +3,7 @@
 # SUBMISSIONS=dir  ROSTER=roster.csv  OUT=dir  SITE=slurm.toml  ONLY=id  HIDDEN=cases.toml  RECEIPT=path
 # SHARD=1/4  JOBS=6  ARCH=sm_90  EXTRA=dev  STEP="what you expect"  FILE=path  SIZE=n=1024  REDRAW=1
 # POLICY=late.toml  RUBRIC=rubric.csv  BOARD=1  TO=gradescope  GPU=path
-# REST=1  OPEN=1  RESULTS=folder  SCREENSHOTS=1  AGAIN=1  ALL=1  RESTORE=1 (or the name of a copy)  YES=1
+# REST=1  OPEN=1  RESULTS=folder  SCREENSHOTS=1  AGAIN=1  REGRADE=latest  ALL=1  RESTORE=1 (or the name of a copy)  YES=1
 
 # The value of a variable is text, never a command. make keeps it as typed, including `$`, and a recipe uses "$$LAB":
 # the shell then takes it from the environment and does not interpret quotes or backticks in it.
