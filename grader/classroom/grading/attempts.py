@@ -136,7 +136,8 @@ def _decide(
     if counted is None or counted.state not in FINAL:
         return True, ""
     if record.measured_in is not None:
-        return True, f"attempt {number} counts: measured in attempt {record.measured_in}, with the points of now"
+        measured = f"measured in attempt {record.measured_in}, with the points of now"
+        return True, f"attempt {number} counts: {measured}"
     if _files(unit, counted) != _files(place, record):
         return True, f"attempt {number} counts: it is a new hand-in"
     if record.state is State.FAULT:
