@@ -13,13 +13,16 @@ from grader.results import reading
 
 
 def measure(run: RunFolder, regraded: Iterable[tuple[str, str]]) -> Drift:
-    """Compare both gradings of each (student, unit) pair; pairs without two results files are skipped."""
+    """Compare both gradings of each (student, unit) pair, except where one is missing or asked other items.
+
+    The grade of an earlier attempt may count, from before a lab changed.
+    """
     both = []
     names = []
     for student, unit in sorted(regraded):
         folder = run.student(student)
         first, second = folder.unit(unit).results, folder.unit(unit, again=True).results
-        if first.exists() and second.exists():
+        if first.exists() and second.exists() and _same_items(first, second):
             names.append(f"{student}/{unit}")
             both.append((student, unit, first, second))
     return Drift(regraded=names, exercises=between(both))
@@ -33,6 +36,14 @@ def between(both: Iterable[tuple[str, str, Path, Path]]) -> list[ExerciseDrift]:
         for pair in pairs(first, second):
             found[unit, pair.exercise].append((student, pair))
     return [_exercise(unit, name, compared) for (unit, name), compared in sorted(found.items())]
+
+
+def _same_items(first: Path, second: Path) -> bool:
+    asked = [
+        {(lab.folder, item.id) for lab, _, item in reading.read(path).every_item()}
+        for path in (first, second)
+    ]
+    return asked[0] == asked[1]
 
 
 def _exercise(unit: str, name: str, compared: list[tuple[str, Pair]]) -> ExerciseDrift:

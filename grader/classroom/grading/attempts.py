@@ -136,13 +136,14 @@ def _decide(
     if counted is None or counted.state not in FINAL:
         return True, ""
     if record.measured_in is not None:
-        return True, f"attempt {number} counts: attempt {record.measured_in} with the points of now"
+        measured = f"measured in attempt {record.measured_in}, with the points of now"
+        return True, f"attempt {number} counts: {measured}"
     if _files(unit, counted) != _files(place, record):
         return True, f"attempt {number} counts: it is a new hand-in"
     if record.state is State.FAULT:
         return False, f"attempt {counted.attempt} counts: attempt {number} ended with a fault"
     if rule == LATEST:
-        return True, f"attempt {number} counts: the command was told that the latest counts"
+        return True, f"attempt {number} counts: the course lets the latest regrade count"
     if record.state is State.TIMEOUT or counted.state is State.TIMEOUT:
         better = record.state is State.GRADED
         return better, f"attempt {number if better else counted.attempt} counts: the other one timed out"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from grader.report import markdown
 from grader.results import points
+from grader.results.base import DECIMALS
 from grader.results.models import ExerciseResult, ItemResult, Results
 
 MOST_NAMED = 4  # items with a changed verdict that are named
@@ -21,6 +22,11 @@ class Change:
     before: float
     after: float
     verdicts: str = ""
+
+    @property
+    def differs(self) -> bool:
+        """Whether anything changed."""
+        return bool(self.verdicts or round(self.before - self.after, DECIMALS))
 
     @property
     def cells(self) -> tuple[str, str, str, str, str]:
@@ -37,7 +43,7 @@ def between(before: Results, after: Results) -> list[Change]:
     for name in dict.fromkeys([*first, *second]):
         one, other = first.get(name), second.get(name)
         change = Change(name, _points(one), _points(other), _verdicts(one, other))
-        if change.verdicts or round(change.before - change.after, 6):
+        if change.differs:
             found.append(change)
     return [*found, Change("all", before.points, after.points)]
 

@@ -23,7 +23,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from grader.classroom.grading import code_hash
-from grader.classroom.records import Intake
+from grader.classroom.records import Intake, Receipt
 from grader.course import catalog
 
 ENTRY = ("grader.grading.plugin", "grader.grading.pytest_run", "grader.grading.collect")
@@ -79,11 +79,31 @@ def measures(unit: str) -> str:
     return _of_labs(unit, code_hash.measures)
 
 
-def _of_labs(unit: str, hashed: Callable[[str], str]) -> str:
+def same_lab(receipt: Receipt) -> bool:
+    """Whether a unit's labs, with their points, are those that a receipt names.
+
+    A receipt of an older version has the hash of their bytes.
+    """
+    unit = receipt.unit.name
+    return receipt.lab_sha256 == (lab(unit) if receipt.measures_sha256 else _bytes_of_labs(unit))
+
+
+def _bytes_of_labs(unit: str) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(path for entry in _entries(unit) for path in (entry.lab_file, *entry.given)):
+        digest.update(f"{path.relative_to(catalog.ROOT).as_posix()}\0".encode())
+        digest.update(bytes.fromhex(_sha256(path)))
+    return digest.hexdigest()
+
+
+def _entries(unit: str) -> list[catalog.Entry]:
     entries = catalog.capstone() if unit == catalog.CAPSTONE.name else catalog.find()
-    selected = [entry for entry in entries if unit in (entry.folder.name, catalog.CAPSTONE.name)]
+    return [entry for entry in entries if unit in (entry.folder.name, catalog.CAPSTONE.name)]
+
+
+def _of_labs(unit: str, hashed: Callable[[str], str]) -> str:
     hashes = {}
-    for entry in selected:
+    for entry in _entries(unit):
         hashes[str(entry.lab_file)] = hashed(entry.lab_file.read_text("utf-8"))
         hashes |= {str(path): _of_given(path) for path in entry.given}
         for name, path in of_lab_file(entry.lab_file).items():

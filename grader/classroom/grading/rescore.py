@@ -101,7 +101,7 @@ class _Rescore:
         if last.state is State.FAULT:
             raise RescoreError(f"attempt {last.attempt} is not finished; run make class first")
         receipt = records.read(place.receipt, Receipt)
-        if receipt.lab_sha256 == fingerprint.lab(unit):
+        if fingerprint.same_lab(receipt):
             return None
         if receipt.measures_sha256 not in ("", fingerprint.measures(unit)):
             raise RescoreError("the lab has changed in more than its points; make class grades it again")
@@ -162,7 +162,7 @@ def _write(one: Rescored, keys: Keys) -> None:
 def _show(found: list[Rescored], console: Console, written: bool) -> None:
     """Print the units whose points or verdicts change, and how many do."""
     rows = [(one.name, changes.between(one.before, one.after)) for one in found if not one.blind]
-    changed = [(name, all_) for name, all_ in rows if any(round(one.before - one.after, 6) for one in all_)]
+    changed = [(name, all_) for name, all_ in rows if any(one.differs for one in all_)]
     totals = [all_[-1] for _, all_ in changed]
     higher, lower = (sum(sign * (row.after - row.before) > 0 for row in totals) for sign in (1, -1))
     if changed:

@@ -50,6 +50,7 @@ from grader.system.files import read_bytes
 
 OK, FAULT = 0, 3
 LIMIT_S = 3600.0
+MOST_SHOWN = 8  # regrades that are shown also where nothing changed
 
 
 class AskedError(Exception):
@@ -301,24 +302,28 @@ class _Class:
 
     def _show_regraded(self, plan: Plan) -> None:
         """Print what changed in units that were graded before, and which attempt counts."""
-        rows, counts = [], []
+        rows, counts = {}, {}
         for task in plan.tasks:
             unit = unit_folder(task)
             earlier, now_counts = attempts.before(unit, task.attempt), attempts.record_of(unit)
             after = attempts.place_of(unit, task.attempt)
             if task.blind or earlier is None or now_counts is None or not after.results.exists():
                 continue
-            rows.append(
-                (task.name, changes.between(reading.read(earlier.results), reading.read(after.results)))
-            )
-            counts.append(f"{task.name}: {now_counts.counts}")
+            rows[task.name] = changes.between(reading.read(earlier.results), reading.read(after.results))
+            counts[task.name] = now_counts.counts
+        changed = [name for name, found in rows.items() if any(one.differs for one in found)]
+        shown = sorted(rows if len(rows) <= MOST_SHOWN else changed)
         if rows:
-            self._say("\n".join(["graded again:", changes.table(sorted(rows)), *sorted(counts)]))
+            self._say(f"graded again: {len(rows)}, of which {len(changed)} have other points or verdicts")
+        if shown:
+            self._say(changes.table((name, rows[name]) for name in shown))
+        for name in shown:
+            self._say(f"{name}: {counts[name]}")
 
     def _show_other_points(self, plan: Plan) -> None:
         """Say how many units have points that the labs no longer give."""
         receipts_of = [attempts.receipt_of(unit_folder(task)) for task in plan.gradable if not task.blind]
-        others = [one for one in receipts_of if one and one.lab_sha256 != fingerprint.lab(one.unit.name)]
+        others = [one for one in receipts_of if one and not fingerprint.same_lab(one)]
         if others:
             words = "were graded with other points or thresholds than the labs have now"
             self._say(f"{len(others)} {words}: make rescore OUT={self._options.out}")

@@ -102,7 +102,7 @@ def verify(path: Path, tolerance: float, hidden: Path | None) -> Found:
     _check_hidden(found, receipt, hidden)
     _check_points(found, receipt, first, hidden)
     _check_versions(found, receipt)
-    fields = (*JUDGED, *POINTS) if _same_points(receipt) else JUDGED
+    fields = (*JUDGED, *POINTS) if fingerprint.same_lab(receipt) else JUDGED
     _gradings(found, first, _again(receipt, student / "files", hidden), fields, tolerance)
     return found
 
@@ -201,7 +201,7 @@ def _check_hidden(found: Found, receipt: Receipt, hidden: Path | None) -> None:
 
 def _check_points(found: Found, receipt: Receipt, first: Results, hidden: Path | None) -> None:
     """Compare the points of each item with those that follow from its verdict and time."""
-    if not _same_points(receipt):
+    if not fingerprint.same_lab(receipt):
         found.not_seen("the lab or its points have changed since: the points of single items")
         return
     try:
@@ -218,11 +218,6 @@ def _check_points(found: Found, receipt: Receipt, first: Results, hidden: Path |
         found.differences(wrong, "points follow from verdicts and times")
 
 
-def _same_points(receipt: Receipt) -> bool:
-    """Whether the labs of the unit are those that the points of the receipt are from."""
-    return receipt.lab_sha256 == fingerprint.lab(receipt.unit.name)
-
-
 def _expected_points(receipt: Receipt, first: Results, hidden: Path | None) -> Results | None:
     """Return the results with points computed again. Raises RescoreError if the lab has other items."""
     used = hidden if receipt.hidden_sha256 else None
@@ -232,14 +227,10 @@ def _expected_points(receipt: Receipt, first: Results, hidden: Path | None) -> R
 
 def _check_versions(found: Found, receipt: Receipt) -> None:
     """Note what a difference may come from. Raises MachineError if a GPU is needed and there is none."""
-    for words, was, now in (
-        ("the modules that grade", receipt.grader_sha256, fingerprint.grader()),
-        ("the lab", receipt.measures_sha256, fingerprint.measures(receipt.unit.name)),
-    ):
-        if was != now:
-            found.note(
-                f"{words} have changed since" if words.endswith("grade") else f"{words} has changed since"
-            )
+    if receipt.grader_sha256 != fingerprint.grader():
+        found.note("the modules that grade have changed since")
+    if receipt.measures_sha256 not in ("", fingerprint.measures(receipt.unit.name)):
+        found.note("the lab has changed since, in more than its points")
     present, missing = gpu.find()
     if receipt.tier == "gpu" and not present:
         raise MachineError(f"it was graded on a GPU, and this machine has none: {missing}")

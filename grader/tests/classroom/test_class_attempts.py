@@ -12,7 +12,7 @@ from rich.console import Console
 from grader.classroom import records
 from grader.classroom.gradebook import pages
 from grader.classroom.gradebook import reading as gradebook
-from grader.classroom.grading import attempts, run
+from grader.classroom.grading import agreement, attempts, run
 from grader.classroom.grading.run import Asked, grade_class
 from grader.classroom.records import Receipt, State, TaskRecord
 from grader.classroom.run_folder import RunFolder
@@ -150,6 +150,25 @@ def test_a_regrade_that_ends_with_a_fault_leaves_the_grade(a_class):
     assert code == 3
     assert "open after a fault" in printed
     assert (a_class.points("ada"), a_class.task("ada").attempt) == (100.0, 1)
+
+
+def test_a_blind_grading_of_other_items_than_the_attempt_that_counts_stops_nothing(a_class):
+    a_class.grade(blind_share=1.0)
+    again = a_class.out.student("ada").unit(LAB, again=True)
+    pair = [("ada", LAB)]
+    assert agreement.measure(a_class.out, pair).regraded == [f"ada/{LAB}"]
+    again.results.write_bytes(again.results.read_bytes().replace(b"correctness/n=1", b"correctness/n=2"))
+    assert agreement.measure(a_class.out, pair).regraded == []
+
+
+def test_regrades_of_many_are_shown_where_something_changed(a_class, monkeypatch):
+    monkeypatch.setattr(run, "MOST_SHOWN", 1)
+    a_class.hand_in("bob", "wrong-then-right")
+    a_class.grade()
+    _, printed = a_class.grade(again=True)
+    assert "graded again: 2, of which 1 have other points or verdicts" in printed
+    assert "bob/lab1_elementwise_add: attempt 2 counts" in printed
+    assert "ada/" not in printed
 
 
 def test_what_was_withdrawn_and_handed_in_again_is_kept_in_between(a_class):

@@ -140,7 +140,7 @@ def test_a_class_gets_the_points_of_now_as_an_attempt_of_its_own(a_class):
     unit = a_class.unit("ada")
     task, receipt = a_class.task("ada"), records.read(unit.receipt, Receipt)
     assert (a_class.points("ada"), a_class.points("bob"), task.attempt, task.measured_in) == (60.0, 0.0, 2, 1)
-    assert task.counts == "attempt 2 counts: attempt 1 with the points of now"
+    assert task.counts == "attempt 2 counts: measured in attempt 1, with the points of now"
     assert reading.read(unit.attempt(1).results).points == 100.0
     assert (receipt.points, receipt.measured_in, receipt.lab_sha256) == (60.0, 1, "other points")
     assert receipt.results_sha256 == attempts.sha256(unit.results)
