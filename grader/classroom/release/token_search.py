@@ -1,0 +1,269 @@
+"""Find answers in a text a second time, by shared sequences of tokens, without the search that made the release.
+
+Three comparisons: WORDS names and numbers in a row; SHAPE tokens with operators, where names may differ if
+they differ consistently; and rows of numbers, in any order within a row. Tokens are stored as one character
+each, so that a sequence is a substring and a lookup is a set's.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from grader.classroom.release.decodings import decodings
+from grader.classroom.release.text_parts import parts
+from grader.course.skeleton import render, render_native
+
+WORDS, FEWEST = 12, 8  # a shorter task counts as a whole if it has FEWEST names and numbers
+SHAPE = 32
+NAMES, KINDS = 8, 8  # a shape has so many places of free names, and so many different tokens, or it is a list
+ROWS, CELLS = 3, 3  # a table: at least ROWS rows with at least CELLS numbers each
+MOST = 0.6  # of a table's rows
+GARBLED = 0.1  # of a text's characters; more, and it is a picture or an archive
+GAP = 40  # numbers between two rows of a table
+UNKNOWN = "\0"
+APART = 2  # foreign numbers beside the head of a row, such as a group size that the autotuner prints
+Head, Span = tuple[int, ...], tuple[int, int]
+OTHERS = ("wrong", "variants", "kernel-log")  # folders of whole files that are answers, wrong or different
+_KNOWN = re.compile(rf"[^{UNKNOWN}]{{{SHAPE},}}")
+_TOKEN = re.compile(r"[^\W\d]\w*|0x[\da-fA-F]+|\d+(?:\.\d+)?|[^\w\s]")
+_INTEGER = re.compile(r"(?<![\w.])(?:0x[\da-fA-F]+|\d+)(?:x\d+)*(?![\w.]*[\w])")
+_BEGIN = re.compile(r"^\s*(?:#|//) (?:BEGIN TODO|BONUS) (\d+):")
+_END = re.compile(r"^\s*(?:#|//) END (?:TODO|BONUS) (\d+)\s*$")
+_COMMENT = {"#": re.compile(r"(?m)(?:^|(?<=\s))#(?: .*|$)"), "//": re.compile(r"(?m)//.*$")}
+_MARGIN = re.compile(r"(?m)^[ \t]*(?:\d+[ \t]*[:|.)]?[ \t]|[+>|*-]+[ \t]?)")  # of a patch, a quote or a listing
+_HEADER = re.compile(r"def \w+\([^()]*(?:\([^()]*\)[^()]*)*\)[^:\n]*:|extern \"C\"[^{;]*")  # given in READMEs
+# Names that stay when a solution is rewritten: the language's, Triton's and CUDA's.
+_FIXED = frozenset(
+    "if else for while in not and or return def lambda None True False range min max torch triton tl "
+    "float int half const void unsigned auto static constexpr blockIdx threadIdx blockDim gridDim".split()
+)
+
+
+@dataclass
+class Tokens:
+    """A character for each known token; 0 stands for all others."""
+
+    known: dict[str, str] = field(default_factory=dict)
+
+    def add(self, token: str) -> str:
+        """Return the character of a token, new if needed."""
+        return self.known.setdefault(token, chr(0x100 + len(self.known)))
+
+
+@dataclass(frozen=True)
+class Fingerprints:
+    """Sequences of the answers, each with its file."""
+
+    tokens: Tokens = field(default_factory=Tokens)
+    words: dict[str, str] = field(default_factory=dict)
+    whole: dict[str, str] = field(default_factory=dict)  # short tasks
+    shapes: dict[str, dict[tuple[int, ...], str]] = field(default_factory=dict)
+    tables: dict[frozenset[tuple[int, ...]], str] = field(default_factory=dict)
+
+    def found_in(self, data: bytes) -> str | None:
+        """Return the file whose answer the bytes contain, or None."""
+        seen: set[str] = set()
+        for decoded in decodings(data):
+            for text in parts(decoded):
+                if text not in seen and text.count("\ufffd") <= GARBLED * len(text):
+                    seen.add(text)
+                    source = self._in_text(text)
+                    if source:
+                        return source
+        return None
+
+    def _in_text(self, text: str) -> str | None:
+        source = self._table_in(text)
+        for plain in {} if source else dict.fromkeys(_spellings(text)):
+            tokens = _TOKEN.findall(plain)
+            source = self._words_in(tokens) or self._shape_in(tokens)
+            if source:
+                break
+        return source
+
+    def _words_in(self, tokens: list[str]) -> str | None:
+        words = (one for one in tokens if one[0].isalnum() or one[0] == "_")
+        row = "".join(self.tokens.known.get(one, UNKNOWN) for one in words)
+        for run in row.split(UNKNOWN):
+            for at in range(len(run) - WORDS + 1):
+                source = self.words.get(run[at : at + WORDS])
+                if source:
+                    return source
+        return next((source for whole, source in self.whole.items() if whole in row), None)
+
+    def _shape_in(self, tokens: list[str]) -> str | None:
+        row, names = _shape(tokens, lambda token: self.tokens.known.get(token, UNKNOWN))
+        for run in _KNOWN.finditer(row):
+            for at in range(run.start(), run.end() - SHAPE + 1):
+                found = self.shapes.get(row[at : at + SHAPE])
+                source = found.get(_pattern(names[at : at + SHAPE])) if found else None
+                if source:
+                    return source
+        return None
+
+    def _table_in(self, text: str) -> str | None:
+        """Return the file of a table with MOST of its rows in the text, each at a place of its own."""
+        numbers = [int(one, 0) for match in _INTEGER.findall(text) for one in _numbers(match)]
+        for table, source in self.tables.items():
+            if _rows_together(table, numbers) >= max(ROWS, MOST * len(table)):
+                return source
+        return None
+
+
+def _numbers(match: str) -> list[str]:
+    """Return the numbers of `128x256x64`, or of one number; a leading 0 is no octal."""
+    if match.startswith("0x"):
+        return [match]
+    return [one.lstrip("0") or "0" for one in match.split("x")]
+
+
+def _rows_together(table: frozenset[tuple[int, ...]], numbers: list[int]) -> int:
+    """Return how many rows of a table stand near each other, each at a place of its own."""
+    heads: dict[Head, list[int]] = {}
+    for at in range(len(numbers) - CELLS + 1):
+        heads.setdefault(tuple(sorted(numbers[at : at + CELLS])), []).append(at)
+    found = sorted((end, start, row) for row in table for start, end in _places_of(row, numbers, heads))
+    most, last = 0, -GAP
+    taken: set[tuple[int, ...]] = set()
+    for end, start, row in found:
+        if start - last > GAP:
+            taken = set()
+        if row not in taken and (start > last or not taken):
+            taken.add(row)
+            last, most = end, max(most, len(taken))
+    return most
+
+
+def _places_of(row: tuple[int, ...], numbers: list[int], heads: Mapping[Head, list[int]]) -> Iterator[Span]:
+    """Yield first and last place where a row stands: its head in any order, the rest closely before or after."""
+    for at in heads.get(tuple(sorted(row[:CELLS])), ()):
+        rest, wide = Counter(row[CELLS:]), len(row) - CELLS + APART
+        after = Counter(numbers[at + CELLS : at + CELLS + wide])
+        before = Counter(numbers[max(0, at - wide) : at])
+        if not rest - after:
+            yield at, at + len(row) - 1
+        elif not rest - before:
+            yield at - len(row) + CELLS, at + CELLS - 1
+
+
+def _spellings(text: str) -> Iterator[str]:
+    """Yield the text as it is, and without margins and comments."""
+    yield text
+    bare = _MARGIN.sub("", text)
+    yield bare
+    for comment in _COMMENT.values():
+        yield comment.sub("", bare)
+
+
+def _shape(tokens: list[str], code: Callable[[str], str]) -> tuple[str, list[str]]:
+    """Return a character for each token, `v` for a name that a copy may change, and those names."""
+    row, names = [], []
+    for before, token in zip(["", *tokens], tokens, strict=False):
+        free = (token[0].isalpha() or token[0] == "_") and before != "." and token not in _FIXED
+        row.append("v" if free else code(token))
+        names.append(token if free else "")
+    return "".join(row), names
+
+
+def _pattern(names: list[str]) -> tuple[int, ...]:
+    """Return for each name the number of the first place where it stands: equal for consistent renaming."""
+    first: dict[str, int] = {}
+    return tuple(first.setdefault(name, len(first)) for name in names if name)
+
+
+def collect(root: Path) -> Fingerprints:
+    """Return the fingerprints of a checkout's solutions. Raises FileNotFoundError if it has none."""
+    found = Fingerprints()
+    texts = {
+        path: path.read_text("utf-8", errors="replace")
+        for path in sorted((root / "solutions").rglob("*"))
+        if path.suffix in (".py", ".cu", ".cuh")
+    }
+    others, given = [], Fingerprints(found.tokens)
+    for path, text in texts.items():
+        native, name = path.suffix != ".py", str(path.relative_to(root))
+        skeleton = _skeleton(path, text)
+        if skeleton is None:
+            others.append((name, text, native))
+            continue
+        _add(given, name, skeleton, native, header=True)
+        for task in tasks(text):
+            _add(found, name, task, native, task=True)
+    for name, text, native in others:
+        own = Fingerprints(found.tokens)
+        _add(own, name, text, native)
+        for place in ("words", "shapes"):
+            known, ours, theirs = (getattr(one, place) for one in (found, own, given))
+            for key, value in ours.items():
+                if key not in theirs:
+                    known.setdefault(key, value)
+    if not found.words:
+        raise FileNotFoundError(f"no answer below {root}, so none to look for")
+    return found
+
+
+def tasks(text: str) -> list[str]:
+    """Return the code between the marks of every task and bonus, without the comments below BEGIN."""
+    found, lines, number = [], [], None
+    for line in text.splitlines():
+        begin, end = _BEGIN.match(line), _END.match(line)
+        if number is None and begin:
+            number, lines = begin[1], []
+        elif number is not None and end and end[1] == number:
+            found.append("\n".join(lines))
+            number = None
+        elif number is not None and (lines or not re.match(r"\s*(#|//)", line)):
+            lines.append(line)
+    return found
+
+
+def _skeleton(path: Path, text: str) -> str | None:
+    """Return what students get of a solution; None where the whole file is an answer."""
+    if set(OTHERS) & set(path.parts):
+        return None
+    try:
+        return (render if path.suffix == ".py" else render_native)(text)
+    except (ValueError, SyntaxError):
+        return None
+
+
+def _add(
+    to: Fingerprints, name: str, code: str, native: bool, *, task: bool = False, header: bool = False
+) -> None:
+    """Add the sequences of a piece of code; `header` keeps the heads of functions."""
+    bare = _COMMENT["//" if native else "#"].sub("", code if header else _HEADER.sub(" ", code))
+    tokens = _TOKEN.findall(bare)
+    words = [one for one in tokens if one[0].isalnum() or one[0] == "_"]
+    row = "".join(map(to.tokens.add, words))
+    for at in range(len(row) - WORDS + 1):
+        if task or not all(word.isdigit() for word in words[at : at + WORDS]):
+            to.words.setdefault(row[at : at + WORDS], name)
+    if task and FEWEST <= len(row) < WORDS:
+        to.whole[row] = name
+    shape, names = _shape(tokens, to.tokens.add)
+    for at in range(len(shape) - SHAPE + 1):
+        window = shape[at : at + SHAPE]
+        if window.count("v") >= NAMES and len(set(window)) >= KINDS:
+            to.shapes.setdefault(window, {}).setdefault(_pattern(names[at : at + SHAPE]), name)
+    if task and not native:
+        to.tables.update(dict.fromkeys(_tables(code), name))
+
+
+def _tables(code: str) -> Iterator[frozenset[tuple[int, ...]]]:
+    """Yield the lists of a task whose items have several integers each."""
+    try:
+        tree = ast.parse(textwrap.dedent(code))
+    except SyntaxError:
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.List | ast.Tuple):
+            rows = {tuple(c.value for c in ast.walk(one) if isinstance(c, ast.Constant) and type(c.value) is int)
+                    for one in node.elts}  # fmt: skip
+            if len(rows) >= ROWS and min(map(len, rows)) >= CELLS:
+                yield frozenset(rows)
