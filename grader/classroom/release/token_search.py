@@ -8,6 +8,7 @@ each, so that a sequence is a substring and a lookup is a set's.
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 import textwrap
 from collections import Counter
@@ -28,7 +29,7 @@ GARBLED = 0.1  # of a text's characters; more, and it is a picture or an archive
 GAP = 40  # numbers between two rows of a table
 UNKNOWN = "\0"
 APART = 2  # foreign numbers beside the head of a row, such as a group size that the autotuner prints
-Head, Span = tuple[int, ...], tuple[int, int]
+Row = tuple[int, ...]
 OTHERS = ("wrong", "variants", "kernel-log")  # folders of whole files that are answers, wrong or different
 _KNOWN = re.compile(rf"[^{UNKNOWN}]{{{SHAPE},}}")
 _TOKEN = re.compile(r"[^\W\d]\w*|0x[\da-fA-F]+|\d+(?:\.\d+)?|[^\w\s]")
@@ -64,7 +65,7 @@ class Fingerprints:
     words: dict[str, str] = field(default_factory=dict)
     whole: dict[str, str] = field(default_factory=dict)  # short tasks
     shapes: dict[str, dict[tuple[int, ...], str]] = field(default_factory=dict)
-    tables: dict[frozenset[tuple[int, ...]], str] = field(default_factory=dict)
+    tables: dict[frozenset[Row], str] = field(default_factory=dict)
 
     def found_in(self, data: bytes) -> str | None:
         """Return the file whose answer the bytes contain, or None."""
@@ -123,33 +124,32 @@ def _numbers(match: str) -> list[str]:
     return [one.lstrip("0") or "0" for one in match.split("x")]
 
 
-def _rows_together(table: frozenset[tuple[int, ...]], numbers: list[int]) -> int:
-    """Return how many rows of a table stand near each other, each at a place of its own."""
-    heads: dict[Head, list[int]] = {}
+def _rows_together(table: frozenset[Row], numbers: list[int]) -> int:
+    """Return how many rows of a table stand near each other, their columns in one order, whichever it is."""
+    heads: dict[Row, list[int]] = {}
     for at in range(len(numbers) - CELLS + 1):
-        heads.setdefault(tuple(sorted(numbers[at : at + CELLS])), []).append(at)
-    found = sorted((end, start, row) for row in table for start, end in _places_of(row, numbers, heads))
+        heads.setdefault(tuple(numbers[at : at + CELLS]), []).append(at)
+    layouts = itertools.product(itertools.permutations(range(CELLS)), (True, False))
+    return max(_rows_in_one_layout(table, numbers, heads, order, behind) for order, behind in layouts)
+
+
+def _rows_in_one_layout(
+    table: frozenset[Row], numbers: list[int], heads: Mapping[Row, list[int]], order: Row, behind: bool
+) -> int:
+    """Return how many rows stand near each other, with the columns behind the head, or else before it."""
+    found = []
+    for row in table:
+        wide = len(row) - CELLS + APART
+        for at in heads.get(tuple(row[column] for column in order), ()):
+            beside = numbers[at + CELLS : at + CELLS + wide] if behind else numbers[max(0, at - wide) : at]
+            if not Counter(row[CELLS:]) - Counter(beside):
+                found.append((at, row))
     most, last = 0, -GAP
-    taken: set[tuple[int, ...]] = set()
-    for end, start, row in found:
-        if start - last > GAP:
-            taken = set()
-        if row not in taken and (start > last or not taken):
-            taken.add(row)
-            last, most = end, max(most, len(taken))
+    taken: set[Row] = set()
+    for at, row in sorted(found):
+        taken = {row} if at - last > GAP else taken | {row}
+        last, most = at, max(most, len(taken))
     return most
-
-
-def _places_of(row: tuple[int, ...], numbers: list[int], heads: Mapping[Head, list[int]]) -> Iterator[Span]:
-    """Yield first and last place where a row stands: its head in any order, the rest closely before or after."""
-    for at in heads.get(tuple(sorted(row[:CELLS])), ()):
-        rest, wide = Counter(row[CELLS:]), len(row) - CELLS + APART
-        after = Counter(numbers[at + CELLS : at + CELLS + wide])
-        before = Counter(numbers[max(0, at - wide) : at])
-        if not rest - after:
-            yield at, at + len(row) - 1
-        elif not rest - before:
-            yield at - len(row) + CELLS, at + CELLS - 1
 
 
 def _spellings(text: str) -> Iterator[str]:
@@ -255,7 +255,7 @@ def _add(
         to.tables.update(dict.fromkeys(_tables(code), name))
 
 
-def _tables(code: str) -> Iterator[frozenset[tuple[int, ...]]]:
+def _tables(code: str) -> Iterator[frozenset[Row]]:
     """Yield the lists of a task whose items have several integers each."""
     try:
         tree = ast.parse(textwrap.dedent(code))
