@@ -41,7 +41,7 @@ def plain(text: str) -> str:
 
 
 def task_regions(text: str) -> list[str]:
-    """Return the code of every task and bonus of a solution, without the first comments, which students get."""
+    """Return the code of every task and bonus of a solution, without the comments that students get."""
     return [match[3] for match in _TASKS.finditer(text)]
 
 
@@ -122,8 +122,8 @@ def collect(root: Path) -> Answers:
                 found = windows(plain(_INTERFACE.sub(" ", spelling)))
                 (others if skeleton is None else runs).update(dict.fromkeys(found, name))
             tables.update(dict.fromkeys(number_tables(region), name))
-    # A task is an answer in every file, also where a skeleton or a given file shows it. The other files are whole:
-    # what skeletons give is no answer there, nor is a long row of numbers, such as the operands of an instruction.
+    # A task is an answer in every file, also where a skeleton or a given file shows it. The other files are
+    # whole: what skeletons give is no answer there, nor is a long row of numbers, such as operands.
     runs = {run: name for run, name in others.items() if run not in public and not _mostly_digits(run)} | runs
     if not runs:
         raise FileNotFoundError(f"no answer below {root}, so none to look for")

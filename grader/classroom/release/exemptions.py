@@ -1,4 +1,4 @@
-"""Code that a release may show although it is a part of an answer, listed in exemptions.toml with the reason."""
+"""Lines of answers that a release may show, listed in exemptions.toml with the reasons."""
 
 from __future__ import annotations
 
@@ -38,12 +38,18 @@ def exemptions() -> tuple[Exemption, ...]:
 def without_exempted(files: Mapping[str, File], listed: tuple[Exemption, ...]) -> dict[str, File]:
     """Return the files without the exempted lines, for a search. A listed file may be missing."""
     out = dict(files)
-    for one in listed:
-        for path in one.files:
-            if path in out and one.text.encode() in out[path].data:
-                data = out[path].data.replace(one.text.encode(), _CUT.encode())
-                out[path] = File(data, out[path].program)
+    for path, file in files.items():
+        ours = tuple(one for one in listed if path in one.files)
+        if ours:
+            out[path] = File(without_lines(file.data, ours), file.program)
     return out
+
+
+def without_lines(data: bytes, listed: tuple[Exemption, ...]) -> bytes:
+    """Return the bytes without the lines of these exemptions, whatever the file."""
+    for one in listed:
+        data = data.replace(one.text.encode(), _CUT.encode())
+    return data
 
 
 def unused(files: Mapping[str, File], listed: tuple[Exemption, ...]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Find answers in a text a second time, by shared sequences of tokens, without the search that made the release.
+"""Find answers a second time, by shared sequences of tokens, without the search that made the release.
 
 Three comparisons: WORDS names and numbers in a row; SHAPE tokens with operators, where names may differ if
 they differ consistently; and rows of numbers, in any order within a row. Tokens are stored as one character
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import keyword
 import re
 import textwrap
 from collections import Counter
@@ -37,13 +38,14 @@ _INTEGER = re.compile(r"(?<![\w.])(?:0x[\da-fA-F]+|\d+)(?:x\d+)*(?![\w.]*[\w])")
 _BEGIN = re.compile(r"^\s*(?:#|//) (?:BEGIN TODO|BONUS) (\d+):")
 _END = re.compile(r"^\s*(?:#|//) END (?:TODO|BONUS) (\d+)\s*$")
 _COMMENT = {"#": re.compile(r"(?m)(?:^|(?<=\s))#(?: .*|$)"), "//": re.compile(r"(?m)//.*$")}
-_MARGIN = re.compile(r"(?m)^[ \t]*(?:\d+[ \t]*[:|.)]?[ \t]|[+>|*-]+[ \t]?)")  # of a patch, a quote or a listing
+# The margin of a patch, a quote or a listing.
+_MARGIN = re.compile(r"(?m)^[ \t]*(?:\d+[ \t]*[:|.)]?[ \t]|[+>|*-]+[ \t]?)")
 _HEADER = re.compile(r"def \w+\([^()]*(?:\([^()]*\)[^()]*)*\)[^:\n]*:|extern \"C\"[^{;]*")  # given in READMEs
 # Names that stay when a solution is rewritten: the language's, Triton's and CUDA's.
-_FIXED = frozenset(
-    "if else for while in not and or return def lambda None True False range min max torch triton tl "
-    "float int half const void unsigned auto static constexpr blockIdx threadIdx blockDim gridDim".split()
-)
+_FIXED = frozenset(keyword.kwlist) | {
+    *("range", "min", "max", "torch", "triton", "tl", "float", "int", "half", "const", "void", "unsigned"),
+    *("auto", "static", "constexpr", "blockIdx", "threadIdx", "blockDim", "gridDim"),
+}
 
 
 @dataclass
@@ -262,8 +264,13 @@ def _tables(code: str) -> Iterator[frozenset[Row]]:
     except SyntaxError:
         return
     for node in ast.walk(tree):
-        if isinstance(node, ast.List | ast.Tuple):
-            rows = {tuple(c.value for c in ast.walk(one) if isinstance(c, ast.Constant) and type(c.value) is int)
-                    for one in node.elts}  # fmt: skip
-            if len(rows) >= ROWS and min(map(len, rows)) >= CELLS:
-                yield frozenset(rows)
+        items = node.elts if isinstance(node, ast.List | ast.Tuple) else []
+        rows = frozenset(_integers(one) for one in items)
+        if len(rows) >= ROWS and min(map(len, rows)) >= CELLS:
+            yield rows
+
+
+def _integers(item: ast.expr) -> Row:
+    """Return the integers of an item of a list, in their order."""
+    found = [one.value for one in ast.walk(item) if isinstance(one, ast.Constant)]
+    return tuple(value for value in found if type(value) is int)

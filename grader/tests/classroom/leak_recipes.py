@@ -30,7 +30,7 @@ def written(case):
 def begun(recipe, case):
     if recipe.startswith("honest: "):
         return recipe.removeprefix("honest: ")
-    tasks = {number: code for number, code in TASK.findall(solution_of(case["lab"]))}
+    tasks = dict(TASK.findall(solution_of(case["lab"])))
     if recipe == "verbatim all lines of every TODO":
         return "".join(tasks.values())
     if recipe == "verbatim the configuration list of TODO 1":
@@ -46,7 +46,9 @@ def of_numbers(recipe, rows):
     return {
         "numbers only as a table row by row": "".join(f"| {' | '.join(row)} |\n" for row in rows),
         "numbers in other order of columns": "".join(f"| {' | '.join(reversed(row))} |\n" for row in rows),
-        "numbers only as JSON lists, one per configuration": json.dumps([list(map(int, row)) for row in rows]),
+        "numbers only as JSON lists, one per configuration": json.dumps(
+            [list(map(int, row)) for row in rows]
+        ),
         "numbers only as lines 'BLOCK_M: a, BLOCK_N: b, BLOCK_K: c, num_warps: w, num_stages: s'": "".join(
             f"BLOCK_M: {m}, BLOCK_N: {n}, BLOCK_K: {k}, num_warps: {w}, num_stages: {s}\n"
             for m, n, k, s, w in rows
@@ -67,7 +69,9 @@ def changed(text, step):
         {
             "comments removed": lambda: "\n".join(re.sub(r"\s*#.*", "", line) for line in lines),
             "reindented": lambda: "\n".join(line.replace("    ", "  ") for line in lines),
-            "as a patch": lambda: "--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n" + "\n".join(f"+{one}" for one in lines),
+            "as a patch": lambda: (
+                "--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n" + "\n".join(f"+{one}" for one in lines)
+            ),
             "as comments with # before each line": lambda: "\n".join(f"# {line}" for line in lines),
             "as a docstring": lambda: f'def f():\n    """As follows.\n\n{text}    """\n',
             "as a quoted Python string": lambda: f"TEXT = {text!r}\n",
