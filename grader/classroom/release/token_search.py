@@ -28,12 +28,13 @@ ROWS, CELLS = 3, 3  # a table: at least ROWS rows with at least CELLS numbers ea
 MOST = 0.6  # of a table's rows
 GARBLED = 0.1  # of a text's characters; more, and it is a picture or an archive
 GAP = 40  # numbers between two rows of a table
-UNKNOWN = "\0"
+UNKNOWN, FREE = "\0", "v"
 APART = 2  # foreign numbers beside the head of a row, such as a group size that the autotuner prints
 Row = tuple[int, ...]
 OTHERS = ("wrong", "variants", "kernel-log")  # folders of whole files that are answers, wrong or different
 _KNOWN = re.compile(rf"[^{UNKNOWN}]{{{SHAPE},}}")
-_TOKEN = re.compile(r"[^\W\d]\w*|0x[\da-fA-F]+|\d+(?:\.\d+)?|[^\w\s]")
+_BLOB = re.compile(r"[\w+/=-]{160,}")  # base64, which is searched decoded
+_TOKEN = re.compile(r"\.?[^\W\d]\w*|0x[\da-fA-F]+|\d+(?:\.\d+)?|[^\w\s]")
 _INTEGER = re.compile(r"(?<![\w.])(?:0x[\da-fA-F]+|\d+)(?:x\d+)*(?![\w.]*[\w])")
 _BEGIN = re.compile(r"^\s*(?:#|//) (?:BEGIN TODO|BONUS) (\d+):")
 _END = re.compile(r"^\s*(?:#|//) END (?:TODO|BONUS) (\d+)\s*$")
@@ -48,64 +49,89 @@ _FIXED = frozenset(keyword.kwlist) | {
 }
 
 
-@dataclass
-class Tokens:
-    """A character for each known token; 0 stands for all others."""
+class Tokens(dict[str, str]):
+    """A character for each token, given by `code` at its first use."""
 
-    known: dict[str, str] = field(default_factory=dict)
+    def __init__(self, code: Callable[[str], str]) -> None:
+        super().__init__()
+        self._code = code
 
-    def add(self, token: str) -> str:
-        """Return the character of a token, new if needed."""
-        return self.known.setdefault(token, chr(0x100 + len(self.known)))
+    def __missing__(self, token: str) -> str:
+        """Keep and return the character of a token that has none yet."""
+        self[token] = self._code(token)
+        return self[token]
 
 
 @dataclass(frozen=True)
 class Fingerprints:
     """Sequences of the answers, each with its file."""
 
-    tokens: Tokens = field(default_factory=Tokens)
+    known: dict[str, str] = field(default_factory=dict)  # a character for each token of the answers
     words: dict[str, str] = field(default_factory=dict)
     whole: dict[str, str] = field(default_factory=dict)  # short tasks
-    shapes: dict[str, dict[tuple[int, ...], str]] = field(default_factory=dict)
+    shapes: dict[str, dict[Row, str]] = field(default_factory=dict)
     tables: dict[frozenset[Row], str] = field(default_factory=dict)
+
+    def learn(self, token: str) -> None:
+        """Give a token a character."""
+        self.known.setdefault(token.removeprefix("."), chr(0x100 + len(self.known)))
+
+    def word_code(self, token: str) -> str:
+        """Return the character of a name or number, nothing for other tokens."""
+        word = token.removeprefix(".")
+        return self.known.get(word, UNKNOWN) if word[:1].isalnum() or word[:1] == "_" else ""
+
+    def shape_code(self, token: str) -> str:
+        """Return the character of a token, FREE for a name that a copy may change."""
+        free = (token[0].isalpha() or token[0] == "_") and token not in _FIXED
+        return FREE if free else self.known.get(token.removeprefix("."), UNKNOWN)
 
     def found_in(self, data: bytes) -> str | None:
         """Return the file whose answer the bytes contain, or None."""
         seen: set[str] = set()
+        codes = Tokens(self.word_code), Tokens(self.shape_code)
         for decoded in decodings(data):
-            for text in parts(decoded):
+            for part in parts(decoded):
+                text = _BLOB.sub(" ", part)
                 if text not in seen and text.count("\ufffd") <= GARBLED * len(text):
                     seen.add(text)
-                    source = self._in_text(text)
+                    source = self._in_text(text, *codes, seen)
                     if source:
                         return source
         return None
 
-    def _in_text(self, text: str) -> str | None:
+    def _in_text(self, text: str, words: Tokens, shapes: Tokens, seen: set[str]) -> str | None:
         source = self._table_in(text)
         for plain in {} if source else dict.fromkeys(_spellings(text)):
             tokens = _TOKEN.findall(plain)
-            source = self._words_in(tokens) or self._shape_in(tokens)
+            source = self._words_in("".join(map(words.__getitem__, tokens)), seen)
+            source = source or self._shape_in("".join(map(shapes.__getitem__, tokens)), tokens, seen)
             if source:
                 break
         return source
 
-    def _words_in(self, tokens: list[str]) -> str | None:
-        words = (one for one in tokens if one[0].isalnum() or one[0] == "_")
-        row = "".join(self.tokens.known.get(one, UNKNOWN) for one in words)
-        for run in row.split(UNKNOWN):
+    def _words_in(self, row: str, seen: set[str]) -> str | None:
+        """Return the file of a sequence in the row. Stretches in `seen` were searched before."""
+        for run in set(row.split(UNKNOWN)) - seen:
+            seen.add(run)
             for at in range(len(run) - WORDS + 1):
                 source = self.words.get(run[at : at + WORDS])
                 if source:
                     return source
         return next((source for whole, source in self.whole.items() if whole in row), None)
 
-    def _shape_in(self, tokens: list[str]) -> str | None:
-        row, names = _shape(tokens, lambda token: self.tokens.known.get(token, UNKNOWN))
+    def _shape_in(self, row: str, tokens: list[str], seen: set[str]) -> str | None:
+        """Return the file of a shape in the row, whose tokens decide whether names differ consistently."""
         for run in _KNOWN.finditer(row):
+            names = [
+                token for token, code in zip(tokens[slice(*run.span())], run[0], strict=True) if code == FREE
+            ]
+            if f"{run[0]}{names}" in seen:
+                continue
+            seen.add(f"{run[0]}{names}")
             for at in range(run.start(), run.end() - SHAPE + 1):
                 found = self.shapes.get(row[at : at + SHAPE])
-                source = found.get(_pattern(names[at : at + SHAPE])) if found else None
+                source = found.get(_pattern(row[at : at + SHAPE], tokens[at : at + SHAPE])) if found else None
                 if source:
                     return source
         return None
@@ -163,20 +189,11 @@ def _spellings(text: str) -> Iterator[str]:
         yield comment.sub("", bare)
 
 
-def _shape(tokens: list[str], code: Callable[[str], str]) -> tuple[str, list[str]]:
-    """Return a character for each token, `v` for a name that a copy may change, and those names."""
-    row, names = [], []
-    for before, token in zip(["", *tokens], tokens, strict=False):
-        free = (token[0].isalpha() or token[0] == "_") and before != "." and token not in _FIXED
-        row.append("v" if free else code(token))
-        names.append(token if free else "")
-    return "".join(row), names
-
-
-def _pattern(names: list[str]) -> tuple[int, ...]:
-    """Return for each name the number of the first place where it stands: equal for consistent renaming."""
+def _pattern(shape: str, tokens: list[str]) -> Row:
+    """Return for each free name the number of its first place: equal for consistent renaming."""
     first: dict[str, int] = {}
-    return tuple(first.setdefault(name, len(first)) for name in names if name)
+    free = [token for token, code in zip(tokens, shape, strict=True) if code == FREE]
+    return tuple(first.setdefault(name, len(first)) for name in free)
 
 
 def collect(root: Path) -> Fingerprints:
@@ -187,7 +204,7 @@ def collect(root: Path) -> Fingerprints:
         for path in sorted((root / "solutions").rglob("*"))
         if path.suffix in (".py", ".cu", ".cuh")
     }
-    others, given = [], Fingerprints(found.tokens)
+    others, given = [], Fingerprints(found.known)
     for path, text in texts.items():
         native, name = path.suffix != ".py", str(path.relative_to(root))
         skeleton = _skeleton(path, text)
@@ -198,7 +215,7 @@ def collect(root: Path) -> Fingerprints:
         for task in tasks(text):
             _add(found, name, task, native, task=True)
     for name, text, native in others:
-        own = Fingerprints(found.tokens)
+        own = Fingerprints(found.known)
         _add(own, name, text, native)
         for place in ("words", "shapes"):
             known, ours, theirs = (getattr(one, place) for one in (found, own, given))
@@ -241,18 +258,21 @@ def _add(
     """Add the sequences of a piece of code; `header` keeps the heads of functions."""
     bare = _COMMENT["//" if native else "#"].sub("", code if header else _HEADER.sub(" ", code))
     tokens = _TOKEN.findall(bare)
-    words = [one for one in tokens if one[0].isalnum() or one[0] == "_"]
-    row = "".join(map(to.tokens.add, words))
+    for token in tokens:
+        to.learn(token)
+    row = "".join(map(to.word_code, tokens))
+    digits = {to.known[token] for token in tokens if token.isdigit()}
     for at in range(len(row) - WORDS + 1):
-        if task or not all(word.isdigit() for word in words[at : at + WORDS]):
+        if task or not digits.issuperset(row[at : at + WORDS]):
             to.words.setdefault(row[at : at + WORDS], name)
     if task and FEWEST <= len(row) < WORDS:
         to.whole[row] = name
-    shape, names = _shape(tokens, to.tokens.add)
+    shape = "".join(map(to.shape_code, tokens))
     for at in range(len(shape) - SHAPE + 1):
         window = shape[at : at + SHAPE]
-        if window.count("v") >= NAMES and len(set(window)) >= KINDS:
-            to.shapes.setdefault(window, {}).setdefault(_pattern(names[at : at + SHAPE]), name)
+        if window.count(FREE) >= NAMES and len(set(window)) >= KINDS:
+            pattern = _pattern(window, tokens[at : at + SHAPE])
+            to.shapes.setdefault(window, {}).setdefault(pattern, name)
     if task and not native:
         to.tables.update(dict.fromkeys(_tables(code), name))
 
