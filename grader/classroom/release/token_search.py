@@ -1,41 +1,32 @@
 """Find answers a second time, by shared sequences of tokens, without the search that made the release.
 
 Three comparisons: WORDS names and numbers in a row; SHAPE tokens with operators, where names may differ if
-they differ consistently; and rows of numbers, in any order within a row. Tokens are stored as one character
+they differ consistently; and tables of numbers. Tokens are stored as one character
 each, so that a sequence is a substring and a lookup is a set's.
 """
 
 from __future__ import annotations
 
-import ast
-import itertools
 import keyword
 import re
-import textwrap
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from grader.classroom.release.decodings import decodings
+from grader.classroom.release.number_tables import Row, table_in, tables_of
 from grader.classroom.release.text_parts import parts
 from grader.course.skeleton import render, render_native
 
 WORDS, FEWEST = 12, 8  # a shorter task counts as a whole if it has FEWEST names and numbers
 SHAPE = 32
 NAMES, KINDS = 8, 8  # a shape has so many places of free names, and so many different tokens, or it is a list
-ROWS, CELLS = 3, 3  # a table: at least ROWS rows with at least CELLS numbers each
-MOST = 0.6  # of a table's rows
 GARBLED = 0.1  # of a text's characters; more, and it is a picture or an archive
-GAP = 40  # numbers between two rows of a table
 UNKNOWN, FREE = "\0", "v"
-APART = 2  # foreign numbers beside the head of a row, such as a group size that the autotuner prints
-Row = tuple[int, ...]
 OTHERS = ("wrong", "variants", "kernel-log")  # folders of whole files that are answers, wrong or different
 _KNOWN = re.compile(rf"[^{UNKNOWN}]{{{SHAPE},}}")
 _BLOB = re.compile(r"[\w+/=-]{160,}")  # base64, which is searched decoded
 _TOKEN = re.compile(r"\.?[^\W\d]\w*|0x[\da-fA-F]+|\d+(?:\.\d+)?|[^\w\s]")
-_INTEGER = re.compile(r"(?<![\w.])(?:0x[\da-fA-F]+|\d+)(?:x\d+)*(?![\w.]*[\w])")
 _BEGIN = re.compile(r"^\s*(?:#|//) (?:BEGIN TODO|BONUS) (\d+):")
 _END = re.compile(r"^\s*(?:#|//) END (?:TODO|BONUS) (\d+)\s*$")
 _COMMENT = {"#": re.compile(r"(?m)(?:^|(?<=\s))#(?: .*|$)"), "//": re.compile(r"(?m)//.*$")}
@@ -101,7 +92,7 @@ class Fingerprints:
         return None
 
     def _in_text(self, text: str, words: Tokens, shapes: Tokens, seen: set[str]) -> str | None:
-        source = self._table_in(text)
+        source = table_in(text, self.tables)
         for plain in {} if source else dict.fromkeys(_spellings(text)):
             tokens = _TOKEN.findall(plain)
             source = self._words_in("".join(map(words.__getitem__, tokens)), seen)
@@ -135,49 +126,6 @@ class Fingerprints:
                 if source:
                     return source
         return None
-
-    def _table_in(self, text: str) -> str | None:
-        """Return the file of a table with MOST of its rows in the text, each at a place of its own."""
-        numbers = [int(one, 0) for match in _INTEGER.findall(text) for one in _numbers(match)]
-        for table, source in self.tables.items():
-            if _rows_together(table, numbers) >= max(ROWS, MOST * len(table)):
-                return source
-        return None
-
-
-def _numbers(match: str) -> list[str]:
-    """Return the numbers of `128x256x64`, or of one number; a leading 0 is no octal."""
-    if match.startswith("0x"):
-        return [match]
-    return [one.lstrip("0") or "0" for one in match.split("x")]
-
-
-def _rows_together(table: frozenset[Row], numbers: list[int]) -> int:
-    """Return how many rows of a table stand near each other, their columns in one order, whichever it is."""
-    heads: dict[Row, list[int]] = {}
-    for at in range(len(numbers) - CELLS + 1):
-        heads.setdefault(tuple(numbers[at : at + CELLS]), []).append(at)
-    layouts = itertools.product(itertools.permutations(range(CELLS)), (True, False))
-    return max(_rows_in_one_layout(table, numbers, heads, order, behind) for order, behind in layouts)
-
-
-def _rows_in_one_layout(
-    table: frozenset[Row], numbers: list[int], heads: Mapping[Row, list[int]], order: Row, behind: bool
-) -> int:
-    """Return how many rows stand near each other, with the columns behind the head, or else before it."""
-    found = []
-    for row in table:
-        wide = len(row) - CELLS + APART
-        for at in heads.get(tuple(row[column] for column in order), ()):
-            beside = numbers[at + CELLS : at + CELLS + wide] if behind else numbers[max(0, at - wide) : at]
-            if not Counter(row[CELLS:]) - Counter(beside):
-                found.append((at, row))
-    most, last = 0, -GAP
-    taken: set[Row] = set()
-    for at, row in sorted(found):
-        taken = {row} if at - last > GAP else taken | {row}
-        last, most = at, max(most, len(taken))
-    return most
 
 
 def _spellings(text: str) -> Iterator[str]:
@@ -274,23 +222,4 @@ def _add(
             pattern = _pattern(window, tokens[at : at + SHAPE])
             to.shapes.setdefault(window, {}).setdefault(pattern, name)
     if task and not native:
-        to.tables.update(dict.fromkeys(_tables(code), name))
-
-
-def _tables(code: str) -> Iterator[frozenset[Row]]:
-    """Yield the lists of a task whose items have several integers each."""
-    try:
-        tree = ast.parse(textwrap.dedent(code))
-    except SyntaxError:
-        return
-    for node in ast.walk(tree):
-        items = node.elts if isinstance(node, ast.List | ast.Tuple) else []
-        rows = frozenset(_integers(one) for one in items)
-        if len(rows) >= ROWS and min(map(len, rows)) >= CELLS:
-            yield rows
-
-
-def _integers(item: ast.expr) -> Row:
-    """Return the integers of an item of a list, in their order."""
-    found = [one.value for one in ast.walk(item) if isinstance(one, ast.Constant)]
-    return tuple(value for value in found if type(value) is int)
+        to.tables.update(dict.fromkeys(tables_of(code), name))
