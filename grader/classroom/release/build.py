@@ -12,7 +12,7 @@ from grader.classroom.release.answers import Answers
 from grader.classroom.release.contents import File, choose
 from grader.classroom.release.exemptions import exemptions, without_exempted, without_lines
 from grader.classroom.release.source import ReleaseError, blobs
-from grader.classroom.release.stages import in_order, labs_of, of_labs
+from grader.classroom.release.stages import in_order, lab_word, labs_of, of_labs
 from grader.classroom.release.token_search import Fingerprints
 from grader.classroom.release.withheld import answer_in, hold_back
 from grader.course import catalog
@@ -45,7 +45,7 @@ def plan(
     chosen, left = choose(tree)
     if labs is not None:
         chosen, later = of_labs(chosen, labs)
-        left |= {f"held back until {lab} is out": later[lab] for lab in in_order(later)}
+        left |= {f"held back until {lab_word(lab)} is out": later[lab] for lab in in_order(later)}
     links = [path for path, file in chosen.items() if file.link]
     if links:
         raise ReleaseError(f"a symbolic link, which a release must not contain: {', '.join(links)}")

@@ -87,6 +87,11 @@ def in_order(labs: Iterable[str]) -> list[str]:
     return sorted(labs, key=lambda lab: (lab == CAPSTONE, int(lab) if lab.isdigit() else 0))
 
 
+def lab_word(lab: str) -> str:
+    """Return `lab 3`, or `the capstone`."""
+    return f"the {lab}" if lab == CAPSTONE else f"lab {lab}"
+
+
 def _without_links(path: str, text: str, gone: set[str], folders: set[str]) -> str:
     """Remove rows of tables about held files; say `not released yet` after other links' words."""
 

@@ -344,6 +344,8 @@ def test_the_command_releases_labs_by_week_and_says_what_is_out(of_a_commit, tmp
         assert "exempt from the search in grader/student/doctor.py: " in done.stdout
         assert "for start in range(0, n, BLOCK):" in done.stdout
         assert "and again for" in done.stdout
+        assert "files: held back until lab 4 is out" in done.stdout
+        assert "files: held back until the capstone is out" in done.stdout
     renamed = re.sub(r"\b(m|d|x|block|m_new)\b", r"\1_1", ANSWER)
     (source / "labs" / "notes.txt").write_text(renamed)
     for step in (["add", "-A"], ["commit", "-qm", "y"]):
