@@ -11,7 +11,7 @@ from grader.classroom.release.source import ReleaseError
 
 CAPSTONE = "capstone"
 FIGURES = "notebooks/figures/"
-# Notebooks and figures go out with the last of the labs whose kernels they load or show.
+# Notebooks, figures and tests go out with the last of the labs whose kernels they load or show.
 NEEDS = {
     "notebooks/01_": {"1", "3"},
     "notebooks/02_": {"1"},
@@ -30,6 +30,9 @@ NEEDS = {
     f"{FIGURES}roofline.": {"1", "3", "4", CAPSTONE},
     f"{FIGURES}softmax_traffic.": {"2", "4"},
     f"{FIGURES}tile_order.": {"3"},
+    # These tests of the grader take their cases from the labs.
+    "grader/tests/course/test_spec.": {"1", "2", "3", "4"},
+    "grader/tests/judge/test_comparison.": {"1", "2", "3", "4"},
 }
 _LAB = re.compile(r"(?:grader/course/skeletons/)?labs/lab(\d+)_")
 _CAPSTONE = re.compile(r"(?:grader/course/skeletons/)?gpu-programming/")

@@ -107,7 +107,7 @@ def test_the_table_has_every_notebook_and_figure_with_the_labs_that_it_names(tre
         source = ROOT / path.replace(".ipynb", ".py")
         named = set(re.findall(r"lab(\d)_\w+", source.read_text("utf-8")))
         assert named <= stages.needs(path), path
-    assert [start for start in stages.NEEDS if not any(path.startswith(start) for path in pages)] == []
+    assert [start for start in stages.NEEDS if not any(path.startswith(start) for path in tree)] == []
 
 
 def test_week_1_has_nothing_of_later_labs(weeks):
