@@ -213,7 +213,8 @@ skeletons:  ## write the student files of labs/ and the capstone from solutions/
 	@$(SETUP)
 	@$(GRADER) skeletons
 
-release:  ## write the students' version of the course, without solutions, to OUT=folder (course staff)
+release:  ## write the students' version of the course, without solutions, to OUT=folder; LAB=1,2 for these labs only (course staff)
+	$(if $(value LABS),$(error the variable is LAB, such as LAB=1,2; nothing was released))
 	@$(SETUP)
 	@$(GRADER) release "$$OUT"
 

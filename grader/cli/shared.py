@@ -40,7 +40,10 @@ def entries_of(labs: str | None):
     if not labs:
         return entries
     if labs == "capstone":
-        return catalog.capstone()
+        try:
+            return catalog.capstone()
+        except FileNotFoundError as error:
+            raise click.UsageError(f"--lab capstone: {error}; it may not be released yet") from None
     numbers = {int(word) for word in labs.replace(",", " ").split() if word.isdigit()}
     chosen = [entry for entry in entries if entry.number in numbers]
     if not chosen or len(chosen) != len(labs.replace(",", " ").split()):

@@ -15,8 +15,8 @@ def _config(block_m, block_n, block_k, num_stages, num_warps):
 # A result that leaves in halves leaves room for four stages of the largest tile.
 BY_TILE = [
     _config(128, 256, 64, 4, 8),
-    _config(128, 256, 64, 3, 8),
-    _config(128, 128, 64, 4, 8),
+    _config(128, 256, 32, 4, 8),
+    _config(128, 128, 64, 3, 8),
     _config(64, 128, 128, 4, 4),
     _config(64, 64, 32, 4, 4),
 ]

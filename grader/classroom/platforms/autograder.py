@@ -12,8 +12,13 @@ from pydantic import BaseModel, ConfigDict
 from grader.classroom import records
 from grader.classroom.platforms.merge import keyed
 from grader.classroom.records import RunRecord, State, TaskRecord
+from grader.classroom.release import answers, token_search
+from grader.classroom.release.build import check
+from grader.classroom.release.contents import File, choose
+from grader.classroom.release.source import ReleaseError
 from grader.classroom.run_folder import RunFolder
 from grader.course import catalog
+from grader.course.skeleton import COPIES
 from grader.results import reading
 from grader.results.models import ExerciseResult
 from grader.system.files import read_bytes, replace
@@ -57,11 +62,15 @@ class GpuScores(BaseModel):
 
 
 class AutograderError(Exception):
-    """The zip cannot be made; the message is one line."""
+    """The zip cannot be made; the message is for an instructor."""
 
 
 def write(out: Path, labs: list[catalog.Entry], hidden: Path | None = None, gpu: Path | None = None) -> int:
-    """Write the zip; return the number of exercises with GPU scores. `gpu` is the folder of a class run."""
+    """Write the zip; return the number of exercises with GPU scores. `gpu` is the folder of a class run.
+
+    Raises AutograderError if `gpu` has no scores, or if a file of the course holds an answer.
+    """
+    files = course()
     scores = gpu_scores(gpu, {entry.folder.name for entry in labs}) if gpu else None
     asked = Asked(labs=",".join(str(entry.number) for entry in labs))
     data = io.BytesIO()
@@ -73,20 +82,37 @@ def write(out: Path, labs: list[catalog.Entry], hidden: Path | None = None, gpu:
             _add(archive, f"{COURSE}/{HIDDEN}", read_bytes(hidden), 0o600)
         if scores:
             _add(archive, f"{COURSE}/{GPU}", scores.model_dump_json().encode(), 0o600)
-        for path in _course():
-            _add(archive, f"{COURSE}/{path.relative_to(catalog.ROOT).as_posix()}", path.read_bytes())
+        for path, file in files.items():
+            _add(archive, f"{COURSE}/{path}", file.data)
     replace(out, data.getvalue())
     return len(scores.scored) if scores else 0
 
 
-def _course() -> Iterator[Path]:
-    """Yield the files of grader and labs, without solutions, tests and results."""
+def course(root: Path = catalog.ROOT) -> dict[str, File]:
+    """Return the files of grader and labs as students get them, with skeletons in place of what labs/ has.
+
+    Solutions, tests, results and pages for course staff stay out. Raises AutograderError for an answer.
+    """
+    files = {path.relative_to(root).as_posix(): File(path.read_bytes()) for path in _lying(root)}
+    chosen, _ = choose(files)
+    copies = f"{COPIES.as_posix()}/"
+    skeletons = {path.removeprefix(copies): file for path, file in chosen.items() if path.startswith(copies)}
+    chosen |= skeletons
+    try:
+        check(chosen, answers.collect(root), token_search.collect(root))
+    except (ReleaseError, FileNotFoundError) as error:
+        raise AutograderError(str(error)) from None
+    return dict(sorted(chosen.items()))
+
+
+def _lying(root: Path) -> Iterator[Path]:
+    """Yield the files of the zip as they lie in the checkout."""
     for tree in TREES:
-        for path in sorted((catalog.ROOT / tree).rglob("*")):
-            inside = f"/{path.relative_to(catalog.ROOT).as_posix()}/"
+        for path in sorted((root / tree).rglob("*")):
+            inside = f"/{path.relative_to(root).as_posix()}/"
             if path.is_file() and not path.is_symlink() and not any(f"/{name}/" in inside for name in NEVER):
                 yield path
-    yield from (catalog.ROOT / name for name in FILES)
+    yield from (root / name for name in FILES)
 
 
 def _add(archive: zipfile.ZipFile, name: str, data: bytes, mode: int = 0o644) -> None:

@@ -21,13 +21,15 @@ RUN, STRIDE = 64, 8  # a match of RUN characters is an answer; texts are searche
 SHORTEST = 32  # shorter regions are idioms that any text may contain
 CODE = (".py", ".cu", ".cuh")
 _TASKS = re.compile(
-    r"^ *(?:#|//) (BEGIN TODO|BONUS) (\d+):.*\n((?:.*\n)*?) *(?:#|//) END (?:TODO|BONUS) \2$", re.MULTILINE
+    r"^ *(?:#|//) (BEGIN TODO|BONUS) (\d+):.*\n(?: *(?:#|//)(?! END ).*\n)*((?:.*\n)*?)"
+    r" *(?:#|//) END (?:TODO|BONUS) \2$",
+    re.MULTILINE,
 )
 _COMMENTS = re.compile(r"^ *(?:#|//).*\n?", re.MULTILINE)
-_GIVEN = re.compile(r"^(?:#|//) GIVEN: ", re.MULTILINE)
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?!\w)")
 ROWS, HEAD = 3, 3  # a table has at least ROWS rows, each starting with HEAD consecutive numbers
 APART = 2  # the other numbers of a row may be mixed with this many foreign numbers
+MOST = 0.75  # three of four configs of a list are an answer
 Row = tuple[str, ...]
 # The README of a task gives the interface, so an interface is not an answer.
 _INTERFACE = re.compile(r"\bdef \w+\([^()]*(?:\([^()]*\)[^()]*)*\)[^:\n]*:|extern \"C\"[^{;]*")
@@ -39,7 +41,7 @@ def plain(text: str) -> str:
 
 
 def task_regions(text: str) -> list[str]:
-    """Return the code of every task and bonus of a solution, with its comments."""
+    """Return the code of every task and bonus of a solution, without the comments that students get."""
     return [match[3] for match in _TASKS.finditer(text)]
 
 
@@ -73,8 +75,8 @@ class Answers:
     shorts: dict[str, str]
     tables: dict[frozenset[Row], str] = field(default_factory=dict)
 
-    def found_in(self, text: str, share: float = 1.0) -> str | None:
-        """Return the file whose answer the text contains, or None; `share` is the part of a table's rows."""
+    def found_in(self, text: str) -> str | None:
+        """Return the file whose answer the text contains, or None."""
         letters = plain(text)
         for run in windows(letters, STRIDE):
             if run in self.runs:
@@ -83,7 +85,7 @@ class Answers:
             if short in letters:
                 return file
         shown = self._rows_in(text)
-        return next((f for table, f in self.tables.items() if len(table & shown) >= share * len(table)), None)
+        return next((f for table, f in self.tables.items() if len(table & shown) >= MOST * len(table)), None)
 
     def _rows_in(self, text: str) -> set[Row]:
         """Return the rows in a text: their first HEAD numbers in sequence, and the others closely after.
@@ -103,29 +105,26 @@ class Answers:
 
 def collect(root: Path) -> Answers:
     """Collect the answers of a checkout. Raises FileNotFoundError if it has none."""
-    found, shorts, tables, public, given = {}, {}, {}, set(), {}
+    runs, shorts, tables, public, others = {}, {}, {}, set(), {}
     for path in sorted((root / "solutions").rglob("*")):
         if path.suffix not in CODE:
             continue
-        name, lab = str(path.relative_to(root)), path.relative_to(root).parts[1]
-        text = path.read_text("utf-8", errors="replace")
+        name, text = str(path.relative_to(root)), path.read_text("utf-8", errors="replace")
         skeleton = _skeleton(path, text)
-        # Code that one lab gives may be the task of another lab.
-        handed_out = given.setdefault(lab, set()) if _GIVEN.search(skeleton or "") else public
         for spelling in _spellings(skeleton or ""):
-            handed_out.update(windows(plain(spelling)))
-        for region in [text] if skeleton is None else task_regions(text):
+            public.update(windows(plain(spelling)))
+        regions = [text] if skeleton is None else task_regions(text)
+        for region in regions:
             letters = plain(_INTERFACE.sub(" ", region))
             if SHORTEST <= len(letters) < RUN + STRIDE:
                 shorts[letters] = name
             for spelling in _spellings(region):
-                runs = windows(plain(_INTERFACE.sub(" ", spelling)))
-                found.setdefault(lab, {}).update(dict.fromkeys(runs, name))
+                found = windows(plain(_INTERFACE.sub(" ", spelling)))
+                (others if skeleton is None else runs).update(dict.fromkeys(found, name))
             tables.update(dict.fromkeys(number_tables(region), name))
-    runs = {}
-    for lab, ours in found.items():
-        known = public | given.get(lab, set())
-        runs |= {run: name for run, name in ours.items() if run not in known and not _mostly_digits(run)}
+    # A task is an answer in every file, also where a skeleton or a given file shows it. The other files are
+    # whole: what skeletons give is no answer there, nor is a long row of numbers, such as operands.
+    runs = {run: name for run, name in others.items() if run not in public and not _mostly_digits(run)} | runs
     if not runs:
         raise FileNotFoundError(f"no answer below {root}, so none to look for")
     return Answers(runs, shorts, tables)
@@ -137,7 +136,7 @@ def _spellings(code: str) -> tuple[str, str]:
 
 
 def _mostly_digits(run: str) -> bool:
-    """Whether more than half of the characters are digits, as in tables of numbers, which are no answer."""
+    """Whether more than half of the characters are digits."""
     return sum(map(str.isdigit, run)) > RUN // 2
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from grader.classroom.release.answers import Answers
 from grader.classroom.release.contents import File, choose
+from grader.classroom.release.exemptions import exemptions, without_exempted, without_lines
 from grader.classroom.release.source import ReleaseError, blobs
+from grader.classroom.release.stages import in_order, lab_word, labs_of, of_labs
+from grader.classroom.release.token_search import Fingerprints
 from grader.classroom.release.withheld import answer_in, hold_back
 from grader.course import catalog
 from grader.course.skeleton import COPIES
@@ -30,21 +33,36 @@ class Made:
 
 
 def plan(
-    tree: Mapping[str, File], answers: Answers
+    tree: Mapping[str, File],
+    answers: Answers,
+    labs: Collection[str] | None = None,
+    again: Fingerprints | None = None,
 ) -> tuple[dict[str, File], dict[str, list[str]], list[str]]:
-    """Return released files, excluded paths by reason, and replaced parts. ReleaseError for an answer."""
+    """Return released files, excluded paths by reason, and replaced parts; `labs` are those that are out.
+
+    Raises ReleaseError for a link and for an answer that `answers`, or the second search `again`, finds.
+    """
     chosen, left = choose(tree)
+    if labs is not None:
+        chosen, later = of_labs(chosen, labs)
+        left |= {f"held back until {lab_word(lab)} is out": later[lab] for lab in in_order(later)}
     links = [path for path, file in chosen.items() if file.link]
     if links:
         raise ReleaseError(f"a symbolic link, which a release must not contain: {', '.join(links)}")
     chosen, held = hold_back(chosen, answers)
-    check(chosen, answers)
+    check(chosen, answers, again)
     return chosen, left, held
 
 
-def check(chosen: Mapping[str, File], answers: Answers) -> None:
-    """Raise ReleaseError with every file that holds an answer, and the source of the answer."""
-    found = {path: answer_in(file.data, answers) for path, file in chosen.items()}
+def check(chosen: Mapping[str, File], answers: Answers, again: Fingerprints | None = None) -> None:
+    """Raise ReleaseError with every file that holds an answer, and the source of the answer.
+
+    Exempted lines are skipped. `again` is the second search; where it is missing, only the first one looks.
+    """
+    searched = without_exempted(chosen, exemptions())
+    found = {path: answer_in(file.data, answers) for path, file in searched.items()}
+    for path, file in searched.items() if again else ():
+        found[path] = found[path] or again.found_in(file.data)
     lines = [f"{path} holds an answer: {source}" for path, source in found.items() if source]
     if lines:
         raise ReleaseError("\n".join([*lines, "nothing was written"]))
@@ -60,9 +78,18 @@ def students_files(chosen: Mapping[str, File], root: Path = catalog.ROOT) -> set
     return asked & set(chosen) | pages
 
 
-def write(chosen: Mapping[str, File], out: Path, commit: str, answers: Answers, theirs: set[str]) -> Made:
-    """Write or update the tree. Raises ReleaseError before writing if a change would be lost."""
+def write(
+    chosen: Mapping[str, File],
+    out: Path,
+    commit: str,
+    answers: Answers,
+    theirs: set[str],
+) -> Made:
+    """Write or update the tree. Raises ReleaseError before writing if a change or a lab would be lost."""
     before = earlier(out)
+    recalled = [lab for lab in labs_of(before) if lab not in labs_of(chosen)]
+    if recalled:
+        raise ReleaseError(f"already released in {out}: {', '.join(recalled)}; name all released labs again")
     if (out / ".git").exists():
         check_history(out, answers)
     kept = [path for path in sorted(theirs) if path in before and (out / path).is_file()]
@@ -102,8 +129,9 @@ def earlier(out: Path) -> dict[str, str]:
 
 def check_history(out: Path, answers: Answers) -> None:
     """Raise ReleaseError if any commit of the repository in `out` holds an answer."""
+    listed = exemptions()
     for name, data in blobs(out).items():
-        source = answer_in(data, answers)
+        source = answer_in(without_lines(data, listed), answers)
         if source:
             raise ReleaseError(
                 f"the history of {out} holds an answer ({source}, object {name[:12]}): every clone has it. "

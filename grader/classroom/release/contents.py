@@ -14,6 +14,7 @@ STAYS = (
     (r"\.ci/|\.pre-commit-config\.yaml", "checks before a commit to the course"),
     (r"\.github/(?!workflows/grade-cpu\.yml)", "workflows for the course's own runners"),
     (r"\.dockerignore", "build settings of the course's image"),
+    (r"grader/classroom/release/.*\.toml", "the list of lines that are exempt from the search for answers"),
     (r"grader/classroom/ci/(?!grade\.sbatch)", "templates for course staff's runners and clusters"),
     (r"grader/classroom/.*\.(md|png)", "pages for instructors"),
     (r"grader/[A-Z]+\.md|grader/site/architecture/.*\.(md|svg)", "pages for developers of the grader"),

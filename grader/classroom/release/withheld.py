@@ -16,7 +16,6 @@ from grader.classroom.release.contents import File
 from grader.classroom.release.decodings import decodings
 from grader.report.page.drawing import Drawing
 
-MOST = 0.75  # an output with three of four configs of a list is withheld, too
 NOTE = "Not shown: this output contains an answer to a lab. Run the cell to see your own kernel here."
 PAGE = (
     '<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>Not shown yet</title>\n'
@@ -24,9 +23,9 @@ PAGE = (
 )
 
 
-def answer_in(data: bytes, answers: Answers, share: float = 1.0) -> str | None:
+def answer_in(data: bytes, answers: Answers) -> str | None:
     """Return the file whose answer the bytes contain in any decoding, or None."""
-    return next(filter(None, (answers.found_in(text, share) for text in decodings(data))), None)
+    return next(filter(None, (answers.found_in(text) for text in decodings(data))), None)
 
 
 def hold_back(files: Mapping[str, File], answers: Answers) -> tuple[dict[str, File], list[str]]:
@@ -60,7 +59,7 @@ def _notebook(data: bytes, answers: Answers) -> tuple[bytes, list[int]]:
     book, held = json.loads(data), []
     for number, cell in enumerate(book["cells"]):
         outputs = cell.get("outputs", [])
-        if outputs and answer_in(json.dumps(outputs, ensure_ascii=False).encode(), answers, MOST):
+        if outputs and answer_in(json.dumps(outputs, ensure_ascii=False).encode(), answers):
             held.append(number)
             cell["outputs"] = [{"name": "stdout", "output_type": "stream", "text": [f"{NOTE}\n"]}]
     if not held:

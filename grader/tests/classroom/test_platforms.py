@@ -18,7 +18,7 @@ from grader.classroom.platforms import autograder, classroom50, gradescope, jpla
 from grader.classroom.platforms.autograder import AutograderError, GpuScores
 from grader.cli.main import main
 from grader.course import catalog
-from grader.course.skeleton import COPIES
+from grader.course.skeleton import COPIES, render
 from grader.course.spec import Reason, Verdict
 from grader.results import points
 from grader.results.findings import Frame, OpenTodo
@@ -37,6 +37,22 @@ RUNNER = {
     "COMMIT_URL": "https://example.org/c",
     "RELEASE_URL": "https://example.org/r",
 }
+
+
+ANSWERED = """import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    # BEGIN TODO 1: all of it (about 5 lines)
+    offs = tl.program_id(axis=0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    mask = offs < n
+    x = tl.load(x_ptr + offs, mask=mask, other=0.0)
+    y = tl.load(y_ptr + offs, mask=mask, other=0.0)
+    tl.store(out_ptr + offs, x + y, mask=mask)
+    # END TODO 1
+"""
 
 
 def held(converted, name):
@@ -385,6 +401,56 @@ def test_the_zip_has_no_solution_and_no_test(built):
     solutions = [p for p in (ROOT / "solutions").rglob("*.py") if p.read_bytes() not in handed_out]
     assert len(solutions) > 50
     assert not [path for path in solutions if path.read_bytes() in texts]
+
+
+def test_the_zip_has_skeletons_whatever_was_written_in_labs(built):
+    """The instructor may have solved a lab in place; the copies of the skeletons go into the zip."""
+    with zipfile.ZipFile(built) as archive:
+        names = set(archive.namelist())
+        copies = [name for name in names if name.startswith(f"course/{COPIES.as_posix()}/")]
+        for copy in copies:
+            given = f"course/{copy.removeprefix(f'course/{COPIES.as_posix()}/')}"
+            assert archive.read(given) == archive.read(copy)
+    assert len(copies) > 8
+
+
+def test_the_zip_has_no_page_for_course_staff(built):
+    with zipfile.ZipFile(built) as archive:
+        names = [name.removeprefix("course/") for name in archive.namelist()]
+        pages = {name: archive.read(name).decode() for name in archive.namelist() if name.endswith(".md")}
+    assert len(pages) > 5
+    assert [
+        name
+        for name in names
+        if re.match(r"grader/(classroom/.*)?[A-Za-z]+\.md|grader/classroom/ci/[^g]", name)
+    ] == []
+    assert [name for name, text in pages.items() if "STAFF" in text] == []
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A course of two files and a solution, in which a test can plant an answer."""
+    for tree in ("grader/course/skeletons/labs/lab1_x", "labs/lab1_x", "gpu-programming", "solutions/lab1_x"):
+        (tmp_path / tree).mkdir(parents=True)
+    for name in autograder.FILES:
+        (tmp_path / name).write_text("x = 1\n")
+    (tmp_path / "solutions/lab1_x/x.py").write_text(ANSWERED)
+    for tree in ("labs", "grader/course/skeletons/labs"):
+        (tmp_path / tree / "lab1_x/x.py").write_text(render(ANSWERED))
+    return tmp_path
+
+
+def test_an_answer_in_the_skeletons_place_is_replaced(checkout):
+    (checkout / "labs/lab1_x/x.py").write_text(ANSWERED)
+    assert autograder.course(checkout)["labs/lab1_x/x.py"].data.decode() == render(ANSWERED)
+
+
+@pytest.mark.parametrize("renamed", [False, True], ids=["as it is", "with other names"])
+def test_a_zip_with_an_answer_is_refused(checkout, renamed):
+    text = re.sub(r"\b(offs|mask|x|y|n)\b", r"\1_1", ANSWERED) if renamed else ANSWERED
+    (checkout / "labs/lab1_x/notes.txt").write_text(text)
+    with pytest.raises(AutograderError, match=r"notes\.txt holds an answer: solutions/lab1_x/x\.py"):
+        autograder.course(checkout)
 
 
 def test_the_same_course_gives_the_same_zip(tmp_path):

@@ -5,7 +5,6 @@ import gzip
 import html
 import io
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -18,8 +17,9 @@ import pytest
 from grader.classroom.release import build
 from grader.classroom.release.answers import SHORTEST, collect, plain, task_regions
 from grader.classroom.release.contents import TESTS, File, choose
-from grader.classroom.release.source import ReleaseError, committed, git
+from grader.classroom.release.source import ReleaseError, committed
 from grader.classroom.release.withheld import hold_back
+from grader.tests.classroom.release_trees import lying, missing_in
 from grader.tests.helpers.commands import python
 from grader.tests.helpers.course import ROOT
 
@@ -36,19 +36,6 @@ LAB3 = (ROOT / "solutions/lab3_autotuned_matmul/autotuned_matmul.py").read_text(
 PLACE, LISTED = (next(one for one in task_regions(LAB3) if word in one) for word in ("per_group", "CONFIGS"))
 CONFIGS = [tuple(map(int, row.split(", "))) for row in re.findall(r"_config\((.+)\)", LISTED)]
 PARTS = "BLOCK_M: {}, BLOCK_N: {}, BLOCK_K: {}, GROUP_M: 8, num_warps: {}, num_ctas: 1, num_stages: {}"
-
-
-def lying(root):
-    """The files of a checkout as they lie there, committed or not, without those that git ignores."""
-    names = git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard").decode().split("\0")
-    paths = {name: root / name for name in sorted(set(names)) if name}
-    return {
-        name: File(os.fsencode(os.readlink(path)), link=True)
-        if path.is_symlink()
-        else File(path.read_bytes(), os.access(path, os.X_OK))
-        for name, path in paths.items()
-        if path.is_symlink() or path.is_file()
-    }
 
 
 @pytest.fixture(scope="module")
@@ -218,7 +205,33 @@ def test_an_answer_of_numbers_is_found_in_every_form(form, answers):
     for data in (text.encode(), json.dumps([text]).encode(), cell):
         with pytest.raises(ReleaseError, match=r"notes holds an answer: .*autotuned_matmul\.py"):
             build.check({"labs/notes": File(data)}, answers)
-    build.check({"labs/notes": File("".join(text.splitlines(keepends=True)[1:]).encode())}, answers)
+    build.check({"labs/notes": File("".join(text.splitlines(keepends=True)[2:]).encode())}, answers)
+
+
+@pytest.mark.parametrize("form", [form for form in TABLES if form != "code on a line"])
+def test_three_of_four_rows_are_an_answer_too(form, answers):
+    text = "".join(TABLES[form].splitlines(keepends=True)[1:])
+    with pytest.raises(ReleaseError, match=r"notes holds an answer: .*autotuned_matmul\.py"):
+        build.check({"labs/notes": File(text.encode())}, answers)
+
+
+def test_a_task_is_an_answer_also_where_a_file_of_its_own_lab_gives_it(tmp_path):
+    """Whatever a given file or another skeleton shows, only the list of exemptions permits it."""
+    given = "# GIVEN: nothing to complete here.\n\n" + re.sub(r"^ *#.*\n", "", PLACE, flags=re.MULTILINE)
+    for path, text in {"lab3_matmul/matmul.py": LAB3, "lab3_matmul/order.py": given}.items():
+        (tmp_path / "solutions" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "solutions" / path).write_text(text, "utf-8")
+    with pytest.raises(ReleaseError, match=r"order\.py holds an answer: solutions/lab3_matmul/matmul\.py"):
+        build.check({"labs/lab3_matmul/order.py": File(given.encode())}, collect(tmp_path))
+
+
+def test_rows_of_mostly_digits_in_a_task_count(tmp_path):
+    row = ", ".join(str(at * 37 % 4096) for at in range(40))
+    task = f"# BEGIN TODO 1: numbers (about 1 line)\nORDER = [{row}]\n# END TODO 1\n"
+    (tmp_path / "solutions" / "lab3_matmul").mkdir(parents=True)
+    (tmp_path / "solutions" / "lab3_matmul" / "matmul.py").write_text(task, "utf-8")
+    with pytest.raises(ReleaseError, match="notes holds an answer"):
+        build.check({"notes": File(f"| {row.replace(',', ' |')} |".encode())}, collect(tmp_path))
 
 
 @pytest.mark.parametrize("form", [form for form in TABLES if form != "code on a line"])
@@ -320,6 +333,28 @@ def test_an_answer_in_the_history_of_the_folder_is_found(released, answers, tmp_
     assert [path.name for path in out.iterdir()] == [".git"]
 
 
+@pytest.mark.slow
+def test_the_command_releases_labs_by_week_and_says_what_is_out(of_a_commit, tmp_path):
+    source, out = of_a_commit.parent, tmp_path / "course"
+    (source / ".git" / "info" / "exclude").write_text("out\n")
+    for labs, later in (("1,2", "3, 4, capstone"), ("1,2,3", "4, capstone")):
+        done = python("-m", "grader", "--variable", f"LAB={labs}", "release", out, root=source)
+        assert done.returncode == 0, done.stderr
+        assert f"labs in the release: {labs.replace(',', ', ')}; held back: {later}\n" in done.stdout
+        assert "exempt from the search in grader/student/doctor.py: " in done.stdout
+        assert "for start in range(0, n, BLOCK):" in done.stdout
+        assert "and again for" in done.stdout
+        assert "files: held back until lab 4 is out" in done.stdout
+        assert "files: held back until the capstone is out" in done.stdout
+    renamed = re.sub(r"\b(m|d|x|block|m_new)\b", r"\1_1", ANSWER)
+    (source / "labs" / "notes.txt").write_text(renamed)
+    for step in (["add", "-A"], ["commit", "-qm", "y"]):
+        subprocess.run(["git", "-c", "user.name=x", "-c", "user.email=x", *step], cwd=source, check=True)
+    done = python("-m", "grader", "release", tmp_path / "other", "--lab", "1", root=source)
+    assert "notes.txt holds an answer: " in done.stderr
+    assert not (tmp_path / "other").exists()
+
+
 def test_two_releases_of_one_tree_have_the_same_bytes(course, released, answers, tmp_path):
     write(dict(reversed(released[0].items())), tmp_path / "again", answers)
     first, second = (
@@ -354,17 +389,6 @@ def test_pages_of_a_release_name_nothing_that_is_missing(course):
     assert len(pages) > 8
     assert len(targets) > 10
     assert missing == []
-
-
-def missing_in(page, targets):
-    """What a page names that a student has not; plots of a survey are made by its command."""
-    text = page.read_text("utf-8")
-    yield from re.findall(r"solutions/|FROM=solutions|course staff\)|STAFF", text)
-    yield from (name for name in re.findall(r"`make ([a-z-]+)", text) if name not in targets)
-    for link in re.findall(r"(?:\]\(|src(?:set)?=\")([^)\"\s#:]+)[)\"#]", text):
-        made = page.parent.name == "hardware-survey" and link.endswith(".svg")
-        if not made and link != "..." and not (page.parent / link).exists():
-            yield link
 
 
 def test_commands_work_in_a_release(course, tmp_path):

@@ -200,7 +200,7 @@ def test_what_is_typed_arrives_letter_by_letter(kind, by_environment, tmp_path):
         "export": ["export", "--to", text, "results", "--out", text],
         "autograder": ["autograder", text, "--lab", text],
         "profile": ["profile", *each("--op", text), *each("--size", text), "--from", text],
-        "release": ["release", text],
+        "release": ["release", text, "--lab", text],
     }.items():
         given = [name for name in names if by_environment or name in taken(target)]
         out, err = handed_on(tmp_path, target, dict.fromkeys(given, text), by_environment)
