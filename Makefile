@@ -46,7 +46,7 @@ takes-erase := OUT ONLY YES
 takes-gradebook := OUT ROSTER POLICY RUBRIC BOARD
 takes-export := TO RESULTS GPU OUT
 takes-autograder := OUT LAB HIDDEN GPU
-takes-release := OUT
+takes-release := OUT LAB
 takes-figures := SCREENSHOTS
 takes-notebooks := K
 takes-check-notebooks := K
@@ -214,7 +214,6 @@ skeletons:  ## write the student files of labs/ and the capstone from solutions/
 	@$(GRADER) skeletons
 
 release:  ## write the students' version of the course, without solutions, to OUT=folder; LAB=1,2 for these labs only (course staff)
-	$(if $(value LABS),$(error the variable is LAB, such as LAB=1,2; nothing was released))
 	@$(SETUP)
 	@$(GRADER) release "$$OUT"
 

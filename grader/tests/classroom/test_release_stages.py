@@ -185,5 +185,5 @@ def test_make_release_refuses_the_other_name_of_the_variable(tmp_path):
         check=False,
     )  # fmt: skip
     assert done.returncode != 0
-    assert "the variable is LAB" in done.stderr
+    assert "make release takes no LABS; it takes OUT LAB" in done.stderr
     assert not (tmp_path / "out").exists()
