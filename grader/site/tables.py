@@ -38,6 +38,7 @@ PAGES = (
     ".github/CONTRIBUTING.md",
     ".github/SECURITY.md",
     "grader/classroom/grading/README.md",
+    "grader/classroom/INSTRUCTORS.md",
 )
 LABEL = r"\w+(?: \S+)?"  # of a region: the renderer, and the path of the record
 
@@ -252,7 +253,26 @@ def _bench_cell(arm: ArmRecord | None, is_baseline: bool) -> str:
     return f"**{rate}**" if is_baseline else f"{rate}{ratio}"
 
 
+CLASS = 180  # students
+
+
+def _hours(path: Path) -> str:
+    """How long one solution of each lab takes to grade, and a class of such solutions on one GPU."""
+    results = reading.read(path)
+    seconds = {
+        lab_word(lab.folder, lab.number): sum(item.seconds for item in lab.items) for lab in results.labs
+    }
+    seconds["all"] = sum(seconds.values())
+    rows = [(name, f"{one:.0f}", f"{CLASS * one / 3600:.1f}") for name, one in seconds.items()]
+    heads = ("lab", "seconds for one solution", f"hours for {CLASS} students")
+    words = "Without starting the grader, which takes some seconds for each lab of a student."
+    return markdown.page(
+        [markdown.table(heads, rows, "lr"), f"{words} {results.machine.words}, {results.date[:10]}."]
+    )
+
+
 RENDERERS = {
+    "hours": _hours,
     "bench": _bench,
     "profile": profile_table,
     "survey": survey_table,

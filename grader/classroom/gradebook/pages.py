@@ -79,6 +79,9 @@ def _alarms(book: Book) -> list[str]:
     changed = sum(len(one.verdicts_changed) for one in book.drift.exercises) if book.drift else 0
     if changed:
         found.append(f"{changed} verdicts changed in a second, blind grading.")
+    models = sorted({machine.gpu.name for machine in book.run.machines if machine.gpu})
+    if len(models) > 1:
+        found.append(f"Graded on {' and '.join(models)}: percentages of two models do not compare.")
     still_open = sum(cell.is_open for row in book.rows for cell in row.cells)
     if still_open:
         found.append(f"{still_open} labs of students are open; run the same make class again to grade them.")
