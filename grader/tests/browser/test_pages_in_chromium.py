@@ -5,7 +5,7 @@ import pytest
 from grader.classroom.gradebook.command import Asked, make
 from grader.report.page.command import read, write
 from grader.tests.browser.tab import Tab
-from grader.tests.classroom.class_fakes import small_class
+from grader.tests.classroom.class_fakes import FakeClass, small_class
 from grader.tests.helpers.course import ROOT
 
 pytestmark = pytest.mark.browser
@@ -38,6 +38,29 @@ def test_every_page_fits_says_nothing_and_asks_for_nothing(browser, pages, width
         assert tab.page.inner_text("h1"), name
         assert (tab.said, tab.requests) == ([], [path.as_uri()]), name
         tab.window.close()
+
+
+def test_students_are_sorted_and_filtered_by_section_without_a_script(browser, tmp_path):
+    fake = FakeClass(tmp_path)
+    for name, section in (("ada", "b"), ("bob", "a"), ("cyd", "b")):
+        fake.add(name, line={"id": name, "section": section}, problem="damaged" if name == "cyd" else "")
+    fake.finish()
+    page = browser.new_context(java_script_enabled=False).new_page()
+    page.goto((make(Asked(tmp_path)).folder / "class.html").as_uri())
+
+    def shown():
+        rows = page.locator(".students tbody tr:visible th")
+        return [text.split()[0] for text in rows.all_inner_texts()]
+
+    assert shown() == ["ada", "bob", "cyd"]
+    page.get_by_label("to review").check()
+    assert shown() == ["cyd", "ada", "bob"]
+    page.get_by_label("b", exact=True).check()
+    assert shown() == ["cyd", "ada"]
+    page.get_by_label("all", exact=True).check()
+    page.get_by_label("name", exact=True).check()
+    assert shown() == ["ada", "bob", "cyd"]
+    page.context.close()
 
 
 def test_every_link_of_the_class_page_leads_to_a_page(browser, pages):
