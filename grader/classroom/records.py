@@ -99,6 +99,12 @@ class Intake(Record):
     partners: list[str] = []  # students who handed in the same submission
     graded_with: str = ""  # the partner whose grading counts; empty for this student's own
 
+    def changed(self, unit: str) -> str | None:
+        """Return the last date of a unit's files, None if one of them has no date."""
+        dates = [one.changed for one in self.files if one.path.startswith(f"{unit}/")]
+        known = [date for date in dates if date]
+        return max(known) if known and len(known) == len(dates) else None
+
     def could_be_answers(self, unit: str) -> list[LeftOut]:
         """Return the files left out that may be an answer of this unit."""
         return [one for one in self.left_out if one.look and one.unit in ("", unit)]
@@ -117,6 +123,7 @@ class TaskRecord(Record):
     counts: str = ""  # why this attempt counts, if there are several
     measured_in: int | None = None  # attempt whose measurements were scored again; None: measured in this one
     files_sha256: str = ""  # hash of the graded files; empty in records of older versions
+    handed_in: str | None = None  # UTC, when these files were handed in, where every file has a date
     lost: list[str] = []  # infrastructure failures before this attempt
     exit_code: int | None = None
     seconds: float = 0.0

@@ -66,7 +66,7 @@ from grader.system.exit_codes import BELOW, FAULT, INTERRUPTED, UNCHECKED
 )  # fmt: skip
 @option(
     "--attempts",
-    type=click.Choice(["last", "refuse"]),
+    type=click.Choice(["last", "best", "refuse"]),
     default="last",
     show_default=True,
     make="ATTEMPTS",

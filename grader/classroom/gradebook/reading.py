@@ -72,7 +72,7 @@ def _row(folder, run: RunRecord, student: str, policy, rubric, roster) -> Row:
         _cell(place, unit, tuple(one for one in given if one.unit == unit.name), intake) for unit in run.units
     ]
     moment = _moment(intake.handed_in) if intake else None
-    cells = [replace(cell, moment=_changed(intake, cell.unit.name) or moment) for cell in cells]
+    cells = [replace(cell, moment=_handed_in(intake, cell) or moment) for cell in cells]
     left = 0
     if policy:
         cells = [_excused(cell) if policy.is_excused(student, cell.unit.lab) else cell for cell in cells]
@@ -120,7 +120,7 @@ def _graded(folder, unit: Unit, given: tuple[Given, ...], task: TaskRecord) -> C
     return Cell(
         unit, State.GRADED.value, "", exercises_of(results, score), score.earned / 100,
         score.not_graded / 100, score.most / 100, given, notes=notes, looks=looks, results=folder.results,
-        sha256=digest, seconds=task.seconds, counts=task.counts,
+        sha256=digest, seconds=task.seconds, counts=task.counts, moment=_moment(task.handed_in),
     )  # fmt: skip
 
 
@@ -147,15 +147,14 @@ def _late(policy: LatePolicy, student: str, cells: list[Cell]) -> tuple[list[Cel
     return cells, tokens - sum(late.tokens for late in spent)
 
 
-def _changed(intake: Intake | None, unit: str) -> datetime.datetime | None:
-    """Return the last change of a lab's files, so that later commits for other labs do not make it late.
+def _handed_in(intake: Intake | None, cell: Cell) -> datetime.datetime | None:
+    """Return when the files that count were handed in, so that later work on other labs is not late.
 
     None if the roster has a hand-in time, or a file has no date.
     """
     if intake is None or intake.handed_in_by == ROSTER:
         return None
-    dates = [_moment(one.changed) for one in intake.files if one.path.startswith(f"{unit}/")]
-    return max(dates) if dates and all(dates) else None
+    return cell.moment or _moment(intake.changed(cell.unit.name))
 
 
 def _moment(text: str | None) -> datetime.datetime | None:

@@ -7,11 +7,13 @@ unit's folder has a copy of it: readers of a run folder need nothing else.
 The rule. Other files are a new hand-in: the latest counts. The same files are a regrade: the better attempt
 counts, so a regrade never lowers a grade, unless the command was told that the latest counts. Attempts with
 different items, points or open points cannot be compared: the latest counts. Rescored points always count.
+Where the course lets the best hand-in count, the better attempt counts with other files as well.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 
 from grader.classroom import records
@@ -22,7 +24,8 @@ from grader.results import points, reading, scoring
 from grader.results.models import Results
 from grader.system.files import replace
 
-BETTER, LATEST = "better", "latest"  # which attempt at the same files counts
+# Which attempt counts: of those at the same files the better or the latest; or the best of all hand-ins.
+BETTER, LATEST, BEST = "better", "latest", "best"
 FINAL = (State.GRADED, State.TIMEOUT)
 REQUESTED = "regrading was requested"
 
@@ -47,6 +50,16 @@ def newest(unit: UnitFolder) -> TaskRecord | None:
     """Return the record of the attempt with the highest number, graded or not."""
     found = [record_of(unit), *(record_of(unit.attempt(number)) for number in _numbers(unit))]
     return max((one for one in found if one), key=lambda one: one.attempt, default=None)
+
+
+def with_fingerprint(unit: UnitFolder, fingerprint_of: Callable[[int], str]) -> TaskRecord | None:
+    """Return the finished attempt that was graded from exactly these inputs, None if there is none."""
+    places = [unit, *(unit.attempt(number) for number in _numbers(unit))]
+    for place in places:
+        record = record_of(place)
+        if record and record.fingerprint == fingerprint_of(record.attempt) and intact(place, record):
+            return record
+    return None
 
 
 def place_of(unit: UnitFolder, number: int) -> UnitFolder:
@@ -138,7 +151,7 @@ def _decide(
     if record.measured_in is not None:
         measured = f"measured in attempt {record.measured_in}, with the points of now"
         return True, f"attempt {number} counts: {measured}"
-    if _files(unit, counted) != _files(place, record):
+    if _files(unit, counted) != _files(place, record) and rule != BEST:
         return True, f"attempt {number} counts: it is a new hand-in"
     if record.state is State.FAULT:
         return False, f"attempt {counted.attempt} counts: attempt {number} ended with a fault"
@@ -152,7 +165,8 @@ def _decide(
         return True, f"attempt {number} counts: it graded other items than attempt {counted.attempt}"
     said = f"{points.text(after.points)} points in attempt {number}, {points.text(before.points)} in attempt"
     if after.points < before.points:
-        return False, f"attempt {counted.attempt} counts: {said} {counted.attempt}; a regrade lowers no grade"
+        why = "the best attempt counts" if rule == BEST else "a regrade lowers no grade"
+        return False, f"attempt {counted.attempt} counts: {said} {counted.attempt}; {why}"
     return True, f"attempt {number} counts: {said} {counted.attempt}"
 
 

@@ -52,6 +52,7 @@ class Task:
     files: str  # folder with the files to grade
     folder: str  # folder for task.json and the other results
     files_sha256: str = ""  # hash of the files to grade, to tell a regrade from a new hand-in
+    handed_in: str | None = None  # when they were handed in
     screened: bool = True
     lost: tuple[str, ...] = ()  # why earlier attempts failed
     command: tuple[str, ...] = (sys.executable, "-m", "grader")
@@ -93,7 +94,7 @@ def run(task: Task) -> Ended:
             student=task.student, unit=task.unit.name, state=State.GRADED, fingerprint=task.fingerprint,
             attempt=task.attempt, lost=list(task.lost), exit_code=code,
             seconds=round(time.monotonic() - began, 1), accelerator=accelerator,
-            files_sha256=task.files_sha256,
+            files_sha256=task.files_sha256, handed_in=task.handed_in,
         )  # fmt: skip
         return _finish(task, scratch, record)
     finally:
@@ -106,7 +107,7 @@ def give_up(task: Task) -> TaskRecord:
     record = TaskRecord(
         student=task.student, unit=task.unit.name, state=State.FAULT, what=task.lost[-1],
         fingerprint=task.fingerprint, attempt=task.attempt, lost=list(task.lost),
-        files_sha256=task.files_sha256,
+        files_sha256=task.files_sha256, handed_in=task.handed_in,
     )  # fmt: skip
     if place.exists():  # the last attempt may have left results
         earlier = records.read(place, TaskRecord)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -36,9 +36,9 @@ from grader.classroom.grading.plan import (
 )
 from grader.classroom.grading.progress import Progress
 from grader.classroom.grading.run_lock import Lock
+from grader.classroom.intake import attempts as hand_ins
 from grader.classroom.intake import entries, expected_files, gradescope_export, intake
 from grader.classroom.intake import roster as rosters
-from grader.classroom.intake.attempts import Policy
 from grader.classroom.records import Intake, RunRecord, State, TaskRecord
 from grader.classroom.run_folder import RunFolder, UnitFolder
 from grader.course import hidden_cases
@@ -74,7 +74,7 @@ class Asked:
     keyword: str | None = None
     hidden: Path | None = None
     secret: Path | None = None
-    attempts: str = Policy.LAST.value  # which attempt counts, if a student handed in several
+    attempts: str = hand_ins.Policy.LAST.value  # which attempt counts, if a student handed in several
     limit_s: float = LIMIT_S
     blind_share: float = 0.05
     self_test: bool = True
@@ -121,35 +121,60 @@ class _Class:
             hidden=str(asked.hidden.resolve()) if asked.hidden else None, files="", folder="",
             command=asked.command,
         )  # fmt: skip
-        self._planner = Planner(self._folder, self._keys.seeds, like, self._hidden, asked.blind_share)
+        self._policy = hand_ins.Policy(asked.attempts)
+        self._rule = attempts.BEST if self._policy is hand_ins.Policy.BEST else asked.regrade
+        self._planner = Planner(
+            self._folder, self._keys.seeds, like, self._hidden, asked.blind_share,
+            every_hand_in=self._policy is hand_ins.Policy.BEST,
+        )  # fmt: skip
         self._machines: list[Machine] = []
 
     def run(self) -> int:
         """Run all steps and return the exit code."""
-        intakes = self._collect()
-        plan = self._planner.plan(intakes, self._chosen, self._options.again)
-        keep_earlier(plan.tasks)
-        if self._options.again:
-            reopen(plan.tasks)
-        self._receipts(without_receipt(plan.gradable), intakes)
-        for task in plan.gradable:
-            self._settle(task)
-        if plan.tasks:
-            token = self._planner.like.token
-            with Engine(self._site, self._tier, self._options.jobs, self._folder, token) as engine:
-                self._check_hidden(engine)
-                if self._options.self_test and not self._self_test_passes(engine):
-                    return FAULT
-                self._grade(engine, plan, intakes)
-        return self._finish(plan, intakes)
-
-    def _collect(self) -> dict[str, Intake]:
-        """Collect the submissions of the selected students, and list all students in run.json."""
         roster = rosters.read(self._options.roster) if self._options.roster else rosters.Roster()
         try:
             handed_in = entries.by_student(self._options.submissions, roster)
         except gradescope_export.ExportError as error:
             raise AskedError(str(error)) from None
+        each = (one.entries for one in handed_in.found.values())
+        turns = hand_ins.turns(each, self._policy)
+        for turn in turns:
+            intakes = self._collect(handed_in, roster, turn)
+            if turn is not None:
+                self._say(f"attempt {turn + 1} of those who handed in more than once")
+            plan = self._plan(intakes, turn)
+            if plan.tasks and not self._grade_all(plan, intakes, first=turn == turns[0]):
+                return FAULT
+        return self._finish(plan, intakes)
+
+    def _plan(self, intakes: dict[str, Intake], turn: int | None) -> Plan:
+        """Plan the gradings, and settle what earlier commands have graded."""
+        planner = self._planner if turn is None else replace(self._planner, blind_share=0.0)
+        again = self._options.again and turn is None
+        plan = planner.plan(intakes, self._chosen, again)
+        keep_earlier(plan.tasks)
+        if again:
+            reopen(plan.tasks)
+        self._receipts(without_receipt(plan.gradable), intakes)
+        for task in plan.gradable:
+            self._settle(task)
+        return plan
+
+    def _grade_all(self, plan: Plan, intakes: Mapping[str, Intake], first: bool) -> bool:
+        """Test the machine before the first gradings, then grade; False if the machine is not all right."""
+        token = self._planner.like.token
+        with Engine(self._site, self._tier, self._options.jobs, self._folder, token) as engine:
+            if first:
+                self._check_hidden(engine)
+                if self._options.self_test and not self._self_test_passes(engine):
+                    return False
+            self._grade(engine, plan, intakes)
+        return True
+
+    def _collect(
+        self, handed_in: entries.Sorted, roster: rosters.Roster, turn: int | None
+    ) -> dict[str, Intake]:
+        """Collect the submissions of the selected students, and list all students in run.json."""
         found, unknown = handed_in.found, handed_in.unknown
         everyone = sorted({*roster.students, *found})
         if not everyone:
@@ -160,26 +185,31 @@ class _Class:
         intakes = {}
         for student in self._options.only or everyone:
             own = found.get(student, entries.HandedIn(student))
-            intakes[student] = intake.collect(
-                own, roster, self._units, self._folder, Policy(self._options.attempts)
-            )
+            intakes[student] = intake.collect(own, roster, self._units, self._folder, self._policy, turn)
         earlier = {path.parent.name for path in self._folder.students.glob("*/intake.json")}
         gone = sorted(earlier - set(everyone))
         self._begin(sorted({*everyone, *earlier}), handed_in, gone)
+        if turn is None:
+            self._tell(intakes, unknown, gone, handed_in.strays)
+        return intakes
+
+    def _tell(
+        self, intakes: Mapping[str, Intake], unknown: list[str], gone: list[str], strays: list[str]
+    ) -> None:
+        """Print how many submissions of each kind there are, and what cannot be graded."""
         counts = Counter(one.kind for one in intakes.values())
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
         self._say(f"{len(intakes)} students: {kinds}")
         for words, names in (
             ("not on the roster", unknown),
             ("no longer among the submissions", gone),
-            ("files that are nobody's submission", handed_in.strays),
+            ("files that are nobody's submission", strays),
         ):
             if names:
                 self._say(f"{words}: {', '.join(names)}")
         for one in intakes.values():
             if one.problem:
                 self._say(f"{one.id} cannot be graded: {one.problem}")
-        return intakes
 
     def _begin(self, students: list[str], handed_in: entries.Sorted, gone: list[str]) -> None:
         """Write run.json; units of earlier commands stay in it."""
@@ -266,7 +296,7 @@ class _Class:
 
     def _settle(self, task: Task) -> None:
         """Decide which attempt counts; of blind gradings it is the latest."""
-        attempts.settle(unit_folder(task), attempts.LATEST if task.blind else self._options.regrade)
+        attempts.settle(unit_folder(task), attempts.LATEST if task.blind else self._rule)
 
     def _receipts(self, tasks: Iterable[Task], intakes: Mapping[str, Intake]) -> None:
         for task in tasks:

@@ -28,6 +28,7 @@ class Policy(str, enum.Enum):
     """Which attempt counts for a lab that was handed in several times with different files."""
 
     LAST = "last"
+    BEST = "best"  # each is graded, in turn
     REFUSE = "refuse"
 
 
@@ -54,6 +55,14 @@ def read(entries: Sequence[Entry], units: Sequence[Collected]) -> list[Attempt]:
     single = [one for one in entries if one.words.file and not _is_archive(one)]
     whole = [[one] for one in entries if one not in single]
     return [_read(group, units) for group in (*([single] if single else []), *whole)]
+
+
+def turns(handed_in: Iterable[Sequence[Entry]], policy: Policy) -> list[int | None]:
+    """Return the turns of a class: one for each attempt if the best counts, else one, `None`."""
+    if policy is not Policy.BEST:
+        return [None]
+    most = max((len(one) for one in handed_in), default=1)
+    return [*range(most - 1), None]
 
 
 def _is_archive(entry: Entry) -> bool:
@@ -135,12 +144,13 @@ def _single(entry: Entry) -> Member:
     return replace(member, path=entry.words.file, found=path.name)
 
 
-def together(attempts: Sequence[Attempt], policy: Policy) -> Choice:
+def together(attempts: Sequence[Attempt], policy: Policy, turn: int | None = None) -> Choice:
     """Return the files that count: for each lab, those of one attempt.
 
     Attempts with different labs, or with the same files, complement each other. Of attempts with different
     files the one that was handed in last counts. If no time says which one that is, or the policy refuses a
-    second attempt, none counts, and both are named.
+    second attempt, none counts, and both are named. If the best counts, each is graded: `turn` says which one
+    now, None the last.
     """
     choice = Choice()
     for attempt in attempts:
@@ -150,7 +160,7 @@ def together(attempts: Sequence[Attempt], policy: Policy) -> Choice:
     units = sorted({taken.unit for attempt in attempts for taken in attempt.choice.taken})
     for unit in units:
         having = [(attempt, _files_of(attempt, unit)) for attempt in attempts if _files_of(attempt, unit)]
-        counts, why = _counting(having, policy)
+        counts, why = _in_turn(having, turn) if policy is Policy.BEST else _counting(having, policy)
         choice.taken += counts
         kept = {id(taken) for taken in counts}
         for attempt, files in having:
@@ -180,6 +190,15 @@ def _counting(having: list[tuple[Attempt, list[Taken]]], policy: Policy) -> tupl
     if last is None:
         return [], f"{words}, and no time says which is the last: keep only one of them"
     return last, f"{words}: the last one counts"
+
+
+def _in_turn(having: list[tuple[Attempt, list[Taken]]], turn: int | None) -> tuple[list[Taken], str]:
+    """Return the files of one attempt, in the order of their times as far as they are known."""
+    ordered = sorted(having, key=lambda one: (one[0].moment(one[1]) or 0.0, one[0].name))
+    last = len(ordered) - 1
+    names = " and ".join(attempt.name for attempt, _ in having[:4])
+    words = f"handed in more than once, as {names}: the best one counts"
+    return ordered[last if turn is None else min(turn, last)][1], words
 
 
 def _last(having: list[tuple[Attempt, list[Taken]]]) -> list[Taken] | None:

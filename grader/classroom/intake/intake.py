@@ -27,6 +27,7 @@ def collect(
     units: Sequence[Collected],
     run: RunFolder,
     policy: Policy = Policy.LAST,
+    turn: int | None = None,
 ) -> Intake:
     """Copy a student's collected files into the run folder; return and write the record of the intake."""
     line = roster.students.get(handed_in.student)
@@ -44,7 +45,7 @@ def collect(
         intake.problem = f"this could be the submission of {whose}: name it by the id of its student"
     else:
         tried = attempts.read(handed_in.entries, units)
-        choice = attempts.together(tried, policy)
+        choice = attempts.together(tried, policy, turn)
         _describe(intake, tried, choice)
     intake.files = [_record_of(one) for one in choice.taken]
     intake.left_out = choice.shown

@@ -2,6 +2,7 @@
 
 import dataclasses
 import io
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -242,3 +243,38 @@ def test_results_that_were_changed_are_put_back_from_their_attempt(a_class):
     unit.results.write_bytes(graded.replace(b"100.0", b"200.0"))
     a_class.grade()
     assert unit.results.read_bytes() == graded
+
+
+def hand_in_twice(a_class, first: str, second: str) -> None:
+    """Two folders of one student; the second is an hour newer."""
+    for hour, (name, word) in enumerate((("eve", first), ("eve.git", second))):
+        a_class.hand_in(name, word)
+        file = a_class.folder / "in" / name / "elementwise_add.py"
+        os.utime(file, (1_800_000_000 + 3600 * hour,) * 2)
+
+
+@pytest.mark.parametrize(
+    ("policy", "first", "second", "points", "hour"),
+    [("best", "right", "wrong", 100.0, "08"), ("best", "wrong", "right", 100.0, "09"),
+     ("last", "right", "wrong", 0.0, "09")],
+)  # fmt: skip
+def test_of_two_hand_ins_the_best_or_the_last_counts_with_its_time(
+    a_class, policy, first, second, points, hour
+):
+    hand_in_twice(a_class, first, second)
+    assert a_class.grade(attempts=policy)[0] == 0
+    assert a_class.points("eve") == points
+    cell = next(row for row in gradebook.read(a_class.out).rows if row.id == "eve").cells[0]
+    assert f"{cell.moment:%H}" == hour
+    assert a_class.points("ada") == 100.0
+
+
+def test_hand_ins_that_were_graded_are_not_graded_again(a_class):
+    hand_in_twice(a_class, "right", "wrong")
+    a_class.grade(attempts="best")
+    graded = len(list((a_class.folder / "counts").iterdir()))
+    assert graded == 3  # ada's, and both of eve's
+    for _ in range(2):
+        assert a_class.grade(attempts="best")[0] == 0
+    assert len(list((a_class.folder / "counts").iterdir())) == graded
+    assert a_class.points("eve") == 100.0
