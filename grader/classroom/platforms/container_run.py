@@ -68,9 +68,19 @@ def tell(root: Path, scratch: Path, course: Path = catalog.ROOT) -> int:
         scores = GpuScores.model_validate_json(read_bytes(course / GPU, MOST_BYTES))
         results = merged(results, scores.keyed)
     converted = gradescope.convert(results)
-    left_out = [f"\nleft out: {one.found}: {one.why}" for one in intake.left_out if one.unit]
-    _write(out, converted.model_copy(update={"output": "".join([converted.output, *left_out])}))
+    words = "\n".join([converted.output, *_uploaded(intake)])
+    _write(out, converted.model_copy(update={"output": words}))
     return 0
+
+
+def _uploaded(intake: Intake) -> list[str]:
+    """Say which uploaded file was graded as which, and which may be an answer and was not graded."""
+    graded = [f"uploaded: {one.found}, graded as {one.path}" for one in intake.files]
+    others = [one for one in intake.left_out if one.look or one.unit]
+    return [
+        *(graded or ["no uploaded file was graded"]),
+        *(f"not graded: {one.found}: {one.why}" for one in others),
+    ]
 
 
 def _folder(scratch: Path) -> StudentFolder:

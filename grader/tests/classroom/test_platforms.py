@@ -496,10 +496,11 @@ def run_container(built, root, files):
 
 def test_a_skeleton_is_graded_as_gradescope_does_it(built, tmp_path):
     data = (ROOT / "labs" / ONE / "elementwise_add.py").read_bytes()
-    done, results = run_container(built, tmp_path, {"elementwise_add.py": data})
+    done, results = run_container(built, tmp_path, {"elementwise_add (1).py": data})
     assert done.returncode == 0, done.stdout + done.stderr
     assert results["score"] == 0
     assert "TODO" in results["tests"][0]["output"]
+    assert f"uploaded: elementwise_add (1).py, graded as {ONE}/elementwise_add.py" in results["output"]
     assert "n=517" not in json.dumps(results), "a hidden case is given away"
 
 
@@ -520,6 +521,12 @@ def test_a_submission_that_cannot_be_opened_safely_gets_the_reason_and_no_points
     assert results["score"] == 0
     assert results["tests"][0]["status"] == "failed"
     assert results["tests"][0]["output"]
+
+
+def test_an_upload_that_is_not_graded_is_named(built, tmp_path):
+    done, results = run_container(built, tmp_path, {"solution.py": b"x = 1\n"})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "no uploaded file was graded\nnot graded: solution.py: not a collected file" in results["output"]
 
 
 def test_a_fault_of_the_container_gives_no_zero(built, tmp_path):
