@@ -20,9 +20,7 @@ class State(str, enum.Enum):
 
     GRADED = "GRADED"  # results.json has the points
     MISSING = "MISSING"  # no file of this lab was submitted: no points, as for NOT_STARTED
-    NOT_COLLECTED = (
-        "NOT_COLLECTED"  # no file of this lab, but one that may be meant: no points until a person looks
-    )
+    NOT_COLLECTED = "NOT_COLLECTED"  # what counts is not clear: open until a person has looked
     REFUSED = "REFUSED"  # the submission could not be opened safely: no points, and intake.json says why
     TIMEOUT = "TIMEOUT"  # grading exceeded the hard time limit: no points, and a person should look at it
     FAULT = "FAULT"  # the grader or the machine failed in every attempt: open, no points taken off
@@ -76,6 +74,7 @@ class LeftOut(Model):
     why: str
     unit: str = ""  # the unit that it would have been collected for
     look: bool = False  # a person should look at it: it may be an answer
+    undecided: bool = False  # one of several attempts, and nothing says which one counts
 
 
 class Intake(Record):

@@ -143,14 +143,17 @@ def _similar_pairs(folder: Path) -> None:
 )
 def autograder(out, labs, hidden, gpu):
     """Build OUT, the zip of an autograder for Gradescope; it grades what needs no GPU."""
+    from grader.classroom.grading import hidden_check
     from grader.classroom.platforms import autograder as building
-    from grader.course.hidden_cases import HiddenError, read_known
+    from grader.course.hidden_cases import HiddenError
 
     if labs and "capstone" in labs:
         raise click.UsageError(f"--lab {labs}: the capstone needs a GPU, which Gradescope's containers lack")
     try:
         if hidden:
-            read_known(hidden)
+            unbuilt = hidden_check.unbuilt(hidden)
+            if unbuilt:
+                raise HiddenError("\n".join(["hidden cases cannot be built", *unbuilt]))
         scored = building.write(out, entries_of(labs), hidden, gpu)
     except (building.AutograderError, HiddenError) as error:
         raise click.UsageError(str(error)) from None

@@ -43,8 +43,8 @@ class Cell:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is no grade yet: not graded, or a fault of grader or machine."""
-        return self.state in (OPEN, State.FAULT.value)
+        """Whether there is no grade yet: not graded, a fault, or a person has to look first."""
+        return self.state in (OPEN, State.FAULT.value, State.NOT_COLLECTED.value)
 
     @property
     def in_total(self) -> bool:

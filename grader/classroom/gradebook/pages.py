@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from grader.classroom.gradebook import leaderboard, people, plots, view
 from grader.classroom.gradebook.book import Book, Cell, Row
+from grader.classroom.records import State
 from grader.course.tiers import AUTO
 from grader.grading.options import RunOptions, command_of
 from grader.report.page.render import environment, render
@@ -82,7 +83,11 @@ def _alarms(book: Book) -> list[str]:
     models = sorted({machine.gpu.name for machine in book.run.machines if machine.gpu})
     if len(models) > 1:
         found.append(f"Graded on {' and '.join(models)}: percentages of two models do not compare.")
-    still_open = sum(cell.is_open for row in book.rows for cell in row.cells)
+    states = [cell.state for row in book.rows for cell in row.cells if cell.is_open]
+    unclear = states.count(State.NOT_COLLECTED.value)
+    if unclear:
+        found.append(f"{unclear} labs of students are open until a person has looked at what was handed in.")
+    still_open = len(states) - unclear
     if still_open:
         found.append(f"{still_open} labs of students are open; run the same make class again to grade them.")
     return found

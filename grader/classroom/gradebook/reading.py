@@ -16,8 +16,9 @@ from grader.classroom.gradebook.late import LatePolicy
 from grader.classroom.gradebook.people import name_of
 from grader.classroom.gradebook.rubric import Given
 from grader.classroom.gradebook.tokens import spend
-from grader.classroom.records import ROSTER, Intake, RunRecord, State, TaskRecord, Unit
-from grader.classroom.run_folder import RunFolder, StudentFolder
+from grader.classroom.grading import run_secret
+from grader.classroom.records import ROSTER, Intake, Receipt, RunRecord, State, TaskRecord, Unit
+from grader.classroom.run_folder import RunFolder, StudentFolder, UnitFolder
 from grader.results import points, reading
 from grader.results.models import MOST_BYTES
 from grader.system.files import finding, read_bytes
@@ -50,7 +51,8 @@ def read(
     """Read the gradebook of a run folder; `roster` replaces the one of the run. Raises BookError."""
     run = read_run(folder)
     ids = sorted({*run.students, *(roster or {})})
-    rows = tuple(_row(folder, run, student, policy, rubric, roster) for student in ids)
+    key = _sealing_key(folder, run)
+    rows = tuple(_row(folder, run, student, policy, rubric, roster, key) for student in ids)
     return Book(
         folder,
         run,
@@ -61,7 +63,7 @@ def read(
     )
 
 
-def _row(folder, run: RunRecord, student: str, policy, rubric, roster) -> Row:
+def _row(folder, run: RunRecord, student: str, policy, rubric, roster, key: bytes | None) -> Row:
     intake = _maybe(folder.student(student).intake, Intake)
     place = folder.student(intake.graded_with or student) if intake else folder.student(student)
     line = dict((roster or {}).get(student, {}) or (intake.roster if intake else {}))
@@ -69,7 +71,8 @@ def _row(folder, run: RunRecord, student: str, policy, rubric, roster) -> Row:
         intake = intake.model_copy(update={"on_roster": student in roster, "roster": line})
     given = [one for one in rubric if one.student == student]
     cells = [
-        _cell(place, unit, tuple(one for one in given if one.unit == unit.name), intake) for unit in run.units
+        _cell(place, unit, tuple(one for one in given if one.unit == unit.name), intake, key)
+        for unit in run.units
     ]
     moment = _moment(intake.handed_in) if intake else None
     cells = [replace(cell, moment=_handed_in(intake, cell) or moment) for cell in cells]
@@ -81,7 +84,9 @@ def _row(folder, run: RunRecord, student: str, policy, rubric, roster) -> Row:
     return Row(student, name_of(student, line), line, intake, tuple(cells), looks, left)
 
 
-def _cell(place: StudentFolder, unit: Unit, given: tuple[Given, ...], intake: Intake | None) -> Cell:
+def _cell(
+    place: StudentFolder, unit: Unit, given: tuple[Given, ...], intake: Intake | None, key: bytes | None
+) -> Cell:
     folder = place.unit(unit.name)
     task = _maybe(folder.task, TaskRecord)
     if task is None:
@@ -91,22 +96,24 @@ def _cell(place: StudentFolder, unit: Unit, given: tuple[Given, ...], intake: In
         open_points = 0.0 if nothing else unit.max_points
         return Cell(unit, state, what, not_graded=open_points, max_points=unit.max_points, given=given)
     if task.state is State.GRADED:
-        return _graded(folder, unit, given, task)
-    open_points = unit.max_points if task.state is State.FAULT else 0.0
+        return _graded(folder, unit, given, task, key)
+    open_points = unit.max_points if task.state in (State.FAULT, State.NOT_COLLECTED) else 0.0
     return Cell(
         unit, task.state.value, task.what, not_graded=open_points, max_points=unit.max_points, given=given,
         looks=flags.of_state(task), seconds=task.seconds,
     )  # fmt: skip
 
 
-def _graded(folder, unit: Unit, given: tuple[Given, ...], task: TaskRecord) -> Cell:
+def _graded(
+    folder: UnitFolder, unit: Unit, given: tuple[Given, ...], task: TaskRecord, key: bytes | None
+) -> Cell:
     try:
         data = read_bytes(folder.results, MOST_BYTES)
     except (OSError, ValueError):
         data = b""
     digest = hashlib.sha256(data).hexdigest()
-    if digest != task.results_sha256:
-        what = "results.json does not match task.json; run make class again to grade it"
+    if digest != task.results_sha256 or not _receipt_fits(folder, digest, key):
+        what = "results.json does not match task.json and receipt.json; run make class again to grade it"
         return Cell(
             unit, OPEN, what, not_graded=unit.max_points, max_points=unit.max_points, given=given,
             looks=(CHANGED,),
@@ -122,6 +129,23 @@ def _graded(folder, unit: Unit, given: tuple[Given, ...], task: TaskRecord) -> C
         score.not_graded / 100, score.most / 100, given, notes=notes, looks=looks, results=folder.results,
         sha256=digest, seconds=task.seconds, counts=task.counts, moment=_moment(task.handed_in),
     )  # fmt: skip
+
+
+def _sealing_key(folder: RunFolder, run: RunRecord) -> bytes | None:
+    """Return the key of the receipts' seals, None if it is not in the folder."""
+    key = run_secret.sealing_key(folder)
+    if key is None and not run.seal_commitment and folder.secret.exists():
+        return read_bytes(folder.secret).strip()  # a run that was begun when there was one key
+    return key
+
+
+def _receipt_fits(place: UnitFolder, digest: str, key: bytes | None) -> bool:
+    """Whether the receipt, if there is one, is of these results and was not changed."""
+    receipt = _maybe(place.receipt, Receipt)
+    if receipt is None:
+        return True  # an interrupted command; the next one writes it
+    sealed = key is None or not receipt.seal or run_secret.seal(key, receipt) == receipt.seal
+    return sealed and receipt.results_sha256 == digest
 
 
 def _excused(cell: Cell) -> Cell:

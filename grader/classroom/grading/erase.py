@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from grader.classroom import records
 from grader.classroom.grading.run_lock import Lock
-from grader.classroom.records import Drift, Intake, RunRecord
+from grader.classroom.intake.roster import delimiter, own_id
+from grader.classroom.intake.student_ids import safe_id
+from grader.classroom.records import Drift, Intake, RunRecord, TaskRecord
 from grader.classroom.run_folder import RunFolder
 from grader.system.files import read_bytes, replace
 
 GIVEN = "given"  # in the gradebook's folder
 MOST_BYTES = 8 << 20
+ERASED = "(erased)"  # in place of an id in the records of others
 
 
 class EraseError(Exception):
@@ -46,17 +51,18 @@ def erase(out: Path, student: str, gradebook: Path) -> Erased:
             raise EraseError(
                 f"{student} handed in together with {words}, whose grade is here: erase {words} first"
             )
-        names = _names(run, student)
         removed = [str(path.relative_to(run.root)) for path in _folders(run, student, gradebook)]
         for path in _folders(run, student, gradebook):
             shutil.rmtree(path)
         shutil.rmtree(run.engine, ignore_errors=True)  # logs of finished commands, which name everybody
         _forget(run, record, student)
         _forget_beside(run, student)
-        for file, column in (("roster.csv", None), ("rubric.csv", "student")):
-            removed += _without_lines(
-                gradebook / GIVEN / file, names if column is None else {student}, column
-            )
+        removed += _without_lines(
+            gradebook / GIVEN / "roster.csv", lambda line: safe_id(own_id(line)) == student
+        )
+        removed += _without_lines(
+            gradebook / GIVEN / "rubric.csv", lambda line: line.get("student") == student
+        )
         return Erased(tuple(removed), _left(gradebook, student))
 
 
@@ -71,17 +77,6 @@ def _graded_with(run: RunFolder, student: str) -> list[str]:
     """Return the students whose grade is in this student's folder."""
     intakes = [records.read(path, Intake) for path in run.students.glob("*/intake.json")]
     return sorted(one.id for one in intakes if one.graded_with == student)
-
-
-def _names(run: RunFolder, student: str) -> set[str]:
-    """Return the id and every cell of the roster's row that identifies the student."""
-    try:
-        line = records.read(run.student(student).intake, Intake).roster
-    except (OSError, ValueError):
-        line = {}
-    return {student, *(value for column, value in line.items() if "id" in column.lower() or "@" in value)} - {
-        ""
-    }
 
 
 def _folders(run: RunFolder, student: str, gradebook: Path) -> list[Path]:
@@ -110,28 +105,36 @@ def _forget(run: RunFolder, record: RunRecord, student: str) -> None:
 
 
 def _forget_beside(run: RunFolder, student: str) -> None:
-    """Remove the student from the records of partners."""
+    """Remove the student from the records of partners, and of submissions that could be theirs."""
     for path in run.students.glob("*/intake.json"):
         intake = records.read(path, Intake)
-        if student in intake.partners:
-            others = [one for one in intake.partners if one != student]
-            records.write(path, intake.model_copy(update={"partners": others}))
+        partners = [one for one in intake.partners if one != student]
+        problem = re.sub(rf"(?<![\w.@+-]){re.escape(student)}(?![\w.@+-])", ERASED, intake.problem)
+        if (partners, problem) == (intake.partners, intake.problem):
+            continue
+        records.write(path, intake.model_copy(update={"partners": partners, "problem": problem}))
+        for task in path.parent.glob("*/task.json"):
+            record = records.read(task, TaskRecord)
+            if record.what == intake.problem:
+                records.write(task, record.model_copy(update={"what": problem}))
 
 
-def _without_lines(path: Path, names: set[str], column: str | None) -> list[str]:
-    """Remove the rows of a CSV that have one of the names, in one column or in any."""
+def _without_lines(path: Path, is_theirs: Callable[[dict[str, str]], bool]) -> list[str]:
+    """Remove the rows of a CSV that are the student's."""
     if not path.is_file():
         return []
     text = read_bytes(path, MOST_BYTES).decode("utf-8-sig")
-    header, *rows = list(csv.reader(io.StringIO(text))) or [[]]
-    at = header.index(column) if column else None
-    kept = [row for row in rows if names.isdisjoint(row if at is None else row[at : at + 1])]
-    if len(kept) == len(rows):
+    rows = list(csv.reader(io.StringIO(text), delimiter=delimiter(text)))
+    header = [cell.strip() for cell in rows[0]] if rows else []
+    lines = [dict(zip(header, (cell.strip() for cell in row), strict=False)) for row in rows[1:]]
+    kept = [row for row, line in zip(rows[1:], lines, strict=True) if not is_theirs(line)]
+    removed = len(lines) - len(kept)
+    if not removed:
         return []
     written = io.StringIO()
-    csv.writer(written, lineterminator="\n").writerows([header, *kept])
+    csv.writer(written, lineterminator="\n", delimiter=delimiter(text)).writerows([*rows[:1], *kept])
     replace(path, written.getvalue())
-    return [f"{len(rows) - len(kept)} lines of {path.name}"]
+    return [f"{removed} line{'s' if removed > 1 else ''} of {path.name}"]
 
 
 def _left(gradebook: Path, student: str) -> tuple[str, ...]:

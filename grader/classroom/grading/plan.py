@@ -128,6 +128,9 @@ def without_files(intake: Intake, unit: str) -> tuple[State, str]:
     """Return the state of a unit of which nothing was collected, and the reason."""
     if intake.problem:
         return State.REFUSED, intake.problem
+    undecided = [one for one in intake.left_out if one.unit == unit and one.undecided]
+    if undecided:
+        return State.NOT_COLLECTED, undecided[0].why
     refused = [one for one in intake.left_out if one.unit == unit and one.why != NOT_EXPECTED]
     if refused:
         return State.REFUSED, f"{refused[0].found}: {refused[0].why}"

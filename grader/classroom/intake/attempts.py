@@ -165,7 +165,10 @@ def together(attempts: Sequence[Attempt], policy: Policy, turn: int | None = Non
         kept = {id(taken) for taken in counts}
         for attempt, files in having:
             if files and id(files[0]) not in kept and not _same(files, counts):
-                choice.left_out.append(LeftOut(found=attempt.name, why=why, unit=unit, look=True))
+                undecided = not counts and policy is Policy.LAST
+                choice.left_out.append(
+                    LeftOut(found=attempt.name, why=why, unit=unit, look=True, undecided=undecided)
+                )
     return choice
 
 

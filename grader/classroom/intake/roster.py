@@ -58,7 +58,7 @@ class Roster:
 def read(path: Path) -> Roster:
     """Read a roster. Raises RosterError if it has no id column, no student, or the same id twice."""
     text = _text(path)
-    rows = csv.reader(io.StringIO(text), delimiter=_delimiter(text))
+    rows = csv.reader(io.StringIO(text), delimiter=delimiter(text))
     columns = [cell.strip() for cell in next(rows, [])]
     id_column = _id_column(path, columns)
     students: dict[str, dict[str, str]] = {}
@@ -110,7 +110,8 @@ def _text(path: Path) -> str:
         raise RosterError(f"{path}: cannot be read as text: {error}") from None
 
 
-def _delimiter(text: str) -> str:
+def delimiter(text: str) -> str:
+    """Return the character that separates the cells of a CSV."""
     first = text.partition("\n")[0]
     return max(",;\t", key=first.count)
 

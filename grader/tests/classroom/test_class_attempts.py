@@ -278,3 +278,22 @@ def test_hand_ins_that_were_graded_are_not_graded_again(a_class):
         assert a_class.grade(attempts="best")[0] == 0
     assert len(list((a_class.folder / "counts").iterdir())) == graded
     assert a_class.points("eve") == 100.0
+
+
+@pytest.mark.parametrize("tampered", ["results", "results and task", "receipt"])
+def test_a_grade_that_was_changed_in_the_folder_is_open_and_said(a_class, tampered):
+    a_class.grade()
+    unit = a_class.unit("ada")
+    if tampered == "receipt":
+        receipt = records.read(unit.receipt, Receipt)
+        records.write(unit.receipt, receipt.model_copy(update={"points": 99.0}))
+    else:
+        text = unit.results.read_text().replace('"points":100.0', '"points":99.0')
+        assert text != unit.results.read_text()
+        unit.results.write_text(text)
+    if tampered == "results and task":
+        task = a_class.task("ada")
+        records.write(unit.task, task.model_copy(update={"results_sha256": attempts.sha256(unit.results)}))
+    cell = next(row for row in gradebook.read(a_class.out).rows if row.id == "ada").cells[0]
+    assert cell.is_open
+    assert gradebook.CHANGED in cell.looks

@@ -4,11 +4,13 @@ import pytest
 
 from grader.classroom.gradebook.command import Asked, make
 from grader.classroom.grading.erase import EraseError, erase
+from grader.classroom.records import State
 from grader.tests.classroom.class_fakes import LABS, FakeClass, lab_of, small_class
 from grader.tests.helpers.commands import python
 from grader.tests.helpers.result_fakes import record
 
 ONE, _ = LABS
+PROBLEM = "this could be the submission of an.li or anli: name it by the id of its student"
 RUBRIC = f"student,criterion,points,of,unit\nada,style,1,2,{ONE}\nbob,style,2,2,{ONE}\n"
 
 
@@ -49,6 +51,19 @@ def test_nothing_in_the_folder_names_an_erased_student(out):
     assert naming(out, *words) == []
     assert {path: path.read_bytes() for path in others} == others
     assert "bob" in (out / "gradebook" / "grades.csv").read_text()
+    given = (out / "gradebook" / "given" / "roster.csv").read_text()
+    assert [line.split(",")[0] for line in given.splitlines()] == ["id", "bob", "cyd"]
+
+
+def test_a_submission_that_could_have_been_theirs_names_them_no_more(tmp_path):
+    fake = FakeClass(tmp_path / "out")
+    fake.add("an.li", line={"id": "an.li"})
+    fake.add("an-li", problem=PROBLEM)
+    fake.grade("an-li", ONE, None, State.REFUSED, PROBLEM)
+    out = fake.finish()
+    erase(out, "an.li", out / "gradebook")
+    assert naming(out, "an.li") == []
+    assert naming(out / "students" / "an-li", "(erased) or anli")
 
 
 def test_whoever_does_not_exist_is_an_error_and_nothing_is_removed(out):
