@@ -65,7 +65,7 @@ def read(
 
 def _row(folder, run: RunRecord, student: str, policy, rubric, roster, key: bytes | None) -> Row:
     intake = _maybe(folder.student(student).intake, Intake)
-    place = folder.student(intake.graded_with or student) if intake else folder.student(student)
+    place = folder.student(student)
     line = dict((roster or {}).get(student, {}) or (intake.roster if intake else {}))
     if intake and roster is not None:
         intake = intake.model_copy(update={"on_roster": student in roster, "roster": line})

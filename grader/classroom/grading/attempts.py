@@ -13,7 +13,7 @@ Where the course lets the best hand-in count, the better attempt counts with oth
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from grader.classroom import records
@@ -119,6 +119,39 @@ def settle(unit: UnitFolder, rule: str) -> None:
             if not overruled:
                 continue
         _settle_one(unit, number, counted, record, rule)
+
+
+def share(unit: UnitFolder, partner: UnitFolder, files: str) -> None:
+    """Give a partner the attempt that counts, or the latest one at these files; what was there is kept."""
+    archive(partner)
+    places = [unit, *(unit.attempt(number) for number in reversed(_numbers(unit)))]
+    for place in places:
+        record = record_of(place)
+        if record and record.state in FINAL and _files(place, record) == files and intact(place, record):
+            if record_of(partner) != record or not intact(partner, record):
+                _copy(place, partner, record)
+            return
+
+
+def withdraw(unit: UnitFolder, files: Collection[str]) -> None:
+    """Let the best attempt at these files count, if the one that counts is at files that are gone."""
+    counted = record_of(unit)
+    if counted is None or _files(unit, counted) in files:
+        return
+    found = []
+    for number in _numbers(unit):
+        place, record = unit.attempt(number), record_of(unit.attempt(number))
+        if (
+            record
+            and record.state is State.GRADED
+            and _files(place, record) in files
+            and intact(place, record)
+        ):
+            found.append((reading.read(place.results).points, number, record))
+    if found:
+        _, number, record = max(found, key=lambda one: one[:2])
+        why = f"attempt {number} counts: the best of what is handed in now"
+        _copy(unit.attempt(number), unit, record.model_copy(update={"counts": why}))
 
 
 def sha256(path: Path) -> str:

@@ -38,19 +38,13 @@ class Erased:
 def erase(out: Path, student: str, gradebook: Path) -> Erased:
     """Erase a student; `gradebook` is the folder of the gradebook, which the caller writes again.
 
-    Raises EraseError if there is no such student, or if the grade of another one is in this folder.
+    Raises EraseError if there is no such student.
     """
     run = RunFolder(out.resolve())
     with Lock(run.lock):
         record = _record(run)
         if student not in record.students:
             raise EraseError(f"{out}: no student {student} in this run")
-        partners = _graded_with(run, student)
-        if partners:
-            words = ", ".join(partners)
-            raise EraseError(
-                f"{student} handed in together with {words}, whose grade is here: erase {words} first"
-            )
         removed = [str(path.relative_to(run.root)) for path in _folders(run, student, gradebook)]
         for path in _folders(run, student, gradebook):
             shutil.rmtree(path)
@@ -63,7 +57,7 @@ def erase(out: Path, student: str, gradebook: Path) -> Erased:
         removed += _without_lines(
             gradebook / GIVEN / "rubric.csv", lambda line: line.get("student") == student
         )
-        return Erased(tuple(removed), _left(gradebook, student))
+        return Erased(tuple(removed), _left(run, gradebook, student))
 
 
 def _record(run: RunFolder) -> RunRecord:
@@ -71,12 +65,6 @@ def _record(run: RunFolder) -> RunRecord:
         return records.read(run.run, RunRecord)
     except (OSError, ValueError) as error:
         raise EraseError(f"{run.run}: no class run in this folder ({error})") from None
-
-
-def _graded_with(run: RunFolder, student: str) -> list[str]:
-    """Return the students whose grade is in this student's folder."""
-    intakes = [records.read(path, Intake) for path in run.students.glob("*/intake.json")]
-    return sorted(one.id for one in intakes if one.graded_with == student)
 
 
 def _folders(run: RunFolder, student: str, gradebook: Path) -> list[Path]:
@@ -137,7 +125,7 @@ def _without_lines(path: Path, is_theirs: Callable[[dict[str, str]], bool]) -> l
     return [f"{removed} line{'s' if removed > 1 else ''} of {path.name}"]
 
 
-def _left(gradebook: Path, student: str) -> tuple[str, ...]:
+def _left(run: RunFolder, gradebook: Path, student: str) -> tuple[str, ...]:
     """Return where the student may still be named, which this command does not change."""
     left = [
         "the folder of submissions, the roster and the platform: a later make class would take them in again"
@@ -145,5 +133,10 @@ def _left(gradebook: Path, student: str) -> tuple[str, ...]:
     policy = gradebook / GIVEN / "late.toml"
     if policy.is_file() and student in policy.read_text("utf-8", "replace"):
         left.append(f"{policy}: it names {student}; remove the lines by hand")
+    receipts = run.students.glob("*/*/receipt.json")
+    told = f'"student": "{student}"'
+    named = sorted({path.parents[1].name for path in receipts if told in path.read_text("utf-8", "replace")})
+    if named:
+        left.append(f"receipts of {', '.join(named)}, who handed in together with {student}: they are sealed")
     left.append("copies of this folder, and pages that were published")
     return tuple(left)

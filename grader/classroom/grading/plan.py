@@ -44,7 +44,7 @@ class Planner:
             self.task(intake, unit, False, again)
             for intake in intakes.values()
             for unit in units
-            if not intake.graded_with and self._has_files(intake, unit)
+            if self._has_files(intake, unit) and not intake.graded_with
         ]
         blind = self._blind([(task.student, task.unit.name) for task in gradable])
         by_name = {unit.name: unit for unit in units}
@@ -87,7 +87,8 @@ class Planner:
             if graded:
                 return graded.attempt
         if not attempts.intact(attempts.place_of(place, last.attempt), last):
-            return last.attempt
+            other = last.files_sha256 not in ("", attempts.files_sha256(files))
+            return last.attempt + (1 if self.every_hand_in and other else 0)
         changed = last.fingerprint != self.fingerprint(unit, files, last.attempt)
         return last.attempt + (1 if again or changed else 0)
 

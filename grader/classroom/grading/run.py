@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -128,6 +128,9 @@ class _Class:
             every_hand_in=self._policy is hand_ins.Policy.BEST,
         )  # fmt: skip
         self._machines: list[Machine] = []
+        self._faults: dict[tuple[str, str], Task] = {}  # by name and files, of all turns
+        self._intakes: dict[str, Intake] = {}
+        self._current: defaultdict[tuple[str, str], set[str]] = defaultdict(set)  # files by student and unit
 
     def run(self) -> int:
         """Run all steps and return the exit code."""
@@ -142,10 +145,11 @@ class _Class:
             intakes = self._collect(handed_in, roster, turn)
             if turn is not None:
                 self._say(f"attempt {turn + 1} of those who handed in more than once")
+            self._intakes = intakes
             plan = self._plan(intakes, turn)
             if plan.tasks and not self._grade_all(plan, intakes, first=turn == turns[0]):
                 return FAULT
-        return self._finish(plan, intakes)
+        return self._finish(plan)
 
     def _plan(self, intakes: dict[str, Intake], turn: int | None) -> Plan:
         """Plan the gradings, and settle what earlier commands have graded."""
@@ -183,7 +187,7 @@ class _Class:
         if unknown_ids:
             raise AskedError(f"--only {unknown_ids[0]}: no such student; {_some(everyone)}")
         intakes = {}
-        for student in self._options.only or everyone:
+        for student in self._with_partners(found) or everyone:
             own = found.get(student, entries.HandedIn(student))
             intakes[student] = intake.collect(own, roster, self._units, self._folder, self._policy, turn)
         earlier = {path.parent.name for path in self._folder.students.glob("*/intake.json")}
@@ -192,6 +196,11 @@ class _Class:
         if turn is None:
             self._tell(intakes, unknown, gone, handed_in.strays)
         return intakes
+
+    def _with_partners(self, found: Mapping[str, entries.HandedIn]) -> list[str]:
+        """Return the students that --only names, and those who handed in together with them."""
+        only = set(self._options.only)
+        return sorted(only.union(*(found[one].partners for one in only if one in found)))
 
     def _tell(
         self, intakes: Mapping[str, Intake], unknown: list[str], gone: list[str], strays: list[str]
@@ -287,6 +296,9 @@ class _Class:
     def _grade(self, engine: Engine, plan: Plan, intakes: Mapping[str, Intake]) -> None:
         with Progress(self._console, len(plan.tasks), "grading") as progress:
             for task, record in engine.grade(plan.tasks, progress):
+                self._faults.pop((task.name, task.files_sha256), None)
+                if record.state is State.FAULT:
+                    self._faults[task.name, task.files_sha256] = task
                 if record.state is State.GRADED:
                     self._receipts([task], intakes)
                 else:
@@ -295,8 +307,17 @@ class _Class:
                 progress.done(task.name if not task.blind else task.unit.name)
 
     def _settle(self, task: Task) -> None:
-        """Decide which attempt counts; of blind gradings it is the latest."""
-        attempts.settle(unit_folder(task), attempts.LATEST if task.blind else self._rule)
+        """Decide which attempt counts; of blind gradings it is the latest. Partners get the same."""
+        unit = unit_folder(task)
+        attempts.settle(unit, attempts.LATEST if task.blind else self._rule)
+        if task.blind:
+            return
+        current = self._current[task.student, task.unit.name]
+        current.add(task.files_sha256)
+        if self._rule == attempts.BEST:
+            attempts.withdraw(unit, current)
+        for partner in self._intakes[task.student].partners:
+            attempts.share(unit, self._folder.student(partner).unit(task.unit.name), task.files_sha256)
 
     def _receipts(self, tasks: Iterable[Task], intakes: Mapping[str, Intake]) -> None:
         for task in tasks:
@@ -305,7 +326,7 @@ class _Class:
             if machine not in self._machines:
                 self._machines.append(machine)
 
-    def _finish(self, plan: Plan, intakes: Mapping[str, Intake]) -> int:
+    def _finish(self, plan: Plan) -> int:
         """Write drift.json and run.json, print the number of units by state, and return the exit code."""
         if not self._options.only:
             records.write(self._folder.drift, agreement.measure(self._folder, plan.blind))
@@ -314,16 +335,16 @@ class _Class:
         self._record = self._record.model_copy(update={"finished": now(), "machines": machines})
         records.write(self._folder.run, self._record)
         states: Counter[str] = Counter()
-        with_partners = {one.id for one in intakes.values() if one.graded_with}
         for student in self._record.students:
-            for unit in self._record.units if student not in with_partners else ():
+            for unit in self._record.units:
                 path = self._folder.student(student).unit(unit.name).task
                 states[records.read(path, TaskRecord).state.value if path.exists() else "not requested"] += 1
         self._say(", ".join(f"{count} {state}" for state, count in sorted(states.items())))
         self._show_regraded(plan)
         self._show_other_points(plan)
         self._say(f"written: {self._options.out}")
-        open_ones = [task for task in plan.gradable if _state(task) is State.FAULT]
+        open_ones = [*self._faults.values()]
+        open_ones += [one for one in plan.gradable if one not in open_ones and _state(one) is State.FAULT]
         if open_ones:
             self._say(
                 f"open after a fault of the machine: {_some([task.name for task in open_ones])}; run it again"

@@ -52,16 +52,20 @@ class Attempt:
 
 def read(entries: Sequence[Entry], units: Sequence[Collected]) -> list[Attempt]:
     """Read the attempts of a student; an attempt that cannot be read has a problem."""
+    return [_read(group, units) for group in _grouped(entries)]
+
+
+def _grouped(entries: Sequence[Entry]) -> list[list[Entry]]:
+    """Return the entries of each attempt: files that a platform saved one by one are one attempt."""
     single = [one for one in entries if one.words.file and not _is_archive(one)]
-    whole = [[one] for one in entries if one not in single]
-    return [_read(group, units) for group in (*([single] if single else []), *whole)]
+    return [*([single] if single else []), *([one] for one in entries if one not in single)]
 
 
 def turns(handed_in: Iterable[Sequence[Entry]], policy: Policy) -> list[int | None]:
     """Return the turns of a class: one for each attempt if the best counts, else one, `None`."""
     if policy is not Policy.BEST:
         return [None]
-    most = max((len(one) for one in handed_in), default=1)
+    most = max((len(_grouped(one)) for one in handed_in), default=1)
     return [*range(most - 1), None]
 
 
@@ -140,7 +144,10 @@ def _with_archives(entry: Entry, stack: contextlib.ExitStack) -> Iterator[Member
 def _single(entry: Entry) -> Member:
     """Return the member of a file that a platform renamed."""
     path = entry.path
-    member = next(one for one in in_folder(path.parent) if one.path == path.name)
+    shown = os.fsencode(path.name).decode("utf-8", "replace")
+    member = next((one for one in in_folder(path.parent) if one.path == shown), None)
+    if member is None:
+        raise RefusedError(f"{one_line(path.name)} cannot be found again")
     return replace(member, path=entry.words.file, found=path.name)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import stat
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from grader.classroom.intake import gradescope_export, repository_names
 from grader.classroom.intake.contents import SKIPPED
 from grader.classroom.intake.identity import Match
 from grader.classroom.intake.roster import Roster
-from grader.classroom.intake.student_ids import Key, Named, named, safe_id
+from grader.classroom.intake.student_ids import Key, Kind, Named, named, safe_id
 from grader.system.text import one_line
 
 READ = (".zip", ".tar.gz", ".tgz")
@@ -70,7 +71,7 @@ def by_student(submissions: Path, roster: Roster) -> Sorted:
             result.strays.append(one_line(path.name))
         else:
             placed.append(_Placed(entry, match))
-    for one in _only_exact(_with_accounts(placed, roster)):
+    for one in _only_exact(_one_user_each(_with_accounts(placed, roster))):
         _place(one, roster, result)
     _find_partners(result)
     return result
@@ -79,16 +80,21 @@ def by_student(submissions: Path, roster: Roster) -> Sorted:
 def _match(entry: Entry, export: Mapping[str, gradescope_export.Submitted], roster: Roster) -> Match:
     name = entry.path.name
     if name in export and export[name].submitters:
-        found = [roster.match(keys) for keys in export[name].submitters]
-        could_be = {who for one in found for who in one.could_be}
-        students = {who for one in found for who in one.students}
-        if could_be:
-            return Match(could_be=tuple(sorted(could_be | students)))
-        return Match(tuple(sorted(students)), exact=True)
+        return _of_submitters([roster.match(keys) for keys in export[name].submitters])
     match = roster.match(entry.words.keys)
     if match == Match() and not entry.words.file and entry.path.is_file():
         return roster.match((Key(entry.path.stem),))  # ada.rar, or ada.py: it cannot be read, but it is Ada's
     return match
+
+
+def _of_submitters(found: list[Match]) -> Match:
+    """Return the students of a submission on Gradescope, which knows their ids and e-mail addresses.
+
+    A name alone is not enough there; and if one of a group is not on the roster, it may be a mistyped one.
+    """
+    everybody = tuple(sorted({who for one in found for who in (*one.students, *one.could_be)}))
+    certain = all(one.students and one.exact for one in found)
+    return Match(everybody, exact=True) if certain else Match(could_be=everybody)
 
 
 def _is_stray(path: Path, words: Named) -> bool:
@@ -103,10 +109,27 @@ def _with_accounts(placed: list[_Placed], roster: Roster) -> list[_Placed]:
     by_name = repository_names.by_account(names, roster.github) if roster.github else {}
     found = []
     for one in placed:
-        students = by_name.get(one.entry.path.name, ()) if one.match == Match() else ()
-        match = Match(students, exact=True) if len(students) == 1 else Match(could_be=students)
-        found.append(_Placed(one.entry, match) if students else one)
+        accounts = by_name.get(one.entry.path.name) if one.match == Match() else None
+        if accounts is None or not accounts.students:
+            found.append(one)
+        elif accounts.certain:
+            found.append(_Placed(one.entry, Match(accounts.students, exact=True)))
+        else:
+            found.append(_Placed(one.entry, Match(could_be=accounts.students)))
     return found
+
+
+def _one_user_each(placed: list[_Placed]) -> list[_Placed]:
+    """Take from a student, found by name, the files of several users of Canvas: at most one is right."""
+    users: dict[tuple[str, ...], set[str]] = defaultdict(set)
+    for one in placed:
+        users[one.match.students] |= {key.text for key in one.entry.words.keys if key.kinds == (Kind.USER,)}
+    return [
+        _Placed(one.entry, Match(could_be=one.match.students))
+        if not one.match.exact and len(users[one.match.students]) > 1
+        else one
+        for one in placed
+    ]
 
 
 def _only_exact(placed: list[_Placed]) -> list[_Placed]:
@@ -130,7 +153,8 @@ def _place(one: _Placed, roster: Roster, result: Sorted) -> None:
         doubtful.append(one_line(one.entry.path.name))
     if one.match.students:
         return
-    student = _made_up(one, roster)
+    ambiguous = {who for who, other in result.found.items() if other.could_be or one.match.could_be}
+    student = _made_up(one, roster, ambiguous)
     if roster.students and student not in result.unknown:
         result.unknown.append(student)
     handed_in = result.found.setdefault(student, HandedIn(student))
@@ -138,11 +162,11 @@ def _place(one: _Placed, roster: Roster, result: Sorted) -> None:
     handed_in.could_be = one.match.could_be
 
 
-def _made_up(one: _Placed, roster: Roster) -> str:
+def _made_up(one: _Placed, roster: Roster, taken: Collection[str]) -> str:
     """Return an id for somebody who is not on the roster; never the id of somebody who is."""
     name = one.entry.path.name
     made = safe_id(name if one.match.could_be else one.entry.words.words)
-    if made in roster.students:
+    if made in roster.students or made in taken:
         made = f"unknown-{hashlib.sha256(name.encode('utf-8', 'surrogateescape')).hexdigest()[:12]}"
     return made
 

@@ -16,6 +16,7 @@ from grader.system.files import read_bytes
 
 METADATA = "submission_metadata.yml"
 MOST_BYTES = 256 << 20  # it repeats the results of every test
+MOST_TEXT = 256  # characters of a name, an id or an address
 IDS = (Kind.ID, Kind.ACCOUNT, Kind.EMAIL)
 
 
@@ -49,8 +50,9 @@ def read(folder: Path) -> dict[str, Submitted]:
     try:
         loaded = yaml.load(read_bytes(path, MOST_BYTES), Loader=_Loader())  # a safe loader
         return {str(name): _submitted(one) for name, one in dict(loaded).items()}
-    except (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
-        raise ExportError(f"{path}: cannot be read: {str(error).splitlines()[0]}") from None
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError, yaml.YAMLError) as error:
+        words = next(iter(str(error).splitlines()), type(error).__name__)
+        raise ExportError(f"{path}: cannot be read: {words}") from None
 
 
 def _Loader():  # noqa: N802 - it returns a class
@@ -69,7 +71,8 @@ def _submitted(one: dict) -> Submitted:
 
 
 def _keys(person: dict[str, str]) -> tuple[Key, ...]:
-    values = {name.removeprefix(":"): str(value).strip() for name, value in person.items() if value}
+    texts = {name: value for name, value in person.items() if isinstance(value, str) and value.strip()}
+    values = {name.removeprefix(":"): value.strip()[:MOST_TEXT] for name, value in texts.items()}
     kinds = {"sid": IDS, "email": (Kind.EMAIL, Kind.ID), "name": (Kind.NAME,)}
     return tuple(Key(values[name], of) for name, of in kinds.items() if values.get(name))
 
@@ -82,7 +85,7 @@ def _time(text: str) -> str | None:
     zone = "+00:00" if zone in ("", "Z", "UTC") else zone
     try:
         moment = datetime.datetime.fromisoformat(f"{date}T{clock}{zone}" if clock else date)
-    except ValueError:
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=datetime.timezone.utc)
+        return moment.astimezone(datetime.timezone.utc).isoformat(timespec="seconds")
+    except (ValueError, OverflowError):
         return None
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=datetime.timezone.utc)
-    return moment.astimezone(datetime.timezone.utc).isoformat(timespec="seconds")

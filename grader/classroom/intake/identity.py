@@ -84,6 +84,9 @@ class Index:
         """Return the students whom a key means by the first comparison that has a result."""
         for kinds in _EXACT:
             found = self._of(None, kinds, key)
+            group = self._of(None, (Kind.GROUP,), key)
+            if found and group and not group & found:
+                return _Found(found | group)  # a group is named like somebody else's id
             if found:
                 return _Found(found, exact=kinds != (Kind.NAME,), group=self._is_group(key, found))
         caseless_ones = self._of(caseless, tuple(Kind), key)

@@ -45,7 +45,10 @@ def collect(
         intake.problem = f"this could be the submission of {whose}: name it by the id of its student"
     else:
         tried = attempts.read(handed_in.entries, units)
-        choice = attempts.together(tried, policy, turn)
+        try:
+            choice = attempts.together(tried, policy, turn)
+        except Exception as error:  # an unexpected error affects one student, not the class
+            intake.problem = f"the intake itself failed, {type(error).__name__}: {one_line(str(error))}"
         _describe(intake, tried, choice)
     intake.files = [_record_of(one) for one in choice.taken]
     intake.left_out = choice.shown
@@ -60,7 +63,7 @@ def _describe(intake: Intake, tried: Sequence[Attempt], choice: Choice) -> None:
     if not tried:
         return
     readable = [one for one in tried if not one.problem]
-    if not readable:
+    if not readable and not intake.problem:
         intake.problem = tried[0].problem
     taken = {id(file) for file in choice.taken}
     counting = [one for one in readable if any(id(file) in taken for file in one.choice.taken)]

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 
-def by_account(entries: Iterable[str], accounts: Mapping[str, frozenset[str]]) -> dict[str, tuple[str, ...]]:
+@dataclass(frozen=True)
+class Accounts:
+    """The students whom a name could mean, and whether it is one for certain."""
+
+    students: tuple[str, ...] = ()
+    certain: bool = False
+
+
+def by_account(entries: Iterable[str], accounts: Mapping[str, frozenset[str]]) -> dict[str, Accounts]:
     """Return the students whom each name could mean; `accounts` are in small letters.
 
     An account may contain `-` itself: `lab-1-ann` is assignment `lab-1` of `ann`, or `lab` of `1-ann`. The
@@ -17,8 +26,11 @@ def by_account(entries: Iterable[str], accounts: Mapping[str, frozenset[str]]) -
     chosen = {}
     for entry, found in splits.items():
         most = max((votes[assignment] for assignment in found), default=0)
-        most_votes = [students for assignment, students in found.items() if votes[assignment] == most]
-        chosen[entry] = tuple(sorted(frozenset().union(*most_votes)))
+        best = {assignment for assignment in found if votes[assignment] == most}
+        # softmax-wei-li beside softmax-li and softmax-zoe: wei-li may have no account in the roster.
+        longer = {a for a in best for other in votes if votes[other] > votes[a] and a.startswith(f"{other}-")}
+        students = frozenset().union(*(found[assignment] for assignment in best))
+        chosen[entry] = Accounts(tuple(sorted(students)), certain=len(students) == 1 and not longer)
     return chosen
 
 

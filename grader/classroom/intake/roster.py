@@ -32,7 +32,11 @@ NUMBER_COLUMNS = ("identifier",)  # Moodle's "Participant 12345"; its downloads 
 GROUP_COLUMNS = ("group", "groupname", "team")
 FULL_NAME_COLUMNS = ("student", "name", "fullname", "sortablename")
 GITHUB_COLUMNS = ("githubusername", "github")
-CANVAS = {"id", "section"}  # with a name, these columns are those of an export of Canvas's gradebook
+CANVAS = {
+    "id",
+    "sisloginid",
+    "section",
+}  # with a name: an export of Canvas's gradebook
 CANVAS_NAMES = ({"student"}, {"lastname", "firstname"})
 POINTS_POSSIBLE = "points possible"  # first cell of a row of Canvas that is not a student
 TEST_STUDENT = ("student,test", "test,student")  # Canvas's student view, which has no SIS user id
@@ -58,7 +62,13 @@ class Roster:
 def read(path: Path) -> Roster:
     """Read a roster. Raises RosterError if it has no id column, no student, or the same id twice."""
     text = _text(path)
-    rows = csv.reader(io.StringIO(text), delimiter=delimiter(text))
+    try:
+        return _read(path, csv.reader(io.StringIO(text), delimiter=delimiter(text)))
+    except csv.Error as error:
+        raise RosterError(f"{path}: cannot be read as CSV: {error}") from None
+
+
+def _read(path: Path, rows) -> Roster:
     columns = [cell.strip() for cell in next(rows, [])]
     id_column = _id_column(path, columns)
     students: dict[str, dict[str, str]] = {}
@@ -75,6 +85,10 @@ def read(path: Path) -> Roster:
             raise RosterError(f"{where}: no {id_column} in this line")
         if own in lines:
             raise RosterError(f"{where}: {own} is in line {lines[own]} already")
+        if safe_id(own) in students:
+            raise RosterError(f"{where}: {own} and another id would have one folder, {safe_id(own)}")
+        if any(cells[len(columns) :]):
+            raise RosterError(f"{where}: {len(cells)} cells for {len(columns)} columns; a comma needs quotes")
         lines[own] = rows.line_num
         students[safe_id(own)] = line
         names.append(_names(safe_id(own), own, line))

@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from grader.classroom.intake.contents import Kind, Member, UnreadableError, bad_name, skipped
+from grader.classroom.intake.contents import MOST_DEPTH, Kind, Member, UnreadableError, bad_name, skipped
 from grader.classroom.intake.course_files import is_course_file
 from grader.classroom.intake.expected_files import Collected
 from grader.classroom.intake.student_ids import original, plain
@@ -17,6 +17,7 @@ MOST_TAKEN = 32 << 20  # bytes of all collected files of one student
 MOST_FILES = 1500  # a kernel log has several files per step
 SHOWN = 60  # files left out that a record lists
 NOT_EXPECTED = "not a collected file"
+MOST_EQUAL = 20  # equally near candidates for one file; each is read
 COPY = 3  # rank of a file whose name says that it is a copy: "online_softmax (1).py"
 # A file of these kinds may be an answer, wherever it is.
 ANSWERS = (".py", ".ipynb", ".cu", ".cuh", ".zip", ".gz", ".tgz", ".tar", ".rar", ".7z", ".txt.py", ".py.txt")
@@ -81,8 +82,9 @@ def choose(members: Iterable[Member], units: Sequence[Collected]) -> Choice:
     for member in members:
         if skipped(member.path):
             continue
-        target, rank = _target(member.path, units)
         why = _unfit(member)
+        # A path that is too long is not compared with anything: that would take long as well.
+        target, rank = _target(member.path, units) if member.path.count("/") < MOST_DEPTH else ("", 0)
         if why:
             unit = target or _similar(member.path, units)
             choice.left_out.append(_left(member, why, unit.partition("/")[0]))
@@ -180,6 +182,11 @@ def _left(member: Member, why: str, unit: str = "") -> LeftOut:
     return LeftOut(found=one_line(member.place), why=why, unit=unit, look=bool(unit))
 
 
+def _is_inside(target: str, taken: Iterable[Taken]) -> bool:
+    """Whether a path needs a folder where a file was taken, or is where a folder is."""
+    return any(one.path.startswith(f"{target}/") or target.startswith(f"{one.path}/") for one in taken)
+
+
 def _select(offers: dict[str, list[_Offer]], choice: Choice) -> None:
     total = 0
     for target, offered in sorted(offers.items()):
@@ -190,13 +197,17 @@ def _select(offers: dict[str, list[_Offer]], choice: Choice) -> None:
         # A copy beside the file itself is as near as the file.
         nearest += [one for one in offered if one.rank == COPY != best[0] and one.folder in folders]
         members = [one.member for one in nearest]
+        if len(members) > MOST_EQUAL or _is_inside(target, choice.taken):
+            why = f"{len(members)} files could be {target}, or another file is where its folder would be"
+            choice.left_out += [_left(member, why, unit) for member in members[:SHOWN]]
+            continue
         try:
             found = [(member, member.read()) for member in members]
         except UnreadableError as error:
             choice.left_out += [_left(member, str(error), unit) for member in members]
             continue
         if len({data for _, data in found}) > 1:
-            both = " and ".join(one_line(member.place) for member in members)
+            both = " and ".join(one_line(member.place) for member in members[:4])
             why = f"two files of one name, {both}: hand in one of them"
             choice.left_out += [_left(member, why, unit) for member in members]
             continue

@@ -18,7 +18,7 @@ from grader.course.submission import MOST_BYTES
 SUFFIXES = (".tar.gz", ".tgz")
 MOST_ARCHIVE = 64 << 20  # bytes
 MOST_UNPACKED = 256 << 20  # bytes: a tar archive has no list of its files, so all of it is unpacked once
-MOST_EXTRA = 1 << 20  # bytes of a header's own fields, which tarfile reads into memory
+MOST_EXTRA = 1 << 16  # bytes of a header's own fields, which tarfile reads into memory
 BLOCK = 1 << 20
 
 
@@ -53,11 +53,13 @@ def _members(unpacked: IO[bytes], prefix: str) -> Iterator[Member]:
     try:
         with tarfile.open(fileobj=unpacked, mode="r:", tarinfo=_Limited) as archive:
             for one in archive:
-                if one.isdir():
-                    continue
                 count += 1
                 if count > MOST_MEMBERS:
                     raise RefusedError(f"the archive holds more than {MOST_MEMBERS:,} files")
+                archive.members.clear()  # tarfile keeps every one, each with a copy of the global headers
+                one.pax_headers = {}
+                if one.isdir():
+                    continue
                 # "./" is how `tar czf x.tar.gz .` begins every name.
                 name = f"{prefix}{one.name.removeprefix('./')}"
                 read = functools.partial(_read, unpacked, one)

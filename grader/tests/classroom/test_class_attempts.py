@@ -297,3 +297,55 @@ def test_a_grade_that_was_changed_in_the_folder_is_open_and_said(a_class, tamper
     cell = next(row for row in gradebook.read(a_class.out).rows if row.id == "ada").cells[0]
     assert cell.is_open
     assert gradebook.CHANGED in cell.looks
+
+
+def group(a_class, word: str, *, lab: str = "elementwise_add.py") -> Path:
+    """A roster of two partners and their submission."""
+    path = a_class.folder / "in" / "team" / lab
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(word)
+    roster = a_class.folder / "roster.csv"
+    roster.write_text("id,group\nann,team\nbob,team\nada,\n")
+    return roster
+
+
+def test_partners_are_graded_once_and_each_keeps_the_grade(a_class):
+    roster = group(a_class, "right")
+    a_class.grade(roster=roster)
+    assert (a_class.points("ann"), a_class.points("bob")) == (100.0, 100.0)
+    assert len(list((a_class.folder / "counts").iterdir())) == 2  # the pair, and ada
+    shutil.rmtree(a_class.folder / "in" / "team")
+    a_class.hand_in("ann", "wrong")
+    a_class.grade(roster=roster, only=("ann",))
+    assert (a_class.points("ann"), a_class.points("bob")) == (0.0, 100.0)
+
+
+def test_a_group_that_hands_in_later_replaces_what_each_had_alone(a_class):
+    a_class.hand_in("ann", "right")
+    a_class.hand_in("bob", "wrong")
+    roster = group(a_class, "wrong-together")
+    shutil.rmtree(a_class.folder / "in" / "team")
+    a_class.grade(roster=roster)
+    assert (a_class.points("ann"), a_class.points("bob")) == (100.0, 0.0)
+    for name in ("ann", "bob"):
+        shutil.rmtree(a_class.folder / "in" / name)
+    group(a_class, "right-together")
+    a_class.grade(roster=roster, only=("bob",))
+    assert (a_class.points("ann"), a_class.points("bob")) == (100.0, 100.0)
+    assert a_class.unit("bob").attempts.exists()  # what bob had alone is kept
+
+
+def test_a_best_hand_in_that_is_withdrawn_counts_no_more(a_class):
+    hand_in_twice(a_class, "right", "wrong")
+    a_class.grade(attempts="best")
+    assert a_class.points("eve") == 100.0
+    shutil.rmtree(a_class.folder / "in" / "eve")
+    a_class.grade(attempts="best")
+    assert a_class.points("eve") == 0.0
+
+
+def test_a_fault_of_an_earlier_hand_in_is_told_and_tried_again(a_class):
+    hand_in_twice(a_class, "fault", "wrong")
+    code, printed = a_class.grade(attempts="best")
+    assert code == 3
+    assert "open after a fault of the machine: eve/" in printed

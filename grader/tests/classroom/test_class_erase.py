@@ -73,13 +73,12 @@ def test_whoever_does_not_exist_is_an_error_and_nothing_is_removed(out):
     assert [path for path in before if not path.exists()] == []
 
 
-def test_a_partner_whose_grade_is_there_is_named_first(tmp_path):
+def test_a_partner_keeps_the_grade_and_the_erased_one_is_no_partner_any_more(tmp_path):
     fake = FakeClass(tmp_path / "out")
-    fake.add("ada", line={"id": "ada"}, partners=["bob"])
-    fake.add("bob", line={"id": "bob"}, partners=["ada"], graded_with="ada")
-    fake.grade("ada", ONE, lab_of(record("cpu.json"), ONE))
+    for name, partner in (("ada", "bob"), ("bob", "ada")):
+        fake.add(name, line={"id": name}, partners=[partner], graded_with="ada" if name == "bob" else "")
+        fake.grade(name, ONE, lab_of(record("cpu.json"), ONE))
     out = fake.finish()
-    with pytest.raises(EraseError, match="bob, whose grade is here"):
-        erase(out, "ada", out / "gradebook")
-    assert "students/bob" in erase(out, "bob", out / "gradebook").removed
-    assert naming(out / "students", "bob") == []
+    erase(out, "ada", out / "gradebook")
+    assert (out / "students" / "bob" / ONE / "results.json").exists()
+    assert naming(out / "students", '"ada"') == ["bob/intake.json"]  # graded_with: whose seed it was

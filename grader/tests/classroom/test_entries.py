@@ -4,6 +4,7 @@ import gzip
 import io
 import os
 import tarfile
+import zipfile
 
 import pytest
 
@@ -57,8 +58,15 @@ def collected(folder, student, roster=None):
     return intake.collect(handed_in, roster, UNITS, RunFolder(folder.parent / "out"))
 
 
-def tarred(path, *members, mode="w:gz"):
-    with tarfile.open(path, mode) as archive:
+def zip_of(path, *names):
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in names:
+            archive.writestr(name, "mine")
+
+
+def tarred(path, *members, before=b""):
+    with gzip.open(path, "wb") as file, tarfile.open(fileobj=file, mode="w") as archive:
+        file.write(before)
         for name, data, *more in members:
             one = tarfile.TarInfo(name)
             one.size, one.mtime = len(data), 1_800_000_000

@@ -70,8 +70,9 @@ def test_partners_have_one_grade_and_both_pages_say_so(tmp_path):
     for name, partner in (("ada", "bob"), ("bob", "ada")):
         fake.add(name, line={"id": name, "name": name.title()}, partners=[partner],
                  graded_with="ada" if name == "bob" else "")  # fmt: skip
-    fake.grade("ada", ONE, lab_of(record("cpu.json"), ONE, wrong))
-    fake.grade("ada", TWO, lab_of(record("cpu.json"), TWO))
+    for name in ("ada", "bob"):
+        fake.grade(name, ONE, lab_of(record("cpu.json"), ONE, wrong))
+        fake.grade(name, TWO, lab_of(record("cpu.json"), TWO))
     out = fake.finish()
     make(Asked(out))
     rows = by_student(out)
