@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 
 from grader.classroom.gradebook.book import EXCUSED, Book, Cell, Row
 from grader.classroom.gradebook.people import MOODLE, cell
@@ -25,7 +26,7 @@ def canvas(book: Book) -> Table:
 
     If the roster is an export of the Canvas gradebook, its columns and ids are used.
     """
-    rows = [row for row in book.rows if row.on_roster]
+    rows, twice = _distinct([row for row in book.rows if row.on_roster], _canvas_keys)
     export = next((list(row.roster) for row in rows if is_canvas(row.roster)), [])
     titles = [canvas_column(unit, export) for unit in book.run.units]
     most = _most(book)
@@ -37,7 +38,7 @@ def canvas(book: Book) -> Table:
         strange += [row.id for key in keys if key and not SAFE_KEY.fullmatch(key)][:1]
         points = [_canvas_points(one, row, title) for one, title in zip(row.cells, titles, strict=True)]
         lines.append([safe(row.name), *map(safe, keys), safe(cell(row.roster, "section")), *points])
-    return Table(as_csv([header, possible, *lines]), _warnings(book, "canvas.csv", strange, []))
+    return Table(as_csv([header, possible, *lines]), _warnings(book, "canvas.csv", strange, [], twice))
 
 
 def _canvas_points(one: Cell, row: Row, title: str) -> str:
@@ -84,8 +85,9 @@ def moodle(book: Book) -> Table:
     Moodle refuses a file with a grade above 100, so a lab with more points is written as a percentage. It
     also refuses a file with an unknown user, so only students of the roster are included.
     """
-    rows = [row for row in book.rows if row.on_roster]
-    key = next((key for key in MOODLE if any(cell(row.roster, key) for row in rows)), "")
+    listed = [row for row in book.rows if row.on_roster]
+    key = next((key for key in MOODLE if any(cell(row.roster, key) for row in listed)), "")
+    rows, twice = _distinct(listed, lambda row: [cell(row.roster, key) if key else row.id])
     most = _most(book)
     percent = {unit.name: most[unit.name] > MOODLE_MOST for unit in book.run.units}
     header = [MOODLE[key] if key else "Username"]
@@ -100,7 +102,7 @@ def moodle(book: Book) -> Table:
             strange.append(row.id)
         points = [_moodle_points(one, percent[one.unit.name], most[one.unit.name]) for one in row.cells]
         lines.append([safe(name), *points])
-    return Table(as_csv([header, *lines]), _warnings(book, "moodle.csv", strange, missing))
+    return Table(as_csv([header, *lines]), _warnings(book, "moodle.csv", strange, missing, twice))
 
 
 def _moodle_points(one: Cell, percent: bool, most: float) -> str:
@@ -118,7 +120,16 @@ def _most(book: Book) -> dict[str, float]:
     return most
 
 
-def _warnings(book: Book, file: str, strange: Sequence[str], missing: Sequence[str]) -> tuple[str, ...]:
+def _distinct(rows: Sequence[Row], keys: Callable[[Row], list[str]]) -> tuple[list[Row], list[str]]:
+    """Return the rows whose keys are nobody else's, and the ids of the others: they would get one grade."""
+    count = Counter(key for row in rows for key in {(k, text) for k, text in enumerate(keys(row)) if text})
+    own = [row for row in rows if all(count[k, text] == 1 for k, text in enumerate(keys(row)) if text)]
+    return own, [row.id for row in rows if row not in own]
+
+
+def _warnings(
+    book: Book, file: str, strange: Sequence[str], missing: Sequence[str], twice: Sequence[str]
+) -> tuple[str, ...]:
     found = []
     left = sum(row.total("not_graded") > 0 for row in book.rows)
     if left:
@@ -129,6 +140,7 @@ def _warnings(book: Book, file: str, strange: Sequence[str], missing: Sequence[s
     for names, words in (
         (unknown, "not on the roster, so left out"),
         (missing, "no email, username or ID number in the roster, so left out"),
+        (twice, "the same account or e-mail address as somebody else, so left out"),
         (strange, "a spreadsheet could take this account name for a formula; it was escaped, check it"),
     ):
         if names:

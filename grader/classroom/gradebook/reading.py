@@ -69,6 +69,8 @@ def _row(folder, run: RunRecord, student: str, policy, rubric, roster, key: byte
     line = dict((roster or {}).get(student, {}) or (intake.roster if intake else {}))
     if intake and roster is not None:
         intake = intake.model_copy(update={"on_roster": student in roster, "roster": line})
+    elif intake and student in run.gone:
+        intake = intake.model_copy(update={"on_roster": False})  # of an earlier roster
     given = [one for one in rubric if one.student == student]
     cells = [
         _cell(place, unit, tuple(one for one in given if one.unit == unit.name), intake, key)

@@ -154,7 +154,12 @@ def small_class(folder: Path) -> Path:
     }
 
     def line(name: str, number: int, shown: str) -> dict[str, str]:
-        ids = {"ID": str(number), "SIS Login ID": name, "Email address": f"{name}@example.org"}
+        ids = {
+            "ID": str(number),
+            "SIS User ID": f"s{number}",
+            "SIS Login ID": name,
+            "Email address": f"{name}@example.org",
+        }
         return {**canvas, **ids, "Student": shown, "nickname": ""}
 
     shown = {"bob": hostile, "cyd": "Çelik, Cyd", "dan": "Dan", "eve": "Eve", "fay": "Fay"}

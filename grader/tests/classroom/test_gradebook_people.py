@@ -1,13 +1,15 @@
 """One person's case: excused, more tokens, a partner, a changed result, a grade on a part of the points."""
 
 import csv
+import dataclasses
 import io
 
 import pytest
 
+from grader.classroom import records
 from grader.classroom.gradebook import late
 from grader.classroom.gradebook.command import Asked, make
-from grader.classroom.records import LeftOut, State
+from grader.classroom.records import LeftOut, RunRecord, State
 from grader.tests.classroom.class_fakes import LABS, FakeClass, lab_of, small_class, wrong
 from grader.tests.helpers.html_page import Page
 from grader.tests.helpers.result_fakes import record
@@ -146,3 +148,35 @@ def test_the_class_page_sorts_and_filters_by_section_without_a_script(tmp_path):
     orders = [one for one in page.all("input") if one["name"] == "sort"]
     assert (classes.count("section-1"), classes.count("section-2")) == (2 * len(orders), len(orders))
     assert len([one for one in page.all("input") if one["name"] == "section"]) == 3
+
+
+def test_two_students_of_one_address_get_no_line_and_are_named(tmp_path):
+    fake = FakeClass(tmp_path / "out")
+    for name in ("ada", "bob", "cyd"):
+        fake.add(name, line={"id": name, "email": "cyd@x" if name == "cyd" else "team@x"})
+    made = make(Asked(fake.finish()))
+    assert [row["Email address"] for row in rows_of(tmp_path / "out", "moodle.csv")] == ["cyd@x"]
+    assert [line for line in made.warnings if "moodle.csv: ada, bob: the same account" in line]
+
+
+def test_a_student_of_an_earlier_roster_gets_no_line(tmp_path):
+    fake = FakeClass(tmp_path / "out")
+    fake.add("ada", line={"id": "ada"})
+    fake.add("old", line={"id": "old"})
+    out = fake.finish()
+    run = records.read(out / "run.json", RunRecord)
+    records.write(out / "run.json", run.model_copy(update={"gone": ["old"]}))
+    make(Asked(out))
+    assert [row["SIS Login ID"] for row in rows_of(out, "canvas.csv")[1:]] == ["ada"]
+
+
+def test_two_gpu_models_in_one_run_are_a_warning(tmp_path):
+    fake = FakeClass(tmp_path / "out")
+    fake.add("ada", line={"id": "ada"})
+    out = fake.finish()
+    run, one = records.read(out / "run.json", RunRecord), record("h200.json").machine
+    other = one.model_copy(update={"gpu": dataclasses.replace(one.gpu, name="NVIDIA H100")})
+    records.write(out / "run.json", run.model_copy(update={"machines": [one, other]}))
+    make(Asked(out))
+    page = Page((out / "gradebook" / "class.html").read_text("utf-8"))
+    assert "Graded on NVIDIA H100 and NVIDIA H200" in page.words

@@ -138,3 +138,13 @@ def test_a_name_that_is_no_utf_8_is_graded_like_any_other(folder):
         RunFolder(folder.parent / "out"),
     )  # fmt: skip
     assert [file.path for file in one.files] == [f"lab1_elementwise_add/{FILE}"]
+
+
+def test_metadata_inside_the_only_submission_is_a_file_like_any_other(folder):
+    write(folder / "mallory" / "x" / FILE)
+    write(
+        folder / "mallory" / "submission_metadata.yml",
+        SUBMITTER.format("{':sid': bob}", "").replace("submission_1", "x"),
+    )
+    found = entries.by_student(folder, roster_of(folder, "id\nbob\nmallory\n")).found
+    assert sorted(found) == ["mallory"]
