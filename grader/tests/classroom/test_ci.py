@@ -393,8 +393,8 @@ def test_gitlab_gives_its_secret_to_the_job_that_runs_nothing():
 def test_gitlab_collects_only_what_looks_like_a_project_and_labs(given, code, tmp_path):
     program(
         tmp_path, "git",
-        """case "$1" in clone) mkdir -p taken/labs taken/gpu-programming; echo "$*" > asked;;
-*) echo 0123456789012345678901234567890123456789;; esac""",
+        """case "$*" in *fetch*) mkdir -p taken/labs taken/gpu-programming; echo "$*" > asked;;
+*rev-parse*) echo 0123456789012345678901234567890123456789;; esac""",
     )  # fmt: skip
     step = {"run": "\n".join(GITLAB["collect"]["script"])}
     defaults = {name: one["value"] for name, one in GITLAB["variables"].items() if "value" in one}
@@ -406,6 +406,31 @@ def test_gitlab_collects_only_what_looks_like_a_project_and_labs(given, code, tm
     assert (tmp_path / "asked").exists() == (code == 0), "refused before git is called"
     if not code:
         assert (tmp_path / "submission" / "commit.txt").read_text() == "0123456789" * 4 + "\n"
+
+
+@pytest.mark.parametrize("ref", ["main", "v1", "hash"])
+def test_gitlab_collects_a_branch_a_tag_or_a_commit(ref, tmp_path):
+    work = tmp_path / "server" / "c" / "ada.git"
+    (work / "labs").mkdir(parents=True)
+    (work / "labs" / "x.py").write_text("first")
+    who = ["git", "-C", str(work), "-c", "user.name=a", "-c", "user.email=a@example.org"]
+    for words in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-qm", "one"], ["tag", "v1"],
+                  ["config", "uploadpack.allowAnySHA1InWant", "true"]):  # fmt: skip
+        subprocess.run([*who, *words], check=True)
+    first = subprocess.run(
+        [*who, "rev-parse", "HEAD"], check=True, capture_output=True, text=True
+    ).stdout.strip()
+    subprocess.run([*who, "commit", "-q", "--allow-empty", "-m", "two"], check=True)
+    server = {
+        "CI_SERVER_HOST": "gitlab.example", "SUBMISSIONS_TOKEN": "t", "SUBMISSION": "c/ada", "LABS": "",
+        "REF": first if ref == "hash" else ref, "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": f"url.file://{tmp_path}/server/.insteadOf",
+        "GIT_CONFIG_VALUE_0": "https://labs:t@gitlab.example/",
+    }  # fmt: skip
+    done = execute({"run": "\n".join(GITLAB["collect"]["script"])}, tmp_path, **server)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "submission" / "labs" / "x.py").read_text() == "first"
+    assert ((tmp_path / "submission" / "commit.txt").read_text().strip() == first) == (ref != "main")
 
 
 def test_gitlab_grades_without_answers_and_with_the_labs_asked_for():
