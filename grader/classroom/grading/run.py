@@ -15,12 +15,13 @@ from grader.classroom import records
 from grader.classroom.grading import (
     agreement,
     attempts,
-    changes,
     fingerprint,
     hidden_check,
     keyword_filter,
+    preconditions,
     receipts,
     run_secret,
+    summary,
 )
 from grader.classroom.grading import machines as sites
 from grader.classroom.grading import self_test as selftest
@@ -34,27 +35,21 @@ from grader.classroom.grading.plan import (
     unit_folder,
     without_receipt,
 )
+from grader.classroom.grading.preconditions import AskedError
 from grader.classroom.grading.progress import Progress
 from grader.classroom.grading.run_lock import Lock
 from grader.classroom.intake import attempts as hand_ins
 from grader.classroom.intake import entries, expected_files, gradescope_export, intake
 from grader.classroom.intake import roster as rosters
-from grader.classroom.records import Intake, RunRecord, State, TaskRecord
-from grader.classroom.run_folder import RunFolder, UnitFolder
+from grader.classroom.records import Intake, RunRecord, State
+from grader.classroom.run_folder import RunFolder
 from grader.course import hidden_cases
-from grader.results import reading
 from grader.results.machine import Machine, now
 from grader.results.models import TIMING_PROTOCOL
-from grader.system import gpu
 from grader.system.files import read_bytes
 
 OK, FAULT = 0, 3
 LIMIT_S = 3600.0
-MOST_SHOWN = 8  # regrades that are shown also where nothing changed
-
-
-class AskedError(Exception):
-    """The request cannot be carried out; the message is the reason."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +81,7 @@ def grade_class(asked: Asked, console: Console) -> int:
 
     Raises AskedError, RosterError, SiteError or BusyError if the request cannot be carried out.
     """
-    _own(asked.out)
+    preconditions.own(asked.out)
     with Lock(RunFolder(asked.out.resolve()).lock) as lock:
         return _Class(asked, console, lock.token).run()
 
@@ -101,20 +96,20 @@ class _Class:
         try:
             self._chosen = [one.unit for one in expected_files.chosen(asked.labs, self._units)]
             if asked.hidden:
-                _must_build(asked.hidden)
+                preconditions.must_build(asked.hidden)
             if asked.keyword:
                 self._chosen = keyword_filter.units(asked.keyword, self._chosen, asked.hidden)
             if not self._chosen:
                 raise AskedError(f"nothing matches -k {asked.keyword!r}")
-            self._before = _begun(self._folder)
-            _same_protocol(self._before)
+            self._before = preconditions.begun(self._folder)
+            preconditions.same_protocol(self._before)
             begun_with = self._before.seal_commitment if self._before else ""
             self._keys = run_secret.load(self._folder, asked.secret, begun_with)
             self._hidden = hashlib.sha256(read_bytes(asked.hidden)).hexdigest() if asked.hidden else None
         except (ValueError, OSError, hidden_cases.HiddenError) as error:
             raise AskedError(str(error)) from None
         self._site = sites.read(asked.site)
-        self._tier = _tier(asked.tier, self._site)
+        self._tier = preconditions.tier_of(asked.tier, self._site)
         like = Task(
             run=str(self._folder.root), token=token, student="", unit=self._chosen[0], blind=False, seed=0,
             attempt=1, fingerprint="", tier=self._tier, keyword=asked.keyword, limit_s=asked.limit_s,
@@ -185,7 +180,7 @@ class _Class:
             raise AskedError(f"{self._options.submissions}: no submission in this folder")
         unknown_ids = [one for one in self._options.only if one not in everyone]
         if unknown_ids:
-            raise AskedError(f"--only {unknown_ids[0]}: no such student; {_some(everyone)}")
+            raise AskedError(f"--only {unknown_ids[0]}: no such student; {summary.some(everyone)}")
         intakes = {}
         for student in self._with_partners(found) or everyone:
             own = found.get(student, entries.HandedIn(student))
@@ -334,104 +329,18 @@ class _Class:
         machines += [machine for machine in self._machines if machine not in machines]
         self._record = self._record.model_copy(update={"finished": now(), "machines": machines})
         records.write(self._folder.run, self._record)
-        states: Counter[str] = Counter()
-        for student in self._record.students:
-            for unit in self._record.units:
-                path = self._folder.student(student).unit(unit.name).task
-                states[records.read(path, TaskRecord).state.value if path.exists() else "not requested"] += 1
-        self._say(", ".join(f"{count} {state}" for state, count in sorted(states.items())))
-        self._show_regraded(plan)
-        self._show_other_points(plan)
+        self._say(summary.states(self._folder, self._record))
+        for line in summary.after(plan, self._options.out):
+            self._say(line)
         self._say(f"written: {self._options.out}")
         open_ones = [*self._faults.values()]
-        open_ones += [one for one in plan.gradable if one not in open_ones and _state(one) is State.FAULT]
+        open_ones += [
+            one for one in plan.gradable if one not in open_ones and summary.state_of(one) is State.FAULT
+        ]
         if open_ones:
-            self._say(
-                f"open after a fault of the machine: {_some([task.name for task in open_ones])}; run it again"
-            )
+            names = summary.some([task.name for task in open_ones])
+            self._say(f"open after a fault of the machine: {names}; run it again")
         return FAULT if open_ones else OK
-
-    def _show_regraded(self, plan: Plan) -> None:
-        """Print what changed in units that were graded before, and which attempt counts."""
-        rows, counts = {}, {}
-        for task in plan.tasks:
-            unit = unit_folder(task)
-            earlier, now_counts = attempts.before(unit, task.attempt), attempts.record_of(unit)
-            after = attempts.place_of(unit, task.attempt)
-            if task.blind or earlier is None or now_counts is None or not after.results.exists():
-                continue
-            rows[task.name] = changes.between(reading.read(earlier.results), reading.read(after.results))
-            counts[task.name] = now_counts.counts
-        changed = [name for name, found in rows.items() if any(one.differs for one in found)]
-        shown = sorted(rows if len(rows) <= MOST_SHOWN else changed)
-        if rows:
-            self._say(f"graded again: {len(rows)}, of which {len(changed)} have other points or verdicts")
-        if shown:
-            self._say(changes.table((name, rows[name]) for name in shown))
-        for name in shown:
-            self._say(f"{name}: {counts[name]}")
-
-    def _show_other_points(self, plan: Plan) -> None:
-        """Say how many units have points that the labs no longer give."""
-        receipts_of = [attempts.receipt_of(unit_folder(task)) for task in plan.gradable if not task.blind]
-        others = [one for one in receipts_of if one and not fingerprint.same_lab(one)]
-        if others:
-            words = "were graded with other points or thresholds than the labs have now"
-            self._say(f"{len(others)} {words}: make rescore OUT={self._options.out}")
 
     def _say(self, words: str) -> None:
         self._console.print(words, highlight=False, markup=False)
-
-
-def _own(out: Path) -> None:
-    """Create the run folder, readable by its owner alone. Raises AskedError for a folder of other files."""
-    out.mkdir(0o700, parents=True, exist_ok=True)
-    names = {path.name for path in out.iterdir()}
-    if names and not names & {"run.json", "state"}:
-        raise AskedError(f"{out}: no folder of a class run, and not empty; give another OUT=")
-    out.chmod(0o700)
-
-
-def _must_build(hidden: Path) -> None:
-    """Raise AskedError with each hidden case whose inputs cannot be built, HiddenError for a bad file."""
-    unbuilt = hidden_check.unbuilt(hidden)
-    if unbuilt:
-        raise AskedError("\n".join(["hidden cases cannot be built; nothing was graded", *unbuilt]))
-
-
-def _begun(folder: RunFolder) -> RunRecord | None:
-    """Return run.json of the earlier commands, None before the first. Raises AskedError if it is damaged."""
-    try:
-        return records.read(folder.run, RunRecord)
-    except FileNotFoundError:
-        return None
-    except ValueError as error:
-        raise AskedError(f"{folder.run}: {error}") from None
-
-
-def _same_protocol(before: RunRecord | None) -> None:
-    """Raise AskedError if the run was begun with another way to time: percentages of two do not compare."""
-    if before and before.timing_protocol != TIMING_PROTOCOL:
-        raise AskedError(
-            f"this run was begun with timing protocol {before.timing_protocol}, and this checkout has "
-            f"{TIMING_PROTOCOL}: end the term with grader {before.grader}, or give another OUT="
-        )
-
-
-def _state(task: Task) -> State:
-    return records.read(UnitFolder(Path(task.folder)).task, TaskRecord).state
-
-
-def _tier(tier: str, site: sites.Site) -> str:
-    """Return the tier to grade on. Raises AskedError for the GPU tier without a GPU."""
-    if site.tier:
-        return site.tier if tier == "auto" else tier
-    found, missing = gpu.find()
-    if tier == "gpu" and not found:
-        raise AskedError(f"--tier gpu: {missing}; --tier cpu grades what needs no GPU")
-    return tier if tier != "auto" else "gpu" if found else "cpu"
-
-
-def _some(names: list[str], most: int = 8) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more

@@ -13,7 +13,7 @@ from rich.console import Console
 from grader.classroom import records
 from grader.classroom.gradebook import pages
 from grader.classroom.gradebook import reading as gradebook
-from grader.classroom.grading import agreement, attempts, run
+from grader.classroom.grading import agreement, attempts, run, summary
 from grader.classroom.grading.run import Asked, grade_class
 from grader.classroom.records import Receipt, State, TaskRecord
 from grader.classroom.run_folder import RunFolder
@@ -163,7 +163,7 @@ def test_a_blind_grading_of_other_items_than_the_attempt_that_counts_stops_nothi
 
 
 def test_regrades_of_many_are_shown_where_something_changed(a_class, monkeypatch):
-    monkeypatch.setattr(run, "MOST_SHOWN", 1)
+    monkeypatch.setattr(summary, "MOST_SHOWN", 1)
     a_class.hand_in("bob", "wrong-then-right")
     a_class.grade()
     _, printed = a_class.grade(again=True)
