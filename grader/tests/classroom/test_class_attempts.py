@@ -133,6 +133,7 @@ def test_a_new_hand_in_counts_also_where_it_is_worse(a_class):
     assert reading.read(a_class.unit("ada").attempt(1).results).points == 100.0
 
 
+@pytest.mark.slow
 def test_a_new_hand_in_that_cannot_be_graded_leaves_the_points_open(a_class):
     a_class.grade()
     a_class.hand_in("ada", "crashes")
@@ -144,6 +145,7 @@ def test_a_new_hand_in_that_cannot_be_graded_leaves_the_points_open(a_class):
     assert (a_class.task("ada").attempt, a_class.points("ada")) == (2, 100.0)
 
 
+@pytest.mark.slow
 def test_a_regrade_that_ends_with_a_fault_leaves_the_grade(a_class):
     a_class.hand_in("ada", "right-then-crashes")
     a_class.grade()
@@ -172,6 +174,7 @@ def test_regrades_of_many_are_shown_where_something_changed(a_class, monkeypatch
     assert "ada/" not in printed
 
 
+@pytest.mark.slow
 def test_what_was_withdrawn_and_handed_in_again_is_kept_in_between(a_class):
     a_class.grade()
     shutil.rmtree(a_class.folder / "in" / "ada")

@@ -97,7 +97,7 @@ def test_what_is_handed_in_is_collected_or_told_to_a_person(case, tmp_path):
 
 # --- rosters of people who are nearly the same ---
 
-ROSTERS, QUICK = 10_000, 500
+ROSTERS, QUICK = 10_000, 200
 BASES = (
     "an.li",
     "j.doe",

@@ -217,6 +217,7 @@ def test_export_never_writes_over_the_results_it_reads(tmp_path):
     assert (tmp_path / "results.json").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_make_autograder_says_the_points_to_enter(tmp_path):
     asked = ["autograder", str(tmp_path / "autograder.zip"), "--lab", "1"]
     said = CliRunner().invoke(main, asked).output.splitlines()
@@ -381,6 +382,7 @@ def built(tmp_path_factory):
     return folder / "out.zip"
 
 
+@pytest.mark.slow
 def test_the_zip_has_both_scripts_at_its_root_and_they_can_be_run(built):
     with zipfile.ZipFile(built) as archive:
         modes = {entry.filename: entry.external_attr >> 16 for entry in archive.infolist()}
@@ -389,6 +391,7 @@ def test_the_zip_has_both_scripts_at_its_root_and_they_can_be_run(built):
     assert stat.S_IMODE(modes["course/hidden.toml"]) == stat.S_IMODE(modes["course/gpu.json"]) == 0o600
 
 
+@pytest.mark.slow
 def test_the_zip_has_no_solution_and_no_test(built):
     with zipfile.ZipFile(built) as archive:
         contents = {name: archive.read(name) for name in archive.namelist()}
@@ -403,6 +406,7 @@ def test_the_zip_has_no_solution_and_no_test(built):
     assert not [path for path in solutions if path.read_bytes() in texts]
 
 
+@pytest.mark.slow
 def test_the_zip_has_skeletons_whatever_was_written_in_labs(built):
     """The instructor may have solved a lab in place; the copies of the skeletons go into the zip."""
     with zipfile.ZipFile(built) as archive:
@@ -414,6 +418,7 @@ def test_the_zip_has_skeletons_whatever_was_written_in_labs(built):
     assert len(copies) > 8
 
 
+@pytest.mark.slow
 def test_the_zip_has_no_page_for_course_staff(built):
     with zipfile.ZipFile(built) as archive:
         names = [name.removeprefix("course/") for name in archive.namelist()]
@@ -453,12 +458,14 @@ def test_a_zip_with_an_answer_is_refused(checkout, renamed):
         autograder.course(checkout)
 
 
+@pytest.mark.slow
 def test_the_same_course_gives_the_same_zip(tmp_path):
     for name in ("a.zip", "b.zip"):
         autograder.write(tmp_path / name, catalog.find()[:1])
     assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
 
 
+@pytest.mark.slow
 def test_gpu_scores_in_the_zip_name_nobody(built):
     with zipfile.ZipFile(built) as archive:
         scores = GpuScores.model_validate_json(archive.read("course/gpu.json"))
@@ -494,6 +501,7 @@ def run_container(built, root, files):
     return done, held(file.read_text("utf-8"), "gradescope-results.schema.json") if file.exists() else None
 
 
+@pytest.mark.slow
 def test_a_skeleton_is_graded_as_gradescope_does_it(built, tmp_path):
     data = (ROOT / "labs" / ONE / "elementwise_add.py").read_bytes()
     done, results = run_container(built, tmp_path, {"elementwise_add (1).py": data})
@@ -515,6 +523,7 @@ def test_with_one_warm_parent_at_a_time_the_verdicts_are_the_same(tmp_path):
     assert results["assurance"][:2] in ("L1", "L2"), "what the ended parent found out is lost"
 
 
+@pytest.mark.slow
 def test_a_submission_that_cannot_be_opened_safely_gets_the_reason_and_no_points(built, tmp_path):
     done, results = run_container(built, tmp_path, {"work.zip": b"PK\5\6 no archive"})
     assert done.returncode == 0, done.stdout + done.stderr
@@ -523,12 +532,14 @@ def test_a_submission_that_cannot_be_opened_safely_gets_the_reason_and_no_points
     assert results["tests"][0]["output"]
 
 
+@pytest.mark.slow
 def test_an_upload_that_is_not_graded_is_named(built, tmp_path):
     done, results = run_container(built, tmp_path, {"solution.py": b"x = 1\n"})
     assert done.returncode == 0, done.stdout + done.stderr
     assert "no uploaded file was graded\nnot graded: solution.py: not a collected file" in results["output"]
 
 
+@pytest.mark.slow
 def test_a_fault_of_the_container_gives_no_zero(built, tmp_path):
     with zipfile.ZipFile(built) as archive:
         archive.extractall(tmp_path / "again")
