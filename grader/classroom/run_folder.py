@@ -89,6 +89,19 @@ class UnitFolder:
         """Parent of the folders of single attempts; there is none until a unit is graded a second time."""
         return self.root / "attempts"
 
+    def every_attempt(self) -> list[UnitFolder]:
+        """The folders of single attempts, by number."""
+        return [UnitFolder(self.attempts / str(number)) for number in self.numbers()]
+
+    def numbers(self) -> list[int]:
+        """Return the numbers of the attempts with a folder of their own."""
+        return sorted(int(path.name) for path in self.attempts.glob("*") if path.name.isdigit())
+
+    @property
+    def changed(self) -> Path:
+        """Results and receipt that somebody changed after grading, kept for a person to look at."""
+        return self.root / "changed"
+
     def attempt(self, number: int) -> UnitFolder:
         """The folder of one attempt, with the same four files."""
         return UnitFolder(self.attempts / str(number))

@@ -16,8 +16,8 @@ from grader.classroom.gradebook.late import LatePolicy
 from grader.classroom.gradebook.people import name_of
 from grader.classroom.gradebook.rubric import Given
 from grader.classroom.gradebook.tokens import spend
-from grader.classroom.grading import run_secret
-from grader.classroom.records import ROSTER, Intake, Receipt, RunRecord, State, TaskRecord, Unit
+from grader.classroom.grading import receipts, run_secret
+from grader.classroom.records import ROSTER, Intake, RunRecord, State, TaskRecord, Unit
 from grader.classroom.run_folder import RunFolder, StudentFolder, UnitFolder
 from grader.results import points, reading
 from grader.results.models import MOST_BYTES
@@ -64,8 +64,8 @@ def read(
 
 
 def _row(folder, run: RunRecord, student: str, policy, rubric, roster, key: bytes | None) -> Row:
-    intake = _maybe(folder.student(student).intake, Intake)
     place = folder.student(student)
+    intake = _maybe(place.intake, Intake)
     line = dict((roster or {}).get(student, {}) or (intake.roster if intake else {}))
     if intake and roster is not None:
         intake = intake.model_copy(update={"on_roster": student in roster, "roster": line})
@@ -114,7 +114,7 @@ def _graded(
     except (OSError, ValueError):
         data = b""
     digest = hashlib.sha256(data).hexdigest()
-    if digest != task.results_sha256 or not _receipt_fits(folder, digest, key):
+    if digest != task.results_sha256 or not receipts.fits(folder, key):
         what = "results.json does not match task.json and receipt.json; run make class again to grade it"
         return Cell(
             unit, OPEN, what, not_graded=unit.max_points, max_points=unit.max_points, given=given,
@@ -139,15 +139,6 @@ def _sealing_key(folder: RunFolder, run: RunRecord) -> bytes | None:
     if key is None and not run.seal_commitment and folder.secret.exists():
         return read_bytes(folder.secret).strip()  # a run that was begun when there was one key
     return key
-
-
-def _receipt_fits(place: UnitFolder, digest: str, key: bytes | None) -> bool:
-    """Whether the receipt, if there is one, is of these results and was not changed."""
-    receipt = _maybe(place.receipt, Receipt)
-    if receipt is None:
-        return True  # an interrupted command; the next one writes it
-    sealed = key is None or not receipt.seal or run_secret.seal(key, receipt) == receipt.seal
-    return sealed and receipt.results_sha256 == digest
 
 
 def _excused(cell: Cell) -> Cell:

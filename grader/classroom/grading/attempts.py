@@ -48,13 +48,13 @@ def receipt_of(place: UnitFolder) -> Receipt | None:
 
 def newest(unit: UnitFolder) -> TaskRecord | None:
     """Return the record of the attempt with the highest number, graded or not."""
-    found = [record_of(unit), *(record_of(unit.attempt(number)) for number in _numbers(unit))]
+    found = [record_of(unit), *(record_of(unit.attempt(number)) for number in unit.numbers())]
     return max((one for one in found if one), key=lambda one: one.attempt, default=None)
 
 
 def with_fingerprint(unit: UnitFolder, fingerprint_of: Callable[[int], str]) -> TaskRecord | None:
     """Return the finished attempt that was graded from exactly these inputs, None if there is none."""
-    places = [unit, *(unit.attempt(number) for number in _numbers(unit))]
+    places = [unit, *(unit.attempt(number) for number in unit.numbers())]
     for place in places:
         record = record_of(place)
         if record and record.fingerprint == fingerprint_of(record.attempt) and intact(place, record):
@@ -72,7 +72,7 @@ def place_of(unit: UnitFolder, number: int) -> UnitFolder:
 
 def before(unit: UnitFolder, number: int) -> UnitFolder | None:
     """Return the folder of the last attempt before `number` that has results, None if there is none."""
-    earlier = [unit.attempt(one) for one in _numbers(unit) if one < number]
+    earlier = [unit.attempt(one) for one in unit.numbers() if one < number]
     return next((place for place in reversed(earlier) if place.results.exists()), None)
 
 
@@ -97,7 +97,7 @@ def settle(unit: UnitFolder, rule: str) -> None:
 
     Interrupted at any point, it can be repeated. What was decided once stays so under the rule `better`.
     """
-    for number in _numbers(unit):
+    for number in unit.numbers():
         place, counted = unit.attempt(number), record_of(unit)
         record = record_of(place)
         if (
@@ -124,7 +124,7 @@ def settle(unit: UnitFolder, rule: str) -> None:
 def share(unit: UnitFolder, partner: UnitFolder, files: str) -> None:
     """Give a partner the attempt that counts, or the latest one at these files; what was there is kept."""
     archive(partner)
-    places = [unit, *(unit.attempt(number) for number in reversed(_numbers(unit)))]
+    places = [unit, *(unit.attempt(number) for number in reversed(unit.numbers()))]
     for place in places:
         record = record_of(place)
         if record and record.state in FINAL and _files(place, record) == files and intact(place, record):
@@ -139,7 +139,7 @@ def withdraw(unit: UnitFolder, files: Collection[str]) -> None:
     if counted is None or _files(unit, counted) in files:
         return
     found = []
-    for number in _numbers(unit):
+    for number in unit.numbers():
         place, record = unit.attempt(number), record_of(unit.attempt(number))
         if (
             record
@@ -209,11 +209,6 @@ def comparable(before: Results, after: Results) -> bool:
         {item.id: (item.max_points, scoring.is_open(item)) for item in one.items} for one in (before, after)
     ]
     return asked[0] == asked[1]
-
-
-def _numbers(unit: UnitFolder) -> list[int]:
-    """Return the numbers of the attempts with a folder of their own."""
-    return sorted(int(path.name) for path in unit.attempts.glob("*") if path.name.isdigit())
 
 
 def _files(place: UnitFolder, record: TaskRecord) -> str | None:

@@ -150,6 +150,7 @@ class _Class:
         """Plan the gradings, and settle what earlier commands have graded."""
         planner = self._planner if turn is None else replace(self._planner, blind_share=0.0)
         again = self._options.again and turn is None
+        self._set_changed_aside(intakes)
         plan = planner.plan(intakes, self._chosen, again)
         keep_earlier(plan.tasks)
         if again:
@@ -158,6 +159,18 @@ class _Class:
         for task in plan.gradable:
             self._settle(task)
         return plan
+
+    def _set_changed_aside(self, intakes: Iterable[str]) -> None:
+        """Have results that were changed after grading graded again, and say which they are."""
+        for student in intakes:
+            folder = self._folder.student(student)
+            for unit in self._chosen:
+                aside = [
+                    receipts.set_aside(folder.unit(unit.name, again), self._keys.seals)
+                    for again in (False, True)
+                ]
+                if any(aside):
+                    self._say(f"{student}/{unit.name} was changed after it was graded: see changed/ there")
 
     def _grade_all(self, plan: Plan, intakes: Mapping[str, Intake], first: bool) -> bool:
         """Test the machine before the first gradings, then grade; False if the machine is not all right."""

@@ -300,6 +300,11 @@ def test_a_grade_that_was_changed_in_the_folder_is_open_and_said(a_class, tamper
     cell = next(row for row in gradebook.read(a_class.out).rows if row.id == "ada").cells[0]
     assert cell.is_open
     assert gradebook.CHANGED in cell.looks
+    code, printed = a_class.grade()  # as the cell says, the next command grades it again
+    assert (code, a_class.points("ada")) == (0, 100.0)
+    assert "ada/lab1_elementwise_add was changed after it was graded" in printed
+    assert records.read(unit.receipt, Receipt).points == 100.0
+    assert {path.name for path in unit.changed.iterdir()} == {"results.json", "receipt.json"}
 
 
 def group(a_class, word: str, *, lab: str = "elementwise_add.py") -> Path:
