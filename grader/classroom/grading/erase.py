@@ -98,9 +98,11 @@ def _forget_beside(run: RunFolder, student: str) -> None:
         intake = records.read(path, Intake)
         partners = [one for one in intake.partners if one != student]
         problem = re.sub(rf"(?<![\w.@+-]){re.escape(student)}(?![\w.@+-])", ERASED, intake.problem)
-        if (partners, problem) == (intake.partners, intake.problem):
+        graded_with = "" if intake.graded_with == student else intake.graded_with
+        update = {"partners": partners, "problem": problem, "graded_with": graded_with}
+        if intake.model_copy(update=update) == intake:
             continue
-        records.write(path, intake.model_copy(update={"partners": partners, "problem": problem}))
+        records.write(path, intake.model_copy(update=update))
         for task in path.parent.glob("*/task.json"):
             record = records.read(task, TaskRecord)
             if record.what == intake.problem:

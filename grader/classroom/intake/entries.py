@@ -14,10 +14,10 @@ from grader.classroom.intake.contents import SKIPPED
 from grader.classroom.intake.identity import Match
 from grader.classroom.intake.roster import Roster
 from grader.classroom.intake.student_ids import Key, Kind, Named, named, safe_id
+from grader.classroom.intake.tar_archives import SUFFIXES as TARRED
 from grader.system.text import one_line
 
-READ = (".zip", ".tar.gz", ".tgz")
-ARCHIVES = (*READ, ".rar", ".7z", ".tar", ".gz", ".bz2", ".xz")
+ARCHIVES = (".zip", *TARRED, ".rar", ".7z", ".tar", ".gz", ".bz2", ".xz")
 
 
 @dataclass(frozen=True)

@@ -36,9 +36,8 @@ def collect(
     intake.marked_late = any(one.words.late for one in handed_in.entries)
     intake.close_match, intake.doubtful = handed_in.close, handed_in.doubtful
     intake.partners = sorted(handed_in.partners)
-    intake.graded_with = min((handed_in.student, *handed_in.partners)) if handed_in.partners else ""
-    if intake.graded_with == handed_in.student:
-        intake.graded_with = ""
+    first = min((handed_in.student, *handed_in.partners))
+    intake.graded_with = "" if first == handed_in.student else first
     choice = Choice()
     if handed_in.could_be:
         whose = " or ".join(handed_in.could_be)

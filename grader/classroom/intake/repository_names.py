@@ -16,7 +16,7 @@ class Accounts:
 
 
 def by_account(entries: Iterable[str], accounts: Mapping[str, frozenset[str]]) -> dict[str, Accounts]:
-    """Return the students whom each name could mean; `accounts` are in small letters.
+    """Return the students whom each name could mean; `accounts` are in lower case.
 
     An account may contain `-` itself: `lab-1-ann` is assignment `lab-1` of `ann`, or `lab` of `1-ann`. The
     assignment that explains most names decides; if two explain equally many, the name means both students.

@@ -52,7 +52,7 @@ class Roster:
 
     students: dict[str, dict[str, str]] = field(default_factory=dict)
     index: Index = field(default_factory=Index)
-    github: dict[str, frozenset[str]] = field(default_factory=dict)  # students by account in small letters
+    github: dict[str, frozenset[str]] = field(default_factory=dict)  # students by account in lower case
 
     def match(self, keys: tuple[Key, ...]) -> Match:
         """Return the student whom all keys mean, or the students that they could mean."""
@@ -145,7 +145,7 @@ def _cell(line: dict[str, str], *columns: str) -> str:
 
 
 def _accounts(students: Mapping[str, dict[str, str]]) -> dict[str, frozenset[str]]:
-    """Return the students of each GitHub account, in small letters; two lines may name one account."""
+    """Return the students of each GitHub account, in lower case; two lines may name one account."""
     found: dict[str, frozenset[str]] = {}
     for student, line in students.items():
         account = _cell(line, *GITHUB_COLUMNS).lower()
@@ -163,11 +163,11 @@ def _is_no_student(line: dict[str, str]) -> bool:
     name = _cell(line, "student") or ",".join((_cell(line, "lastname"), _cell(line, "firstname")))
     if not name.strip(",") and not _cell(line, "id"):
         return True  # "Muted" or "Manual Posting" below the columns of assignments, and nothing else
-    return caseless_name(name) in TEST_STUDENT and not _cell(line, "sisuserid")
+    return _without_blanks(name) in TEST_STUDENT and not _cell(line, "sisuserid")
 
 
-def caseless_name(name: str) -> str:
-    """Return a name in small letters without blanks."""
+def _without_blanks(name: str) -> str:
+    """Return a name in lower case, without blanks."""
     return "".join(name.lower().split())
 
 

@@ -20,7 +20,7 @@ NOT_EXPECTED = "not a collected file"
 MOST_EQUAL = 20  # equally near candidates for one file; each is read
 COPY = 3  # rank of a file whose name says that it is a copy: "online_softmax (1).py"
 # A file of these kinds may be an answer, wherever it is.
-ANSWERS = (".py", ".ipynb", ".cu", ".cuh", ".zip", ".gz", ".tgz", ".tar", ".rar", ".7z", ".txt.py", ".py.txt")
+ANSWERS = (".py", ".ipynb", ".cu", ".cuh", ".zip", ".gz", ".tgz", ".tar", ".rar", ".7z", ".py.txt")
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def choose(members: Iterable[Member], units: Sequence[Collected]) -> Choice:
     """
     choice = Choice()
     offers: dict[str, list[_Offer]] = {}
-    others: list[tuple[Member, str, str]] = []  # with the lab whose folder it is in, and the reason
+    others: list[Member] = []
     for member in members:
         if skipped(member.path):
             continue
@@ -94,7 +94,7 @@ def choose(members: Iterable[Member], units: Sequence[Collected]) -> Choice:
             why = f"its name is similar to {similar}, but not the same"
             choice.left_out.append(_left(member, why, similar.partition("/")[0]))
         else:
-            others.append((member, _folder_unit(member.path, units), NOT_EXPECTED))
+            others.append(member)
     _select(offers, choice)
     _look_at(others, choice, units)
     return choice
@@ -106,19 +106,19 @@ def _folder_unit(path: str, units: Sequence[Collected]) -> str:
     return next((unit.unit.name for unit in units if unit.unit.name in parts), "")
 
 
-def _look_at(others: list[tuple[Member, str, str]], choice: Choice, units: Sequence[Collected]) -> None:
+def _look_at(others: Iterable[Member], choice: Choice, units: Sequence[Collected]) -> None:
     """Mark what may be the answer to a file that was not handed in under its name."""
     missing = _incomplete(choice, units)
     started = {taken.unit for taken in choice.taken}
-    for member, unit, why in others:
-        own = not is_course_file(member.path)
-        could_be_answer = member.path.lower().endswith(ANSWERS) or not started
+    begun = sorted(missing & started)
+    for member in others:
+        unit = _folder_unit(member.path, units)
         asked = unit in missing if unit else bool(missing)
-        begun = sorted(missing & started)
+        could_be_answer = member.path.lower().endswith(ANSWERS) or not started
+        look = asked and could_be_answer and not is_course_file(member.path)
         at = unit or (begun[0] if len(begun) == 1 else "")
-        look = own and could_be_answer and asked
         choice.left_out.append(
-            LeftOut(found=one_line(member.place), why=why, unit=at if look else "", look=look)
+            LeftOut(found=one_line(member.place), why=NOT_EXPECTED, unit=at if look else "", look=look)
         )
 
 

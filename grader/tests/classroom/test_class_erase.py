@@ -81,4 +81,4 @@ def test_a_partner_keeps_the_grade_and_the_erased_one_is_no_partner_any_more(tmp
     out = fake.finish()
     erase(out, "ada", out / "gradebook")
     assert (out / "students" / "bob" / ONE / "results.json").exists()
-    assert naming(out / "students", '"ada"') == ["bob/intake.json"]  # graded_with: whose seed it was
+    assert naming(out / "students", '"ada"') == []

@@ -7,17 +7,14 @@ import pytest
 from rich.console import Console
 
 from grader.classroom import records
-from grader.classroom.grading import attempts, fingerprint, keyword_filter, rescore, rescoring, run
+from grader.classroom.grading import attempts, fingerprint, keyword_filter, rescore, rescoring
 from grader.classroom.intake import expected_files
 from grader.classroom.records import Receipt, RunRecord, TaskRecord
 from grader.course import catalog
 from grader.course.items import SPEED, graded_items
 from grader.course.spec import Case, Verdict
 from grader.results import reading, scoring
-from grader.tests.classroom import fake_grader
-from grader.tests.classroom.one_by_one import OneByOne
-from grader.tests.classroom.test_class_attempts import AClass
-from grader.tests.helpers.course import ROOT
+from grader.tests.classroom.a_class import AClass
 from grader.tests.helpers.result_fakes import record, with_items
 
 ENTRY = catalog.find()[0]
@@ -101,11 +98,7 @@ def test_an_item_that_is_gone_or_was_never_measured_is_refused():
 @pytest.fixture
 def a_class(tmp_path, monkeypatch):
     """Two students, one right and one wrong, graded with 100 points; now the lab gives 60."""
-    (tmp_path / "counts").mkdir()
-    monkeypatch.setenv(fake_grader.COUNT, str(tmp_path / "counts"))
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setattr(run, "Engine", OneByOne)
-    made = AClass(tmp_path)
+    made = AClass(tmp_path, monkeypatch)
     made.hand_in("ada", "right")
     made.hand_in("bob", "wrong")
     assert made.grade()[0] == 0

@@ -8,27 +8,21 @@ import pytest
 from click.testing import CliRunner
 
 from grader.classroom import records
-from grader.classroom.grading import fingerprint, run, run_secret
+from grader.classroom.grading import fingerprint, run_secret
 from grader.classroom.grading import verify as verifying
 from grader.classroom.records import Receipt, TaskRecord
 from grader.cli.main import main
 from grader.results import reading
 from grader.tests.classroom import fake_grader
-from grader.tests.classroom.one_by_one import OneByOne
-from grader.tests.classroom.test_class_attempts import AClass
-from grader.tests.helpers.course import ROOT
+from grader.tests.classroom.a_class import AClass
 from grader.tests.helpers.result_fakes import with_items
 
 
 @pytest.fixture
 def a_class(tmp_path, monkeypatch):
-    (tmp_path / "counts").mkdir()
-    monkeypatch.setenv(fake_grader.COUNT, str(tmp_path / "counts"))
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setattr(run, "Engine", OneByOne)
     monkeypatch.setattr(verifying, "GRADER", (sys.executable, fake_grader.__file__))
     monkeypatch.setattr(verifying, "_expected_points", lambda *_: None)  # the fake's item is in no lab
-    made = AClass(tmp_path)
+    made = AClass(tmp_path, monkeypatch)
     made.hand_in("ada", "right")
     made.grade()
     return made
@@ -161,8 +155,9 @@ def test_every_attempt_can_be_verified(a_class):
 
 
 @pytest.mark.usefixtures("a_class")
-def test_a_run_with_one_key_is_verified_and_the_limit_of_its_seal_is_said(tmp_path):
-    older = AClass(tmp_path / "older")
+def test_a_run_with_one_key_is_verified_and_the_limit_of_its_seal_is_said(tmp_path, monkeypatch):
+    (tmp_path / "older").mkdir()
+    older = AClass(tmp_path / "older", monkeypatch)
     older.hand_in("ada", "right")
     older.out.secret.parent.mkdir(parents=True)
     older.out.secret.write_text("a secret of the course")

@@ -1,21 +1,17 @@
 """Entries of a folder of submissions: archives, exports of platforms, partners, and what is nobody's."""
 
 import gzip
-import io
 import os
 import tarfile
-import zipfile
 
 import pytest
 
-from grader.classroom.intake import entries, expected_files, intake, tar_archives
-from grader.classroom.intake import roster as rosters
+from grader.classroom.intake import entries, tar_archives
 from grader.classroom.intake.gradescope_export import ExportError
 from grader.classroom.intake.roster import Roster
 from grader.classroom.run_folder import RunFolder
+from grader.tests.classroom.hand_in_files import FILE, UNIT, collected, roster_of, tarred, write
 
-UNIT, FILE = "lab1_elementwise_add", "elementwise_add.py"
-UNITS = expected_files.units()
 METADATA = """---
 submission_1:
   :submitters:
@@ -40,39 +36,6 @@ submission_2:
 def folder(tmp_path):
     (tmp_path / "in").mkdir()
     return tmp_path / "in"
-
-
-def write(path, text="mine"):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    return path
-
-
-def roster_of(folder, text):
-    return rosters.read(write(folder.parent / "roster.csv", text))
-
-
-def collected(folder, student, roster=None):
-    roster = roster or Roster()
-    handed_in = entries.by_student(folder, roster).found[student]
-    return intake.collect(handed_in, roster, UNITS, RunFolder(folder.parent / "out"))
-
-
-def zip_of(path, *names):
-    with zipfile.ZipFile(path, "w") as archive:
-        for name in names:
-            archive.writestr(name, "mine")
-
-
-def tarred(path, *members, before=b""):
-    with gzip.open(path, "wb") as file, tarfile.open(fileobj=file, mode="w") as archive:
-        file.write(before)
-        for name, data, *more in members:
-            one = tarfile.TarInfo(name)
-            one.size, one.mtime = len(data), 1_800_000_000
-            for key, value in more:
-                setattr(one, key, value)
-            archive.addfile(one, io.BytesIO(data))
 
 
 @pytest.mark.parametrize("name", ["ada.tar.gz", "ada.tgz", "ada/work.tar.gz"])

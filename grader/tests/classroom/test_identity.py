@@ -91,6 +91,8 @@ def test_what_is_handed_in_is_collected_or_told_to_a_person(case, tmp_path):
     else:
         got = "nothing" if without_files(one, case["lab"])[0] is State.MISSING else "alarm"
     assert got in [case["expect"], *case.get("accept", [])], case["why"]
+    if case.get("must_tell"):
+        assert one.left_out
     if got == "taken":
         assert set(sources) <= set(case.get("taken_from_any", [case.get("taken_from", sources[0])]))
 

@@ -5,14 +5,12 @@ import time
 
 import pytest
 
-from grader.classroom.intake import entries, expected_files, intake
+from grader.classroom.intake import entries, intake
 from grader.classroom.intake import roster as rosters
 from grader.classroom.intake.gradescope_export import ExportError
 from grader.classroom.intake.roster import RosterError
 from grader.classroom.run_folder import RunFolder
-from grader.tests.classroom.test_entries import FILE, collected, roster_of, tarred, write, zip_of
-
-UNITS = expected_files.units()
+from grader.tests.classroom.hand_in_files import FILE, UNITS, collected, roster_of, tarred, write, zip_of
 
 
 @pytest.fixture
