@@ -22,7 +22,12 @@ SPEC = {one.__name__: [field.name for field in dataclasses.fields(one)] for one 
 
 def code(text: str, texts: Collection[str] = ()) -> str:
     """Return the hash of a module; strings in assignments to `texts` are left out. Raises SyntaxError."""
-    return _digest(_Stripped(texts).visit(ast.parse(text)))
+    return of_tree(ast.parse(text), texts)
+
+
+def of_tree(tree: ast.Module, texts: Collection[str] = ()) -> str:
+    """Return the same hash of a syntax tree, which is changed."""
+    return _digest(_Stripped(texts).visit(tree))
 
 
 def scores(text: str) -> str:

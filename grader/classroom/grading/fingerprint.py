@@ -1,8 +1,9 @@
 """Hashes of everything that affects a result; a unit is graded again only when one changes.
 
 Covered are the rooms that judge and measure, and every module that the grading of an item imports. Of each
-module the code counts: docstrings, comments and the texts of TEXTS do not, so that a mended message regrades
-nobody. Left out, because nothing in them decides a verdict, a time or a point:
+module the code counts. Docstrings, comments, the strings of TEXTS and the sentences that are only shown (see
+shown_texts) do not, so that a mended message regrades nobody. Also left out, because nothing in them decides
+a verdict, a time or a point:
 
 * `report`, which the plugin imports to print an item's message; `student`, `cli`, `site`, `classroom`, and
   the hints, which grading does not import;
@@ -10,7 +11,9 @@ nobody. Left out, because nothing in them decides a verdict, a time or a point:
 * the title and the causes of a lab;
 * points and thresholds of a lab: `make rescore` computes points again from the stored measurements.
 
-Strings elsewhere in a covered module count, because a name of a dtype or a case is a string too.
+Every other string in a covered module counts, because a name of a dtype or a case is a string too. In doubt a
+string counts: a message of few words, one that goes through what text_flow does not know, one that has a word
+that some module looks for, and every string of the modules that only a lab.py imports.
 """
 
 from __future__ import annotations
@@ -22,14 +25,14 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from grader.classroom.grading import code_hash
+from grader.classroom.grading import code_hash, shown_texts
 from grader.classroom.records import Intake, Receipt
 from grader.course import catalog
 
 ENTRY = ("grader.grading.plugin", "grader.grading.pytest_run", "grader.grading.collect")
 ROOMS = ("judge", "worker", "sandbox", "screen", "codegen")  # some of their modules start as processes
 TELLS = ("grader.report",)  # imported by ENTRY for messages alone
-TEXTS = {"grader/judge/diagnosis.py": ("GENERAL",)}  # names of texts in modules that judge
+TEXTS = {"grader.judge.diagnosis": ("GENERAL",)}  # names of texts in modules that judge
 
 
 def of_hashes(hashes: Mapping[str, str]) -> str:
@@ -40,12 +43,13 @@ def of_hashes(hashes: Mapping[str, str]) -> str:
 @lru_cache
 def grader() -> str:
     """Return the hash of the modules that affect a result, of the capstone's documents excepted."""
-    return of_hashes({name: module_hash(path, path.read_text("utf-8")) for name, path in covered().items()})
+    return of_hashes(modules({name: path.read_text("utf-8") for name, path in covered().items()}))
 
 
-def module_hash(path: Path, text: str) -> str:
-    """Return the hash of a module of the grader, given its text."""
-    return code_hash.code(text, TEXTS.get(path.relative_to(catalog.ROOT).as_posix(), ()))
+def modules(texts: Mapping[str, str]) -> dict[str, str]:
+    """Return the hash of each module, given the text of all: where a string goes decides if it counts."""
+    trees = shown_texts.without_texts(texts)
+    return {name: code_hash.of_tree(tree, TEXTS.get(name, ())) for name, tree in trees.items()}
 
 
 @lru_cache
@@ -107,7 +111,7 @@ def _of_labs(unit: str, hashed: Callable[[str], str]) -> str:
         hashes[str(entry.lab_file)] = hashed(entry.lab_file.read_text("utf-8"))
         hashes |= {str(path): _of_given(path) for path in entry.given}
         for name, path in of_lab_file(entry.lab_file).items():
-            hashes[name] = module_hash(path, path.read_text("utf-8"))
+            hashes[name] = code_hash.code(path.read_text("utf-8"))
     root = f"{catalog.ROOT}/"
     return of_hashes({name.removeprefix(root): digest for name, digest in hashes.items()})
 

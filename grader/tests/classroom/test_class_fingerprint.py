@@ -140,22 +140,22 @@ def test_modules_that_only_the_capstone_imports_regrade_only_the_capstone():
 
 
 def test_a_mended_message_of_a_diagnosis_is_no_change():
-    path = ROOT / "grader/judge/diagnosis.py"
+    name, path = "grader.judge.diagnosis", ROOT / "grader/judge/diagnosis.py"
     text, words = path.read_text("utf-8"), "the result never reaches `out`"
     assert words in text
-    assert fingerprint.module_hash(path, text.replace(words, "mended")) == fingerprint.module_hash(path, text)
-    assert fingerprint.module_hash(path, text.replace("FEWEST", "MOST") + "\nx = 1\n") != (
-        fingerprint.module_hash(path, text)
-    )
+    hashed = fingerprint.modules({name: text})
+    assert fingerprint.modules({name: text.replace(words, "mended")}) == hashed
+    assert fingerprint.modules({name: text.replace("FEWEST", "MOST") + "\nx = 1\n"}) != hashed
 
 
 def test_what_is_named_as_text_is_there():
     for name, texts in fingerprint.TEXTS.items():
-        text = (ROOT / name).read_text("utf-8")
+        text = fingerprint.covered()[name].read_text("utf-8")
         assert texts
         assert all(re.search(rf"^{one}\b", text, re.M) for one in texts)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fresh")
 def test_a_comment_in_a_judge_regrades_nobody_and_a_tolerance_everybody(monkeypatch):
     first = fingerprint.grader()
