@@ -61,8 +61,8 @@ from grader.system.exit_codes import BELOW, FAULT, INTERRUPTED, UNCHECKED
     help="seconds for one lab of one student",
 )  # fmt: skip
 @option(
-    "--blind", type=click.FloatRange(0, 100), default=5, show_default=True, make="BLIND",
-    help="percentage of submissions to grade a second time",
+    "--blind", type=click.FloatRange(0, 100), make="BLIND",
+    help="percentage of submissions to grade a second time  [default: 5, with --only 0]",
 )  # fmt: skip
 @option(
     "--attempts",
@@ -85,7 +85,7 @@ def grade_class(submissions, blind, **options):
     from grader.classroom.grading.run_lock import BusyError
     from grader.classroom.intake.roster import RosterError
 
-    asked = run.Asked(submissions=submissions, blind_share=blind / 100, **options)
+    asked = run.Asked(submissions=submissions, blind_share=None if blind is None else blind / 100, **options)
     console = Console(soft_wrap=True)
     try:
         code = run.grade_class(asked, console)

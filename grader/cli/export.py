@@ -108,7 +108,7 @@ def _similarity(source: Path, out: Path) -> None:
     except (FileNotFoundError, NotADirectoryError):
         raise click.UsageError(f"{source}: not the folder of a class run; `make class` writes one") from None
     for unit, count in counts.items():
-        click.echo(f"{out}/{unit}: {count} students")
+        click.echo(f"{out}/{unit}: {count} submissions")
         if count > 1:
             _similar_pairs(out / unit)
 

@@ -8,7 +8,9 @@ from typing import Any
 
 import click
 
+from grader.course.catalog import LabError
 from grader.grading.options import DECLARED, Declaration
+from grader.system.exit_codes import FAULT
 
 _TYPES = {str: None, int: int, float: float, Path: click.Path(path_type=Path)}
 _TYPED = "grader.typed"
@@ -100,6 +102,14 @@ class Commands(click.Group):
             rest = [*rest, *given(command, ctx.params["variables"])]
             ctx.meta[_TYPED] = [name, *rest]
         return name, command, rest
+
+    def invoke(self, ctx):
+        """Run the command; if a lab of the course cannot be loaded, print which, and exit."""
+        try:
+            return super().invoke(ctx)
+        except LabError as error:
+            click.echo(f"GRADER FAULT  {error}", err=True)
+            ctx.exit(FAULT)
 
 
 def given(command: click.Command, variables: Iterable[str]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,10 @@ from grader.course.spec import FOLDER, Document, Exercise, Lab
 
 ROOT = Path(__file__).resolve().parents[2]
 CAPSTONE, CAPSTONE_NUMBER = Path("gpu-programming"), 5
+
+
+class LabError(ValueError):
+    """A lab.py cannot be loaded; the message names the file and, where one is known, the line."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,28 +55,47 @@ def capstone_in(source: Path) -> Path:
 
 
 def load(lab_file: Path) -> Entry:
-    """Load the lab that a lab.py defines; ValueError if its folder or the file is not valid."""
+    """Load the lab that a lab.py defines; LabError if its folder or the file is not valid."""
     folder = lab_file.resolve().parent
     match = FOLDER.fullmatch(folder.name)
     if not match:
-        raise ValueError(f"{folder.name}: a lab's folder needs a name like lab5_row_sum")
+        raise LabError(f"{folder.name}: a lab's folder needs a name like lab5_row_sum")
     name = f"labs_{folder.name}"
     specification = importlib.util.spec_from_file_location(name, lab_file)
     if specification is None or specification.loader is None:
-        raise ValueError(f"{lab_file}: the name does not end in .py")
+        raise LabError(f"{lab_file}: the name does not end in .py")
     module = importlib.util.module_from_spec(specification)
     sys.modules[name] = module
     try:
         specification.loader.exec_module(module)
     except Exception as error:  # name the lab, whatever its code raised
-        raise ValueError(f"{folder.name}/lab.py: {type(error).__name__}: {error}") from error
+        line = _line(error, specification.origin)
+        place = f"{_shown(lab_file)}:{line}" if line else _shown(lab_file)
+        raise LabError(f"{place}: {type(error).__name__}: {error}") from error
     if not isinstance(getattr(module, "LAB", None), Lab):
-        raise ValueError(f"{lab_file}: defines no LAB of type grader.course.spec.Lab")
+        raise LabError(f"{_shown(lab_file)}: defines no LAB of type grader.course.spec.Lab")
     return Entry(folder, int(match[1] or CAPSTONE_NUMBER), module.LAB)
 
 
+def _shown(lab_file: Path) -> str:
+    path = lab_file.resolve()
+    return str(path.relative_to(ROOT) if path.is_relative_to(ROOT) else path)
+
+
+def _line(error: Exception, file: str | None) -> int | None:
+    """Return the line of the file that raised the error, or called what did; None if no line did."""
+    if isinstance(error, SyntaxError) and error.filename == file:
+        return error.lineno
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == file]
+    return lines[-1] if lines else None
+
+
 def capstone(root: Path = ROOT) -> list[Entry]:
-    """Return the graded parts of the capstone, folder by folder; FileNotFoundError if there are none."""
+    """Return the graded parts of the capstone, folder by folder.
+
+    Raises FileNotFoundError if there are none, and LabError if one cannot be loaded.
+    """
     found = [load(path) for path in sorted((root / CAPSTONE).rglob("lab.py"))]
     if not found:
         raise FileNotFoundError(f"no lab.py below {root / CAPSTONE}")
@@ -79,7 +103,10 @@ def capstone(root: Path = ROOT) -> list[Entry]:
 
 
 def find(root: Path = ROOT / "labs") -> list[Entry]:
-    """Return every lab below `root`, by number; FileNotFoundError if there is none."""
+    """Return every lab below `root`, by number.
+
+    Raises FileNotFoundError if there is none, and LabError if one cannot be loaded.
+    """
     found = sorted((load(path) for path in root.glob("*/lab.py")), key=lambda entry: entry.number)
     if not found:
         raise FileNotFoundError(f"no lab.py below {root}")

@@ -23,7 +23,7 @@ from grader.results import points, reading
 from grader.results.models import MOST_BYTES
 from grader.system.files import finding, read_bytes
 
-CHANGED = "results.json was changed after it was graded"
+CHANGED = "results.json or its receipt was changed after it was graded"
 
 
 class BookError(Exception):

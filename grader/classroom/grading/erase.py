@@ -134,7 +134,10 @@ def _left(run: RunFolder, gradebook: Path, student: str) -> tuple[str, ...]:
     ]
     policy = gradebook / GIVEN / "late.toml"
     if policy.is_file() and student in policy.read_text("utf-8", "replace"):
-        left.append(f"{policy}: it names {student}; remove the lines by hand")
+        left.append(
+            f"{policy}: it names {student}, and so does a warning on class.html; remove the "
+            "lines by hand, then make gradebook"
+        )
     receipts = run.students.glob("*/*/receipt.json")
     told = f'"student": "{student}"'
     named = sorted({path.parents[1].name for path in receipts if told in path.read_text("utf-8", "replace")})

@@ -9,7 +9,15 @@ from pathlib import Path
 from rich.console import Console
 
 from grader.classroom import records
-from grader.classroom.grading import attempts, changes, fingerprint, keyword_filter, rescoring, run_secret
+from grader.classroom.grading import (
+    attempts,
+    changes,
+    fingerprint,
+    keyword_filter,
+    receipts,
+    rescoring,
+    run_secret,
+)
 from grader.classroom.grading.rescoring import Items, RescoreError
 from grader.classroom.grading.run_lock import Lock
 from grader.classroom.grading.run_secret import Keys
@@ -55,7 +63,7 @@ def rescore(out: Path, hidden: Path | None, console: Console, *, write: bool = T
         except ValueError as error:
             raise RescoreError(str(error)) from None
         units = {one.unit.name: one.unit for one in expected_files.units()}
-        found = _Rescore(folder, run, units, hidden).all()
+        found = _Rescore(folder, run, units, hidden, keys.seals).all()
         if write:
             for one in found:
                 _write(one, keys)
@@ -67,8 +75,10 @@ def rescore(out: Path, hidden: Path | None, console: Console, *, write: bool = T
 class _Rescore:
     """Computes the points of all units of a run."""
 
-    def __init__(self, folder: RunFolder, run: RunRecord, units: dict[str, Unit], hidden: Path | None):
-        self._folder, self._run, self._units, self._hidden = folder, run, units, hidden
+    def __init__(
+        self, folder: RunFolder, run: RunRecord, units: dict[str, Unit], hidden: Path | None, key: bytes
+    ):
+        self._folder, self._run, self._units, self._hidden, self._key = folder, run, units, hidden, key
         self._hidden_sha256 = hashlib.sha256(read_bytes(hidden)).hexdigest() if hidden else None
         self._items: dict[tuple[str, str | None, bool], Items] = {}
 
@@ -98,6 +108,8 @@ class _Rescore:
             return None
         if not attempts.intact(place, record):
             raise RescoreError("results.json is not the one that was graded; run make class again")
+        if not receipts.fits(place, self._key):  # the new receipt copies from it, and has a new seal
+            raise RescoreError("receipt.json was changed after it was written; run make class again")
         if last.state is State.FAULT:
             raise RescoreError(f"attempt {last.attempt} is not finished; run make class first")
         receipt = records.read(place.receipt, Receipt)

@@ -41,7 +41,7 @@ from grader.classroom.grading.run_lock import Lock
 from grader.classroom.intake import attempts as hand_ins
 from grader.classroom.intake import entries, expected_files, gradescope_export, intake
 from grader.classroom.intake import roster as rosters
-from grader.classroom.records import Intake, RunRecord, State
+from grader.classroom.records import Drift, Intake, RunRecord, State
 from grader.classroom.run_folder import RunFolder
 from grader.course import hidden_cases
 from grader.results.machine import Machine, now
@@ -50,6 +50,7 @@ from grader.system.files import read_bytes
 
 OK, FAULT = 0, 3
 LIMIT_S = 3600.0
+BLIND_SHARE = 0.05
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class Asked:
     secret: Path | None = None
     attempts: str = hand_ins.Policy.LAST.value  # which attempt counts, if a student handed in several
     limit_s: float = LIMIT_S
-    blind_share: float = 0.05
+    blind_share: float | None = None  # None: 5 percent, and none if only some students are graded
     self_test: bool = True
     command: tuple[str, ...] = Task.command  # the grader; tests replace it
 
@@ -118,8 +119,11 @@ class _Class:
         )  # fmt: skip
         self._policy = hand_ins.Policy(asked.attempts)
         self._rule = attempts.BEST if self._policy is hand_ins.Policy.BEST else asked.regrade
+        share = asked.blind_share
+        if share is None:
+            share = 0.0 if asked.only else BLIND_SHARE
         self._planner = Planner(
-            self._folder, self._keys.seeds, like, self._hidden, asked.blind_share,
+            self._folder, self._keys.seeds, like, self._hidden, share,
             every_hand_in=self._policy is hand_ins.Policy.BEST,
         )  # fmt: skip
         self._machines: list[Machine] = []
@@ -336,8 +340,7 @@ class _Class:
 
     def _finish(self, plan: Plan) -> int:
         """Write drift.json and run.json, print the number of units by state, and return the exit code."""
-        if not self._options.only:
-            records.write(self._folder.drift, agreement.measure(self._folder, plan.blind))
+        self._write_drift(plan)
         machines = [*self._record.machines]
         machines += [machine for machine in self._machines if machine not in machines]
         self._record = self._record.model_copy(update={"finished": now(), "machines": machines})
@@ -354,6 +357,16 @@ class _Class:
             names = summary.some([task.name for task in open_ones])
             self._say(f"open after a fault of the machine: {names}; run it again")
         return FAULT if open_ones else OK
+
+    def _write_drift(self, plan: Plan) -> None:
+        """Write drift.json; what a command for some students graded twice is added to what is there."""
+        twice = set(plan.blind)
+        if self._options.only and not twice:
+            return
+        if self._options.only and self._folder.drift.exists():
+            regraded = records.read(self._folder.drift, Drift).regraded
+            twice.update((student, unit) for student, _, unit in (one.partition("/") for one in regraded))
+        records.write(self._folder.drift, agreement.measure(self._folder, twice))
 
     def _say(self, words: str) -> None:
         self._console.print(words, highlight=False, markup=False)

@@ -10,7 +10,7 @@ from grader.classroom import records
 from grader.classroom.gradebook import pages
 from grader.classroom.gradebook import reading as gradebook
 from grader.classroom.grading import agreement, attempts, run, summary
-from grader.classroom.records import Receipt, State, TaskRecord
+from grader.classroom.records import Drift, Receipt, State, TaskRecord
 from grader.results import reading
 from grader.tests.classroom.a_class import LAB, AClass
 
@@ -118,6 +118,20 @@ def test_a_blind_grading_of_other_items_than_the_attempt_that_counts_stops_nothi
     assert agreement.measure(a_class.out, pair).regraded == [f"ada/{LAB}"]
     again.results.write_bytes(again.results.read_bytes().replace(b"correctness/n=1", b"correctness/n=2"))
     assert agreement.measure(a_class.out, pair).regraded == []
+
+
+def test_a_command_for_some_students_grades_nobody_blind_unless_it_says_so(a_class):
+    a_class.hand_in("bob", "right")
+    a_class.grade(blind_share=None)
+    (first,) = records.read(a_class.out.drift, Drift).regraded
+    other = "bob" if first.startswith("ada") else "ada"
+    again = a_class.out.student(other).unit(LAB, again=True)
+    a_class.grade(blind_share=None, only=(other,), again=True)
+    assert not again.root.exists()
+    assert records.read(a_class.out.drift, Drift).regraded == [first]
+    a_class.grade(blind_share=1.0, only=(other,))
+    assert again.results.exists()
+    assert sorted(records.read(a_class.out.drift, Drift).regraded) == [f"ada/{LAB}", f"bob/{LAB}"]
 
 
 def test_regrades_of_many_are_shown_where_something_changed(a_class, monkeypatch):

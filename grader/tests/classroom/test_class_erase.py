@@ -82,3 +82,11 @@ def test_a_partner_keeps_the_grade_and_the_erased_one_is_no_partner_any_more(tmp
     erase(out, "ada", out / "gradebook")
     assert (out / "students" / "bob" / ONE / "results.json").exists()
     assert naming(out / "students", '"ada"') == []
+
+
+def test_a_late_policy_that_names_them_is_told_with_the_page_that_repeats_the_name(out):
+    (out / "gradebook" / "given" / "late.toml").write_text("[excused]\nada = ['1']\n")
+    told = [line for line in erase(out, "ada", out / "gradebook").left if "late.toml" in line]
+    assert "class.html" in told[0]
+    make(Asked(out))
+    assert sorted(naming(out / "gradebook", "ada = ", "student ada")) == ["class.html", "given/late.toml"]

@@ -102,14 +102,19 @@ def a_class(tmp_path, monkeypatch):
     made.hand_in("ada", "right")
     made.hand_in("bob", "wrong")
     assert made.grade()[0] == 0
+    other_points(monkeypatch, 60)
+    return made
+
+
+def other_points(monkeypatch, points: int) -> None:
+    """Give lab 1 other points from now on, as a change of its lab.py would."""
     (exercise,) = ENTRY.lab.exercises
     exercise = dataclasses.replace(
-        exercise, points=60, cases=(Case({"n": 1}, label="n=1"),), speed=None, codegen=None
+        exercise, points=points, cases=(Case({"n": 1}, label="n=1"),), speed=None, codegen=None
     )
     entry = dataclasses.replace(ENTRY, lab=dataclasses.replace(ENTRY.lab, exercises=(exercise,)))
     monkeypatch.setattr(keyword_filter, "items", lambda *_: list(graded_items(entry)))
-    monkeypatch.setattr(fingerprint, "lab", lambda _: "other points")
-    return made
+    monkeypatch.setattr(fingerprint, "lab", lambda _: f"{points} points")
 
 
 def rescored(a_class, **options) -> str:
@@ -135,7 +140,7 @@ def test_a_class_gets_the_points_of_now_as_an_attempt_of_its_own(a_class):
     assert (a_class.points("ada"), a_class.points("bob"), task.attempt, task.measured_in) == (60.0, 0.0, 2, 1)
     assert task.counts == "attempt 2 counts: measured in attempt 1, with the points of now"
     assert reading.read(unit.attempt(1).results).points == 100.0
-    assert (receipt.points, receipt.measured_in, receipt.lab_sha256) == (60.0, 1, "other points")
+    assert (receipt.points, receipt.measured_in, receipt.lab_sha256) == (60.0, 1, "60 points")
     assert receipt.results_sha256 == attempts.sha256(unit.results)
     assert "0 graded with other points" in rescored(a_class)
     before = {student: a_class.task(student) for student in ("ada", "bob")}
@@ -172,3 +177,35 @@ def test_nothing_is_written_where_one_unit_cannot_be_rescored(a_class, monkeypat
         rescored(a_class)
     results.write_bytes(results.read_bytes()[:-1])
     assert {path: path.read_bytes() for path in a_class.out.students.rglob("*") if path.is_file()} == before
+
+
+def test_partners_both_keep_a_copy_and_both_get_the_points_of_now(tmp_path, monkeypatch):
+    made = AClass(tmp_path, monkeypatch)
+    made.hand_in("team", "right")
+    roster = tmp_path / "roster.csv"
+    roster.write_text("id,group\nann,team\nbob,team\n")
+    made.grade(roster=roster)
+    other_points(monkeypatch, 60)
+    printed = rescored(made)
+    assert "2 graded with other points or thresholds: 0 higher, 2 lower, 0 the same" in printed
+    assert len([*(tmp_path / "counts").iterdir()]) == 1, "nothing was graded again"
+    for name in ("ann", "bob"):
+        unit, task = made.unit(name), made.task(name)
+        assert (made.points(name), task.attempt, task.measured_in) == (60.0, 2, 1)
+        assert reading.read(unit.attempt(1).results).points == 100.0
+        assert records.read(unit.receipt, Receipt).results_sha256 == attempts.sha256(unit.results)
+    _, printed = made.grade(roster=roster)
+    assert "other points" not in printed
+    assert "changed" not in printed
+    assert (made.points("ann"), made.points("bob")) == (60.0, 60.0)
+    assert [made.task(name).attempt for name in ("ann", "bob")] == [2, 2]
+
+
+def test_a_changed_receipt_gets_no_new_seal(a_class):
+    unit = a_class.unit("ada")
+    text = unit.receipt.read_text()
+    changed = text.replace('"points": 100.0', '"points": 9.0')
+    assert changed != text
+    unit.receipt.write_text(changed)
+    with pytest.raises(rescoring.RescoreError, match="run make class again"):
+        rescored(a_class)

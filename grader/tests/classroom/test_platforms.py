@@ -336,6 +336,22 @@ def test_jplag_gets_a_folder_a_student_and_the_skeletons(tmp_path, monkeypatch):
     assert said.count("to compare") == 1, "nobody can be compared where fewer than two handed in"
 
 
+def test_jplag_gets_one_folder_for_partners_so_that_they_are_no_similar_pair(tmp_path):
+    out = small_class(tmp_path / "out")
+    fake = FakeClass(out)
+    for name, partners in (("ada", ["cyd"]), ("bob", []), ("cyd", ["ada"])):
+        intake = out / "students" / name / "intake.json"
+        file = {"path": f"{ONE}/elementwise_add.py", "sha256": "0", "bytes": 9, "found": "x.py"}
+        more = {"files": [file], "partners": partners, "graded_with": "ada" if name == "cyd" else ""}
+        intake.write_text(json.dumps(json.loads(intake.read_text()) | more))
+        path = fake.folder.student(name).files / ONE / "elementwise_add.py"
+        path.parent.mkdir(parents=True)
+        path.write_text("mine = 1\n")
+    assert jplag.write(out, tmp_path / "similarity")[ONE] == 2
+    folders = (tmp_path / "similarity" / ONE / "submissions").iterdir()
+    assert sorted(path.name for path in folders) == ["ada+cyd", "bob"]
+
+
 # What JPlag 6.3 writes with --csv-export, as in its CsvComparisonOutput and CLI: <report>/results.csv.
 FAKE_JPLAG = """\
 #!/bin/sh

@@ -1,6 +1,7 @@
 """Submissions that are broken, hostile or wrong in one place: each gets its verdict, the rest is graded."""
 
 import json
+import shutil
 import struct
 from dataclasses import replace
 from textwrap import dedent, indent
@@ -691,16 +692,43 @@ def test_a_fault_of_the_grader_ends_with_3_and_takes_no_points(faulty):
     assert found["labs"][0]["exercises"][0]["items"][0]["verdict"] == "GRADER_FAULT"
 
 
-def test_a_lab_file_that_does_not_load_is_named_without_a_traceback(faulty):
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("import math\n\nLAB = 1 / 0\n", "lab.py:3: ZeroDivisionError"),
+        ("LAB = (\n", "lab.py:1: SyntaxError"),
+        ("from grader.course.spec import Lab\n\nLAB = Lab('x')\n", "lab.py:3: TypeError"),
+        ("LAB = 3\n", "lab.py: defines no LAB"),
+    ],
+)
+def test_a_lab_file_that_does_not_load_is_named_with_its_line_and_without_a_traceback(faulty, text, said):
+    broken = faulty / "labs" / "lab7_broken"
+    broken.mkdir(exist_ok=True)
+    (broken / "lab.py").write_text(text)
+    try:
+        done = python("-m", "grader", "list", root=faulty)
+    finally:
+        shutil.rmtree(broken)
+    assert done.returncode == 3
+    assert f"labs/lab7_broken/{said}" in one_line(done)
+
+
+@pytest.mark.slow
+def test_every_command_names_a_lab_file_that_does_not_load(faulty):
     broken = faulty / "labs" / "lab7_broken"
     broken.mkdir()
     (broken / "lab.py").write_text("LAB = 1 / 0\n")
+    (faulty / "in").mkdir()
+    commands = (
+        ["grade", "--lab", "1"], ["todo"], ["doctor"], ["release", "out"], ["autograder", "a.zip"],
+        ["class", "in", "--tier", "cpu"], ["synthetic-class", "syn", "--count", "1"], ["rescore", "in"],
+    )  # fmt: skip
     try:
-        done = grade("--lab", "1", "--results", faulty / "results", root=faulty)
+        for command in commands:
+            done = python("-m", "grader", *command, root=faulty)
+            assert "Traceback" not in done.stderr, command
     finally:
-        (broken / "lab.py").unlink()
-    assert done.returncode == 3
-    assert "lab7_broken" in one_line(done)
+        shutil.rmtree(broken)
 
 
 @pytest.mark.slow
