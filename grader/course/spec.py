@@ -293,6 +293,8 @@ class Lab:
       such as `torch.library.triton_op` (see policy_names).
     * `given` names modules of the lab's folder that its files may import, with the names they may use; they
       are part of the course, not a student's work. `headers` are the same for CUDA C++ files.
+    * `imports` maps a student's file to the other files of the same student that it may import, each before
+      those that import it.
     * `teaches` says in a few words what the lab teaches, for lists of labs.
     """
 
@@ -302,6 +304,7 @@ class Lab:
     also_allowed: tuple[str, ...] = ()
     given: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     headers: tuple[str, ...] = ()
+    imports: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     teaches: str = ""
 
     def __post_init__(self) -> None:
@@ -315,6 +318,10 @@ class Lab:
             raise ValueError(
                 f"{self.title}: given must have names of modules as they are imported, without .py"
             )
+        files = {one.file for one in self.exercises}
+        for file, others in self.imports.items():
+            if unknown := {file, *others} - files:
+                raise ValueError(f"{self.title}: imports names {sorted(unknown)[0]!r}, which no exercise has")
         for name in self.also_allowed:
             if not all(part.isidentifier() for part in name.split(".")):
                 raise ValueError(f"{self.title}: {name!r} in also_allowed is not the name of a module")

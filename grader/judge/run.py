@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, TypeAlias
 from grader.codegen import nvcc
 from grader.course import catalog
 from grader.course.items import CODEGEN, COMPILES, CORRECTNESS, SPEED, CaseItem, DocumentItem, Item
-from grader.course.spec import Case, Exercise, Reason, Verdict
+from grader.course.parts import Part, parts_of
+from grader.course.spec import Case, Exercise, Lab, Reason, Verdict
 from grader.course.submission import MOST_BYTES, Submission
 from grader.course.tiers import DEFAULT_ARCH, TIERS
 from grader.judge.concealed import concealed
 from grader.results.findings import Blocked
 from grader.results.outcome import Outcome
-from grader.screen.file_check import check, listed
+from grader.screen.file_check import check, check_part, listed
+from grader.screen.policy import screen_part
 from grader.screen.screen import screen
 from grader.system.gpu import Gpu
 from grader.system.text import one_line
@@ -231,10 +233,30 @@ class Run:
     def _check(self, item: CaseItem) -> Outcome | None:
         """Return an outcome of the file alone: missing, not Python, open TODOs, or not permitted."""
         submission = self.submission(item)
+        lab, parts = item.entry.lab, self.parts(item)
         found = check(submission, item.exercise)
+        found = found or next(filter(None, (check_part(part) for part in parts)), None)
         if found or not self.screened:
             return found
-        return screen(submission, item.entry.lab, item.exercise)
+        return screen(submission, lab, item.exercise, parts) or next(
+            filter(None, (self._screened(part, lab, parts[:at]) for at, part in enumerate(parts))), None
+        )
+
+    @staticmethod
+    def _screened(part: Part, lab: Lab, parts: Sequence[Part]) -> Outcome | None:
+        found = screen_part(part, lab, parts)
+        where = f"{part.submission.name}, which this file imports, {found.where}" if found else ""
+        return replace(found, where=where, frames=()) if found else None
+
+    def parts(self, item: CaseItem) -> tuple[Part, ...]:
+        """Return the student's other files that the item's file imports, in the order of their imports."""
+        files = item.entry.lab.imports.get(item.exercise.file, ())
+        if self.source == REFERENCE or not files:
+            return ()
+        return parts_of(self.submission(item), files, self._read)
+
+    def _other_files(self, item: CaseItem) -> tuple[Submission, ...]:
+        return tuple(part.submission for part in self.parts(item))
 
     def _correctness(self, item: CaseItem) -> Outcome:
         from grader.judge.correctness import grade_case
@@ -287,7 +309,13 @@ class Run:
             self._compiling = (
                 submission,
                 SubmissionWorker(
-                    self.session, submission, arena, tuning="offline", arch=self.arch, given=item.entry.given
+                    self.session,
+                    submission,
+                    arena,
+                    tuning="offline",
+                    arch=self.arch,
+                    given=item.entry.given,
+                    parts=self._other_files(item),
                 ),
             )
         worker = self._compiling[1]
@@ -360,6 +388,7 @@ class Run:
     ) -> SubmissionWorker:
         from grader.worker.submission_worker import SubmissionWorker
 
+        parts = () if submission else self._other_files(item)
         submission, lab = submission or self.submission(item), item.entry.folder
         key = (purpose, lab, submission.path)
         if key not in self._workers:
@@ -374,6 +403,7 @@ class Run:
                 tuning=tuning,
                 trusted=trusted,
                 given=item.entry.given,
+                parts=parts,
             )
         return self._workers[key]
 

@@ -7,7 +7,9 @@ import io
 import tokenize
 import warnings
 from collections.abc import Iterable
+from dataclasses import replace
 
+from grader.course.parts import Part
 from grader.course.spec import Exercise, Reason, Verdict
 from grader.course.submission import Obstacle, Submission
 from grader.course.todos import Todo
@@ -41,6 +43,23 @@ def check(submission: Submission, exercise: Exercise) -> Outcome | None:
     certain = [todo for todo in submission.open_todos_of(exercise.name) if not todo.in_kernel]
     if certain:
         return Outcome(Verdict.NOT_STARTED, open_todos=listed(submission.open_todos or certain))
+    return None
+
+
+def check_part(part: Part) -> Outcome | None:
+    """The same for another file of the student, and for the functions that are imported from it."""
+    submission = part.submission
+    imported = f"{submission.name}, which this file imports,"
+    if submission.obstacle:
+        return Outcome(*VERDICTS[submission.obstacle], where=f"{imported} is needed: {submission.words}")
+    refused = _encoding(submission) or _syntax(submission)
+    if refused:
+        return replace(refused, where=f"{imported} has an error: {refused.where}", frames=())
+    for name in sorted(part.names):
+        for todo in submission.open_todos_of(name):
+            if not todo.in_kernel:
+                words = f"{imported} has open tasks: TODO {todo.number} in line {todo.line}"
+                return Outcome(Verdict.NOT_STARTED, where=words)
     return None
 
 

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import ast
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from grader.course.todos import Todo
 from grader.screen.names import STORES
 from grader.screen.scopes import File
 
 
-def missing_launch(file: File, todos: Sequence[Todo], name: str) -> tuple[int, str] | None:
+def missing_launch(
+    file: File, todos: Sequence[Todo], name: str, own: Collection[str] = ()
+) -> tuple[int, str] | None:
     """Line and reason where `name` launches no kernel that stores; None where it does, or is absent.
 
-    `todos` are the open TODOs that the function reaches.
+    `todos` are the open TODOs that the function reaches; `own` are functions in other files of the student,
+    which may launch.
     """
     definitions = file.module.values.get(name, [])
     if not definitions or any(not todo.in_kernel for todo in todos):
         return None
     reached = list(_reach(file, definitions))
+    if any(isinstance(node, ast.Call) and file.dotted(node.func) in own for node in reached):
+        return None
     launches = [node for node in reached if _is_launch(file, node) and not file.scopes[node].kernel]
     line = min(getattr(node, "lineno", 1) for node in definitions if node) if any(definitions) else 1
     if not launches:

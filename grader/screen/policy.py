@@ -7,8 +7,9 @@ what a determined attacker may reach is for the worker's confinement and for the
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 
+from grader.course.parts import Part
 from grader.course.spec import Exercise, Lab, Verdict
 from grader.course.submission import Submission
 from grader.results.findings import Frame
@@ -36,17 +37,46 @@ INSTEAD = {
 }
 
 
-def screen(submission: Submission, lab: Lab, exercise: Exercise) -> Outcome | None:
-    """POLICY with the lines that are not permitted, or None."""
+def screen(
+    submission: Submission, lab: Lab, exercise: Exercise, parts: Sequence[Part] = ()
+) -> Outcome | None:
+    """POLICY with the lines that are not permitted, or None; `parts` are other files that it imports."""
+    graded = {one.name for one in lab.exercises if one.file == exercise.file} | {exercise.name}
+    own = _functions_of(parts)
+
+    def launch_of(file: File) -> Iterator[tuple[int, str, str]]:
+        todos = submission.open_todos_of(exercise.name)
+        if missing := missing_launch(file, todos, exercise.name, own):
+            yield (*missing, exercise.name)
+
+    return _screened(submission, lab, graded, own, launch_of)
+
+
+def screen_part(part: Part, lab: Lab, parts: Sequence[Part] = ()) -> Outcome | None:
+    """The same for another file of the student, of which some functions are called; `parts` are its own."""
+    graded = {one.name for one in lab.exercises if one.file == part.submission.name} | part.names
+    return _screened(part.submission, lab, graded, _functions_of(parts), lambda _: iter(()))
+
+
+def _functions_of(parts: Sequence[Part]) -> frozenset[str]:
+    """The full names of the functions that other files of the student define."""
+    return frozenset(f"{part.module}.{name}" for part in parts for name in part.functions)
+
+
+def _screened(
+    submission: Submission,
+    lab: Lab,
+    graded: Collection[str],
+    own: frozenset[str],
+    launch_of: Callable[[File], Iterator[tuple[int, str, str]]],
+) -> Outcome | None:
     if len(submission.text) > LONGEST:
         return Outcome(Verdict.POLICY, where=LONG)
     try:
         file = File(submission.text, submission.tree)
-        graded = {one.name for one in lab.exercises if one.file == exercise.file} | {exercise.name}
-        found = sorted(dict.fromkeys(Screen(file, lab, graded).violations()), key=lambda one: one[0])
-        todos = submission.open_todos_of(exercise.name)
-        launch = None if found else missing_launch(file, todos, exercise.name)
-        found += [(*launch, exercise.name)] if launch else []
+        screened = Screen(file, lab, set(graded), own)
+        found = sorted(dict.fromkeys(screened.violations()), key=lambda one: one[0])
+        found = found or list(launch_of(file))
     except (RecursionError, MemoryError):
         return Outcome(Verdict.POLICY, where=DEEP)
     except (SyntaxError, ValueError):  # whoever compiles the file says so
@@ -65,16 +95,18 @@ def screen(submission: Submission, lab: Lab, exercise: Exercise) -> Outcome | No
 class Screen:
     """The rules for one file, each a look at one node and its surroundings."""
 
-    def __init__(self, file: File, lab: Lab, graded: set[str]):
+    def __init__(self, file: File, lab: Lab, graded: set[str], own: frozenset[str] = frozenset()):
+        """`own` are full names of functions in other files of the student."""
         self.file = file
         # Of a given module its own names alone: what it imports itself would open all of Triton.
         given = {f"{module}.{name}" for module, own in lab.given.items() for name in own}
         called = {f"torch.{name}" for one in lab.functions if one.name in graded for name in one.may_call}
-        self.names = names.NAMES | names.single_names(lab.also_allowed) | given | called
+        self.names = names.NAMES | names.single_names(lab.also_allowed) | given | called | own
         self.open = names.open_modules(lab.also_allowed)
         known = [*self.names, *(f"{module}.any" for module in self.open)]
         self.modules = {one.rsplit(".", cut)[0] for one in known for cut in range(1, one.count(".") + 1)}
-        self.tensors = Tensors(file, graded, {name for one in lab.functions for name in one.numbers})
+        numbers = {name for one in lab.functions for name in one.numbers}
+        self.tensors = Tensors(file, graded, numbers, own)
         nodes = list(file.scopes)
         self.fields = {
             part.target.id

@@ -77,9 +77,15 @@ def _defaults(args: ast.arguments) -> Iterator[tuple[ast.arg, ast.expr]]:
 class Tensors:
     """Kinds of all names of a file's host code, from the graded functions and the allocations on."""
 
-    def __init__(self, file: File, graded: Iterable[str], numbers: Collection[str] = ()):
-        """`graded` functions get tensors, but for their parameters named in `numbers`."""
+    def __init__(
+        self, file: File, graded: Iterable[str], numbers: Collection[str] = (), makers: Collection[str] = ()
+    ):
+        """`graded` functions get tensors, but for their parameters named in `numbers`.
+
+        What the imported functions named in `makers` return may be tensors.
+        """
         self.file = file
+        self.makers = MAKERS | set(makers)
         self.names: dict[tuple[Scope, str], Kind] = {}
         self.returns: dict[ast.AST, Kind] = {}
         self.attributes: set[str] = set()  # of ctx
@@ -154,7 +160,7 @@ class Tensors:
         """The kind of a call's result; what it hands on is for _learn."""
         func = node.func
         if self.file.dotted(func):
-            return self.file.dotted(func) in MAKERS
+            return self.file.dotted(func) in self.makers
         if targets := self._targets(func):
             return element(tuple(self.returns.get(target, False) for target, _ in targets))
         match func:

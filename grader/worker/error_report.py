@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import linecache
+import os
 import re
 import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from grader.codegen.nvcc import BuildError
@@ -67,8 +69,8 @@ class ErrorReport:
         )
 
 
-def describe(error: BaseException, path: str) -> ErrorReport:
-    """Describe an error, with the frames of the file at `path`."""
+def describe(error: BaseException, path: str, parts: Sequence[str] = ()) -> ErrorReport:
+    """Describe an error, with the frames of the file at `path`, and of the student's other files."""
     chain: list[BaseException] = []
     link: BaseException | None = error
     while link is not None and len(chain) < 8:
@@ -95,9 +97,11 @@ def describe(error: BaseException, path: str) -> ErrorReport:
     frames: list[Frame] = []
     for one in chain[::-1]:
         for frame in reversed(traceback.extract_tb(one.__traceback__)):
-            if frame.filename == path and len(frames) < MAX_FRAMES:
+            if frame.filename in (path, *parts) and len(frames) < MAX_FRAMES:
                 line = frame.lineno or 0
-                frames.append(Frame(line, frame.name, linecache.getline(path, line).strip()[:MAX_CODE]))
+                other = "" if frame.filename == path else f" in {os.path.basename(frame.filename)}"
+                code = linecache.getline(frame.filename, line).strip()[:MAX_CODE]
+                frames.append(Frame(line, frame.name + other, code))
     if isinstance(error, BuildError) and error.line:
         frames.insert(0, Frame(error.line, "", linecache.getline(path, error.line).strip()[:MAX_CODE]))
     if isinstance(error, SyntaxError) and error.filename == path:

@@ -29,6 +29,7 @@ class Setup:
     folder: str  # its working folder
     file: str
     given: tuple[str, ...]  # modules of the lab that the file may import
+    parts: tuple[str, ...]  # other files of the student that it imports
     environment: dict[str, str]
     device: str
     arena_bytes: int

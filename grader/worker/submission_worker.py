@@ -38,12 +38,14 @@ class SubmissionWorker:
         arch: int = 0,
         trusted: bool = False,
         given: tuple[Path, ...] = (),
+        parts: tuple[Submission, ...] = (),
     ):
         self.session, self.arena, self._trusted = session, arena, trusted
         self.folder = session.private_folder(submission.path.stem)
         self._submission, self._interpreted = submission, interpreted
         self._tuning, self._arch = tuning, arch
         self._given = given  # modules of the lab that the file may import
+        self._parts = parts  # other files of the student that it imports
         self._worker: Worker | None = None
         self._plans = 0
         self._reply: JsonObject = {}
@@ -64,6 +66,8 @@ class SubmissionWorker:
         copy.write_bytes(self._submission.data or b"")
         for file in self._given:
             shutil.copyfile(file, copy.parent / file.name)
+        for part in self._parts:
+            (copy.parent / part.name).write_bytes(part.data or b"")
         copy.parent.chmod(0o755)
         on_cpu, handle = self.arena.device == "cpu", self.arena.handle
         environment = {name: os.environ[name] for name in KEPT_ENVIRONMENT if name in os.environ}
@@ -80,6 +84,7 @@ class SubmissionWorker:
             folder=str(self.folder),
             file=str(copy),
             given=tuple(str(copy.parent / path.name) for path in self._given),
+            parts=tuple(str(copy.parent / part.name) for part in self._parts),
             environment=environment,
             device=self.arena.device,
             arena_bytes=self.arena.size,
@@ -96,7 +101,8 @@ class SubmissionWorker:
         parent = self.session.parent(self._interpreted)
         self._still = False
         # Only on a CPU: the import might initialize CUDA in the fork server, which could then not fork.
-        operators = on_cpu and b"triton_op" in copy.read_bytes()
+        files = (copy, *(copy.parent / part.name for part in self._parts))
+        operators = on_cpu and any(b"triton_op" in file.read_bytes() for file in files)
         memory = handle if isinstance(handle, int) else None
         self._worker = Worker(parent, memory, tuple(map(Path, write)), operators)
         failed = self._ask(Kind.SETUP, encode(setup), LOAD_LIMIT_S)

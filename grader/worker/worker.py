@@ -82,7 +82,7 @@ def main(control: int, stdout: int, stderr: int, memory: int) -> None:
         reply: JsonObject = {}
         try:
             if kind is Kind.LOAD:
-                for path in setup.given:
+                for path in (*setup.given, *setup.parts):
                     if path.endswith(".py"):
                         _load(path, os.path.splitext(os.path.basename(path))[0])
                 module = _build(setup) if setup.file.endswith(".cu") else _load(setup.file, "submission")
@@ -95,14 +95,14 @@ def main(control: int, stdout: int, stderr: int, memory: int) -> None:
                 reply = Picked(picked(module)).payload()
             elif kind is Kind.AUDIT:
                 asked = decode(Audit, payload)
-                files = [setup.file, *setup.given]
+                files = [setup.file, *setup.given, *setup.parts]
                 reply = encode(_watch(plans[asked.plan], on_gpu, files, asked, own_kernels(module)))
             else:
                 calls = plans[decode(Go, payload).plan]
                 ran = Ran(_run(calls, on_gpu)) if timed else _seen(calls, on_gpu)
                 reply = ran.payload()
         except BaseException as error:
-            reply, answer = encode(describe(error, setup.file)), Kind.FAILED
+            reply, answer = encode(describe(error, setup.file, setup.parts)), Kind.FAILED
         else:
             answer = Kind.DONE
         if answer is Kind.FAILED or kind is not Kind.GO or not on_gpu:  # flushing must not be timed

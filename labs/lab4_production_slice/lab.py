@@ -738,16 +738,14 @@ LAB = Lab(
     also_allowed=("torch.library.triton_op", "torch.library.wrap_triton", "triton.experimental.gluon"),
     given={
         "rows": (
-            "WIDEST", "LONG", "PROGRAMS", "BY_LANES", "BY_LANES_OF_TWO", "BY_STAGE", "BY_BOTH", "fitting",
-            "few_or_many", "wide", "tiles", "wide_tiles", "halves", "last_kept", "programs_for", "on",
-            "columns", "keep", "again", "load", "store", "store_row", "inverse_root", "moments",
-            "near_mean", "four_sums", "sums_of_two", "write4", "read4",
+            "WIDEST", "WARPS", "block_of", "on", "load", "store", "column_sums_kernel", "column_sums",
         ),
-        "tiles": (
-            "BY_TILE", "fitting", "programs", "describable", "pairs", "half", "described", "load_tile",
-            "store_tile",
-        ),
-        "weights": ("prepare_row", "scale_row", "scratch", "weight_gradient_kernel", "weight_gradients"),
+    },
+    imports={
+        "layer_norm_backward.py": ("layer_norm.py",),
+        "rms_norm_backward.py": ("rms_norm.py",),
+        "layer_norm_linear.py": ("layer_norm.py",),
+        "layer_norm_linear_backward.py": ("layer_norm.py", "layer_norm_backward.py", "layer_norm_linear.py"),
     },
     exercises=(
         Exercise(
@@ -770,13 +768,15 @@ LAB = Lab(
             symptom_of=symptom_of_norm(1, LN_EPS), speed=timed(4, COPY, 2), codegen=CODE,
         ),
         Exercise(
-            "layer_norm_backward", "layer_norm.py", 6, layer_norm_backward_inputs, layer_norm_backward,
-            layer_norm_backward, Tolerance(norm_backward_units(1, LN_EPS)), backward_cases(("dy", "x", "dx")),
-            ("dx", "dweight", "dbias"), symptom_of=symptom_of_norm_backward(1, LN_EPS),
-            speed=timed(4, Arm("add", add_rows), 3, scale=TWO_READS), codegen=CODE,
+            "layer_norm_backward", "layer_norm_backward.py", 6, layer_norm_backward_inputs,
+            layer_norm_backward, layer_norm_backward, Tolerance(norm_backward_units(1, LN_EPS)),
+            backward_cases(("dy", "x", "dx")), ("dx", "dweight", "dbias"),
+            symptom_of=symptom_of_norm_backward(1, LN_EPS), codegen=CODE,
+            speed=timed(4, Arm("add", add_rows), 3, scale=TWO_READS),
         ),
         Exercise(
-            "layer_norm", "layer_norm.py", 3, layer_norm_both_inputs, layer_norm_both, layer_norm_both,
+            "layer_norm", "layer_norm_backward.py", 3, layer_norm_both_inputs, layer_norm_both,
+            layer_norm_both,
             Tolerance(norm_both_units(1, LN_EPS)), BOTH_CASES, ("y", "dx", "dweight", "dbias"),
             differentiable=True, symptom_of=symptom_of_norm_both(1, LN_EPS),
         ),
@@ -786,14 +786,14 @@ LAB = Lab(
             symptom_of=symptom_of_norm(0, RMS_EPS), speed=timed(3, COPY, 2), codegen=CODE,
         ),
         Exercise(
-            "rms_norm_backward", "rms_norm.py", 5, layer_norm_backward_inputs, rms_norm_backward,
+            "rms_norm_backward", "rms_norm_backward.py", 5, layer_norm_backward_inputs, rms_norm_backward,
             rms_norm_backward, Tolerance(norm_backward_units(0, RMS_EPS)), backward_cases(("dy", "x", "dx")),
             ("dx", "dweight"), symptom_of=symptom_of_norm_backward(0, RMS_EPS),
             speed=timed(3, Arm("add", add_rows), 3, scale=TWO_READS),
             codegen=CODE,
         ),
         Exercise(
-            "rms_norm", "rms_norm.py", 3, rms_norm_both_inputs, rms_norm_both, rms_norm_both,
+            "rms_norm", "rms_norm_backward.py", 3, rms_norm_both_inputs, rms_norm_both, rms_norm_both,
             Tolerance(norm_both_units(0, RMS_EPS)), BOTH_CASES, ("y", "dx", "dweight"), differentiable=True,
             symptom_of=symptom_of_norm_both(0, RMS_EPS),
         ),
@@ -825,8 +825,8 @@ LAB = Lab(
             codegen=Codegen(Case(linears(4096, 1024, 1024), "bf16")),
         ),
         Exercise(
-            "layer_norm_linear", "layer_norm_linear.py", 8, linear_both_inputs, layer_norm_linear_both,
-            layer_norm_linear_both, Tolerance(linear_both_units), LINEAR_BOTH,
+            "layer_norm_linear", "layer_norm_linear_backward.py", 8, linear_both_inputs,
+            layer_norm_linear_both, layer_norm_linear_both, Tolerance(linear_both_units), LINEAR_BOTH,
             ("y", "dx", "dgamma", "dbeta", "dweight", "dbias"), differentiable=True,
             symptom_of=symptom_of_linear_both, may_call=("mm",),
         ),

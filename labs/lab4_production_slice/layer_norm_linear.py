@@ -1,118 +1,114 @@
-"""LayerNorm and the Linear layer behind it as one matrix product: forward, and differentiable."""
+"""LayerNorm and the Linear layer behind it, with one matrix product."""
 
-import rows
-import tiles
 import torch
 import triton
 import triton.language as tl
-from rows import columns, load, moments, near_mean, store
-from tiles import described, half, load_tile, pairs, store_tile
-from weights import prepare_row, scale_row, scratch, weight_gradients
+from layer_norm import mean_and_rstd
+from rows import WARPS, block_of, load, on, store
 
 
-@triton.autotune(configs=rows.BY_LANES, key=["n_cols"], prune_configs_by={"early_config_prune": rows.fitting})
+def tile(block_m, block_n, block_k, *, stages, warps):
+    """Return a candidate for the autotuner."""
+    sizes = {"BLOCK_M": block_m, "BLOCK_N": block_n, "BLOCK_K": block_k}
+    return triton.Config(sizes, num_stages=stages, num_warps=warps)
+
+
+# BEGIN TODO 1: the tiles that the autotuner tries, the last one small enough for fp32 (about 1 line)
+TILES = None  # TODO 1: the tiles that the autotuner tries, the last one small enough for fp32
+# END TODO 1
+
+
+def fitting(configs, named_args, **kwargs):
+    """Return the last tile for fp32, where a large one would be unrolled into thousands of instructions."""
+    return configs[-1:] if named_args["x_ptr"].dtype == torch.float32 else configs
+
+
+@triton.autotune(configs=WARPS, key=["N_COLS"])
 @triton.jit
-def prepare_kernel(x_ptr, gamma_ptr, beta_ptr, weight_ptr, bias_ptr, stats_ptr, scaled_ptr, sums_ptr, n_rows,
-                   n_cols, stride_x, stride_weight, eps, TILE: tl.constexpr, TILES: tl.constexpr,
-                   LANES: tl.constexpr):  # fmt: skip
-    """Program i < n_rows owns row i of x, and each program after them one row of the weight.
-
-    stats is (n_rows, 2) fp32: the mean of a row and 1 / sqrt(variance + eps). What the others leave is said
-    in weights.prepare_row.
-    """
-    row = tl.program_id(axis=0)
-    if row < n_rows:
-        # BEGIN TODO 1: mean and 1 / sqrt(variance + eps) of the row (about 10 lines)
-        tl.static_assert(False, "TODO 1: mean and 1 / sqrt(variance + eps) of the row")
-        # END TODO 1
-    else:
-        prepare_row(row - n_rows, weight_ptr, gamma_ptr, beta_ptr, bias_ptr, scaled_ptr, sums_ptr,
-                            n_cols, stride_weight, TILE, TILES, LANES)  # fmt: skip
-
-
-@triton.autotune(tiles.BY_TILE, ["M", "N", "K"], prune_configs_by={"early_config_prune": tiles.fitting})
-@triton.jit
-def linear_kernel(x_ptr, scaled_ptr, out_ptr, stats_ptr, sums_ptr, M, N, K, stride_x, stride_out,
-        TMA: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):  # fmt: skip
-    """out = rstd * (x @ scaled.T - mean * total) + shift: mean and rstd of each row, total and shift of each
-    column are the pairs in stats and in sums.
-
-    x is (M, K), scaled (N, K), out (M, N), of one dtype, columns contiguous; stats (M, 2) and sums (N, 2) are
-    fp32. Program i takes tiles i, i + programs and so on.
-    """
-    # BEGIN TODO 2: the tiles of out, one after the other (about 20 lines)
-    tl.static_assert(False, "TODO 2: the tiles of out, one after the other")
+def statistics_kernel(x_ptr, mean_ptr, rstd_ptr, stride_x, eps, N_COLS: tl.constexpr, BLOCK: tl.constexpr):
+    """Store mean and 1 / sqrt(variance + eps) of row i of x, in fp32; program i has row i."""
+    row = tl.program_id(axis=0).to(tl.int64)
+    # BEGIN TODO 2: store what your mean_and_rstd gives for the row (about 3 lines)
+    tl.static_assert(False, "TODO 2: store what your mean_and_rstd gives for the row")
     # END TODO 2
 
 
-@triton.autotune(configs=rows.BY_LANES, key=["n_cols"], prune_configs_by={"early_config_prune": rows.fitting})
+@triton.autotune(configs=WARPS, key=["N_COLS"])
 @triton.jit
-def gradient_kernel(g_ptr, dy_ptr, x_ptr, stats_ptr, dx_ptr, means_ptr, scaled_ptr, n_cols, n_weights,
-        stride_x, stride_dy, TILE: tl.constexpr, TILES: tl.constexpr, LANES: tl.constexpr):  # fmt: skip
-    """dx = rstd * (g - mean(g) - n * mean(g * n)), with n the normalised row and g = dy @ (gamma * weight)
-    the gradient for it; program i owns row i. It leaves the same row of rstd * dy, see weights.scale_row.
+def scale_kernel(
+    weight_ptr,
+    gamma_ptr,
+    beta_ptr,
+    bias_ptr,
+    scaled_ptr,
+    total_ptr,
+    shift_ptr,
+    stride_weight,
+    N_COLS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Row j of scaled is gamma * weight[j], rounded to its dtype; program j has row j.
+
+    total[j] is the sum of that row, and shift[j] the sum of beta * weight[j], plus bias[j]; both are fp32.
     """
-    row, cols = tl.program_id(axis=0).to(tl.int64), columns(TILE, LANES)
-    mean, rstd = tl.load(stats_ptr + 2 * row), tl.load(stats_ptr + 2 * row + 1)
-    # BEGIN TODO 3: dx of the row (about 10 lines)
-    tl.static_assert(False, "TODO 3: dx of the row")
+    row = tl.program_id(axis=0).to(tl.int64)
+    # BEGIN TODO 3: the scaled row, and its sums `total` and `shift`, block by block (about 9 lines)
+    tl.static_assert(False, "TODO 3: the scaled row, and its sums `total` and `shift`, block by block")
     # END TODO 3
-    scale_row(row, dy_ptr, means_ptr, scaled_ptr, mean, rstd, n_weights, stride_dy, cols, TILE)
+    tl.store(total_ptr + row, total)
+    tl.store(shift_ptr + row, shift)
 
 
-def fused(x, gamma, beta, weight, bias, eps, out=None, traced=False) -> list[torch.Tensor]:
-    """The result, mean and 1 / sqrt(variance + eps) of each row, (n_rows, 2) fp32, and gamma * weight."""
-    (M, K), N = x.shape, weight.shape[0]
-    out, stats, scaled, sums = scratch(x, weight, out)
-    # BEGIN TODO 4: both launches, one program a row and a persistent grid (about 5 lines)
-    raise NotImplementedError("TODO 4: both launches, one program a row and a persistent grid")
+@triton.autotune(configs=TILES, key=["M", "N", "K"], prune_configs_by={"early_config_prune": fitting})
+@triton.jit
+def linear_kernel(
+    x_ptr,
+    scaled_ptr,
+    mean_ptr,
+    rstd_ptr,
+    total_ptr,
+    shift_ptr,
+    y_ptr,
+    M,
+    N,
+    K,
+    stride_x,
+    stride_y,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):
+    """y = rstd * (x @ scaled.T - mean * total) + shift; program (j, i) computes a BLOCK_M x BLOCK_N tile.
+
+    x is (M, K), scaled (N, K), contiguous, and y (M, N). mean and rstd have M numbers, total and shift N.
+    """
+    rows = tl.program_id(axis=1) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None].to(tl.int64)
+    cols = tl.program_id(axis=0) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :].to(tl.int64)
+    # BEGIN TODO 4: `product`, a tile of x @ scaled.T, as in lab 3 (about 8 lines)
+    tl.static_assert(False, "TODO 4: `product`, a tile of x @ scaled.T, as in lab 3")
     # END TODO 4
-    return [out, stats, scaled]
+    # BEGIN TODO 5: `y`, the norm behind the product (about 5 lines)
+    tl.static_assert(False, "TODO 5: `y`, the norm behind the product")
+    # END TODO 5
+    tl.store(y_ptr + rows * stride_y + cols, y.to(y_ptr.dtype.element_ty), mask=(rows < M) & (cols < N))
 
 
 def layer_norm_linear_forward(x, gamma, beta, weight, bias, *, eps: float = 1e-5, out=None) -> torch.Tensor:
-    """layer_norm(x, gamma, beta, eps) @ weight.T + bias for x (n_rows, n_cols), weight (n_out, n_cols), gamma
-    and beta (n_cols,) and bias (n_out,), of one dtype, fp32, fp16 or bf16, columns contiguous. The result
-    goes to `out`, (n_rows, n_out), where one is given; rows of x, weight and out may be any number of
-    elements apart. No normalised row is stored: out = rstd * (x @ (gamma * weight).T - mean * sums) + shift.
+    """layer_norm(x) @ weight.T + bias, where gamma and beta are the weight and the bias of the norm.
+
+    x is (n_rows, n_cols), gamma and beta are (n_cols,), weight (n_outs, n_cols) and bias (n_outs,), all fp32,
+    fp16 or bf16 with contiguous columns. The result, (n_rows, n_outs), goes to `out` where one is given.
     """
-    return fused(x, gamma, beta, weight, bias, eps, out)[0]
-
-
-@torch.library.triton_op("course::layer_norm_linear", mutates_args=())
-def forward_op(x: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor, weight: torch.Tensor,
-        bias: torch.Tensor, eps: float) -> list[torch.Tensor]:  # fmt: skip
-    """The result, and what its gradient needs, as an operator that torch.compile can look into."""
-    return fused(x, gamma, beta, weight, bias, eps, traced=True)
-
-
-@torch.library.triton_op("course::layer_norm_linear_backward", mutates_args=())
-def backward_op(dy: torch.Tensor, x: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor,
-        weight: torch.Tensor, stats: torch.Tensor, scaled: torch.Tensor) -> list[torch.Tensor]:  # fmt: skip
-    """dx, dgamma, dbeta, dweight and dbias, likewise; the matrix products are torch's."""
-    # BEGIN TODO 5: dx, and what weight_gradients makes the other four from (about 5 lines)
-    raise NotImplementedError("TODO 5: dx, and what weight_gradients makes the other four from")
-    # END TODO 5
-
-
-class LayerNormLinear(torch.autograd.Function):
-    """The operator with its gradient."""
-
-    @staticmethod
-    def forward(ctx, x, gamma, beta, weight, bias, eps):
-        """y from x, gamma, beta, weight and bias."""
-        # BEGIN TODO 6: the result, and what the gradient needs (about 3 lines)
-        raise NotImplementedError("TODO 6: the result, and what the gradient needs")
-        # END TODO 6
-
-    @staticmethod
-    def backward(ctx, dy):
-        """dx, dgamma, dbeta, dweight and dbias from dy, and None for eps."""
-        # BEGIN TODO 7: the gradients (about 1 line)
-        raise NotImplementedError("TODO 7: the gradients")
-        # END TODO 7
-
-
-def layer_norm_linear(x, gamma, beta, weight, bias, eps: float = 1e-5) -> torch.Tensor:
-    """Differentiable layer_norm_linear_forward, for use under torch.compile, too."""
-    return LayerNormLinear.apply(x, gamma, beta, weight, bias, eps)
+    M, K = x.shape
+    N = weight.shape[0]
+    out = torch.empty((M, N), device=x.device, dtype=x.dtype) if out is None else out
+    scaled = torch.empty((N, K), device=x.device, dtype=x.dtype)
+    mean, rstd = torch.empty((2, M), device=x.device, dtype=torch.float32)
+    total, shift = torch.empty((2, N), device=x.device, dtype=torch.float32)
+    # BEGIN TODO 6: launch statistics_kernel and scale_kernel, a program a row (about 5 lines)
+    raise NotImplementedError("TODO 6: launch statistics_kernel and scale_kernel, a program a row")
+    # END TODO 6
+    # BEGIN TODO 7: launch linear_kernel, one program for each tile of the result (about 3 lines)
+    raise NotImplementedError("TODO 7: launch linear_kernel, one program for each tile of the result")
+    # END TODO 7
+    return out

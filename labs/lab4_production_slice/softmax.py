@@ -1,73 +1,73 @@
-"""Softmax over rows of any length: forward, backward, and both as a differentiable function."""
+"""Softmax over rows of any length: forward, backward, and both as a differentiable operator."""
 
-import rows
 import torch
 import triton
 import triton.language as tl
-from rows import again, columns, keep, load, store
+from rows import WARPS, block_of, load, on, store
 from torch.library import triton_op
 
-SHORT, WIDE = tl.constexpr(1024), tl.constexpr(rows.WIDEST)
-LOG2_E = tl.constexpr(1.4426950408889634)
+LOWEST = tl.constexpr(-3.4028234663852886e38)  # the lowest finite number of fp32
 
 
-@triton.autotune(
-    configs=rows.BY_LANES_OF_TWO, key=["n_cols"], prune_configs_by={"early_config_prune": rows.wide}
-)
+@triton.autotune(configs=WARPS, key=["N_COLS"])
 @triton.jit
-def softmax_kernel(x_ptr, y_ptr, n_cols, stride_x, stride_y,
-                   TILE: tl.constexpr, TILES: tl.constexpr, LANES: tl.constexpr):  # fmt: skip
-    """y = exp(x - top) / sum(exp(x - top)), top the maximum of the row; program i owns row i.
+def softmax_kernel(x_ptr, y_ptr, stride_x, stride_y, N_COLS: tl.constexpr, BLOCK: tl.constexpr):
+    """y = exp(x - top) / sum(exp(x - top)), where top is the maximum of the row; program i computes row i.
 
-    x and y are (n_rows, n_cols) of one dtype, columns contiguous; stride_x and stride_y are elements from one
-    row to the next. A tile is TILE columns of the row as TILE / LANES by LANES; lane j owns column j of it.
+    x and y are (n_rows, N_COLS) of one dtype, with contiguous columns; stride_x and stride_y are the elements
+    from one row to the next. A program takes BLOCK columns at a time.
     """
-    row, cols = tl.program_id(axis=0).to(tl.int64), columns(TILE, LANES)
-    x_row, y_row = x_ptr + row * stride_x, y_ptr + row * stride_y
-    if TILES == 1 and (TILE <= SHORT or TILE > WIDE):
-        # BEGIN TODO 1: a row of one tile, which stays in registers (about 6 lines)
-        tl.static_assert(False, "TODO 1: a row of one tile, which stays in registers")
-        # END TODO 1
-    else:
-        # BEGIN TODO 2: maximum and sum of the row, first for each lane (about 10 lines)
-        # Each lane has a maximum and a sum of its own: no thread waits for others before the end of the row.
-        # The lowest number of fp32, not -inf: -inf - -inf would be NaN.
-        tl.static_assert(False, "TODO 2: maximum and sum of the row, first for each lane")
-        # END TODO 2
-        # BEGIN TODO 3: normalise and store the row, tile by tile (about 6 lines)
-        tl.static_assert(False, "TODO 3: normalise and store the row, tile by tile")
-        # END TODO 3
+    row = tl.program_id(axis=0).to(tl.int64)
+    x_row = x_ptr + row * stride_x
+    y_row = y_ptr + row * stride_y
+    # BEGIN TODO 1: `top` and `total`, maximum and sum of the row, by blocks as in lab 2 (about 8 lines)
+    # From -inf, a block of -inf alone would give -inf - -inf, which is NaN.
+    tl.static_assert(False, "TODO 1: `top` and `total`, maximum and sum of the row, by blocks as in lab 2")
+    # END TODO 1
+    # BEGIN TODO 2: go over the row again: normalise and store it (about 4 lines)
+    tl.static_assert(False, "TODO 2: go over the row again: normalise and store it")
+    # END TODO 2
 
 
-@triton.autotune(configs=rows.BY_LANES, key=["n_cols"], prune_configs_by={"early_config_prune": rows.fitting})
-@triton.jit
-def gradient_kernel(dy_ptr, y_ptr, dx_ptr, n_cols, stride_dy, stride_y, stride_dx,
-                    TILE: tl.constexpr, TILES: tl.constexpr, LANES: tl.constexpr):  # fmt: skip
-    """dx = y * (dy - sum(y * dy)); program i owns row i of the three, (n_rows, n_cols) of one dtype."""
-    # BEGIN TODO 4: the sum over the row, then dx tile by tile (about 15 lines)
-    tl.static_assert(False, "TODO 4: the sum over the row, then dx tile by tile")
-    # END TODO 4
+def fused_softmax_forward(x, *, out=None) -> torch.Tensor:
+    """Softmax over the last dimension of x, (n_rows, n_cols) fp32, fp16 or bf16 with contiguous columns.
 
-
-def fused_softmax_forward(x, *, out=None, traced=False) -> torch.Tensor:
-    """Softmax over the last dimension of x, (n_rows, n_cols) fp32, fp16 or bf16 with contiguous columns. The
-    result goes to `out`, like x, where one is given; rows of both may be any number of elements apart. Each
-    row holds at least one finite value. After Milakov and Gimelshein, arXiv:1805.02867.
+    The result goes to `out`, like x, where one is given; rows of both may be any number of elements apart.
+    Each row holds at least one finite value. After Milakov and Gimelshein, arXiv:1805.02867.
     """
     out = torch.empty_like(x) if out is None else out
-    # BEGIN TODO 5: launch one program a row (about 3 lines)
-    raise NotImplementedError("TODO 5: launch one program a row")
-    # END TODO 5
+    # BEGIN TODO 3: launch softmax_kernel, one program for each row (about 3 lines)
+    raise NotImplementedError("TODO 3: launch softmax_kernel, one program for each row")
+    # END TODO 3
     return out
 
 
-def fused_softmax_backward(dy, y, *, out=None, traced=False) -> torch.Tensor:
-    """Gradient of softmax with respect to its input, from dy and the result y of the forward pass, both
-    (n_rows, n_cols) of one dtype; written to `out` where one is given.
+@triton.autotune(configs=WARPS, key=["N_COLS"])
+@triton.jit
+def gradient_kernel(
+    dy_ptr, y_ptr, dx_ptr, stride_dy, stride_y, stride_dx, N_COLS: tl.constexpr, BLOCK: tl.constexpr
+):
+    """dx = y * (dy - sum(y * dy)); program i computes row i of (n_rows, N_COLS) matrices of one dtype."""
+    row = tl.program_id(axis=0).to(tl.int64)
+    dy_row = dy_ptr + row * stride_dy
+    y_row = y_ptr + row * stride_y
+    dx_row = dx_ptr + row * stride_dx
+    # BEGIN TODO 4: `products`, the sum of y * dy over the row (about 6 lines)
+    tl.static_assert(False, "TODO 4: `products`, the sum of y * dy over the row")
+    # END TODO 4
+    # BEGIN TODO 5: go over the row again: compute dx and store it (about 5 lines)
+    tl.static_assert(False, "TODO 5: go over the row again: compute dx and store it")
+    # END TODO 5
+
+
+def fused_softmax_backward(dy, y, *, out=None) -> torch.Tensor:
+    """Gradient of softmax for its input, from dy and the result y of the forward pass.
+
+    Both are (n_rows, n_cols) of one dtype. The gradient goes to `out`, where one is given.
     """
     out = torch.empty_like(dy) if out is None else out
-    # BEGIN TODO 6: launch one program a row (about 3 lines)
-    raise NotImplementedError("TODO 6: launch one program a row")
+    # BEGIN TODO 6: launch gradient_kernel, one program for each row (about 4 lines)
+    raise NotImplementedError("TODO 6: launch gradient_kernel, one program for each row")
     # END TODO 6
     return out
 
@@ -75,13 +75,13 @@ def fused_softmax_backward(dy, y, *, out=None, traced=False) -> torch.Tensor:
 @triton_op("course::fused_softmax", mutates_args=())
 def forward_op(x: torch.Tensor) -> torch.Tensor:
     """fused_softmax_forward as an operator that torch.compile can look into."""
-    return fused_softmax_forward(x, traced=True)
+    return fused_softmax_forward(x)
 
 
 @triton_op("course::fused_softmax_backward", mutates_args=())
 def backward_op(dy: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """fused_softmax_backward, likewise."""
-    return fused_softmax_backward(dy, y, traced=True)
+    return fused_softmax_backward(dy, y)
 
 
 class FusedSoftmax(torch.autograd.Function):
@@ -89,19 +89,19 @@ class FusedSoftmax(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x):
-        """y from x."""
+        """Return y for x."""
         # BEGIN TODO 7: the result, and what the gradient needs (about 3 lines)
         raise NotImplementedError("TODO 7: the result, and what the gradient needs")
         # END TODO 7
 
     @staticmethod
     def backward(ctx, dy):
-        """dx from dy."""
-        # BEGIN TODO 8: the gradient (about 1 line)
-        raise NotImplementedError("TODO 8: the gradient")
+        """Return dx for dy."""
+        # BEGIN TODO 8: the gradient; the columns of dy may lie apart (about 2 lines)
+        raise NotImplementedError("TODO 8: the gradient; the columns of dy may lie apart")
         # END TODO 8
 
 
 def fused_softmax(x) -> torch.Tensor:
-    """Differentiable fused_softmax_forward, for use under torch.compile, too."""
+    """Differentiable fused_softmax_forward, also under torch.compile."""
     return FusedSoftmax.apply(x)

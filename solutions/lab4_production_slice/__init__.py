@@ -10,9 +10,12 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parent))
 
 from dropout import dropout, dropout_backward, dropout_forward
-from layer_norm import layer_norm, layer_norm_backward, layer_norm_forward
-from layer_norm_linear import layer_norm_linear, layer_norm_linear_forward
-from rms_norm import rms_norm, rms_norm_backward, rms_norm_forward
+from layer_norm import layer_norm_forward
+from layer_norm_backward import layer_norm, layer_norm_backward
+from layer_norm_linear import layer_norm_linear_forward
+from layer_norm_linear_backward import layer_norm_linear
+from rms_norm import rms_norm_forward
+from rms_norm_backward import rms_norm, rms_norm_backward
 from softmax import fused_softmax, fused_softmax_backward, fused_softmax_forward
 
 __all__ = [

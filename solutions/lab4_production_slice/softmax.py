@@ -1,108 +1,96 @@
-"""Softmax over rows of any length: forward, backward, and both as a differentiable function."""
+"""Softmax over rows of any length: forward, backward, and both as a differentiable operator."""
 
-import rows
 import torch
 import triton
 import triton.language as tl
-from rows import again, columns, keep, load, store
+from rows import WARPS, block_of, load, on, store
 from torch.library import triton_op
 
-SHORT, WIDE = tl.constexpr(1024), tl.constexpr(rows.WIDEST)
-LOG2_E = tl.constexpr(1.4426950408889634)
+LOWEST = tl.constexpr(-3.4028234663852886e38)  # the lowest finite number of fp32
 
 
-@triton.autotune(
-    configs=rows.BY_LANES_OF_TWO, key=["n_cols"], prune_configs_by={"early_config_prune": rows.wide}
-)
+@triton.autotune(configs=WARPS, key=["N_COLS"])
 @triton.jit
-def softmax_kernel(x_ptr, y_ptr, n_cols, stride_x, stride_y,
-                   TILE: tl.constexpr, TILES: tl.constexpr, LANES: tl.constexpr):  # fmt: skip
-    """y = exp(x - top) / sum(exp(x - top)), top the maximum of the row; program i owns row i.
+def softmax_kernel(x_ptr, y_ptr, stride_x, stride_y, N_COLS: tl.constexpr, BLOCK: tl.constexpr):
+    """y = exp(x - top) / sum(exp(x - top)), where top is the maximum of the row; program i computes row i.
 
-    x and y are (n_rows, n_cols) of one dtype, columns contiguous; stride_x and stride_y are elements from one
-    row to the next. A tile is TILE columns of the row as TILE / LANES by LANES; lane j owns column j of it.
+    x and y are (n_rows, N_COLS) of one dtype, with contiguous columns; stride_x and stride_y are the elements
+    from one row to the next. A program takes BLOCK columns at a time.
     """
-    row, cols = tl.program_id(axis=0).to(tl.int64), columns(TILE, LANES)
-    x_row, y_row = x_ptr + row * stride_x, y_ptr + row * stride_y
-    if TILES == 1 and (TILE <= SHORT or TILE > WIDE):
-        # BEGIN TODO 1: a row of one tile, which stays in registers (about 6 lines)
-        x = keep(x_row + cols, cols < n_cols, -float("inf"))
-        top = tl.max(tl.max(x.to(tl.float32), axis=0), axis=0) * LOG2_E
-        # Converted and raised again at the end: the results in fp32 would need twice the registers.
-        x = again(x)
-        scale = 1.0 / tl.sum(tl.sum(tl.exp2(x.to(tl.float32) * LOG2_E - top), axis=0), axis=0)
-        store(y_row + cols, tl.exp2(again(x).to(tl.float32) * LOG2_E - top) * scale, cols < n_cols)
-        # END TODO 1
-    else:
-        # BEGIN TODO 2: maximum and sum of the row, first for each lane (about 10 lines)
-        # Each lane has a maximum and a sum of its own: no thread waits for others before the end of the row.
-        # The lowest number of fp32, not -inf: -inf - -inf would be NaN.
-        m = tl.full((LANES,), -3.4028234663852886e38, dtype=tl.float32)
-        d = tl.zeros((LANES,), dtype=tl.float32)
-        for start in range(0, n_cols, TILE):
-            x = load(x_row + start + cols, start + cols < n_cols, -float("inf"), KEEP=True)
-            higher = tl.maximum(m, tl.max(x, axis=0))
-            d = d * tl.exp(m - higher) + tl.sum(tl.exp(x - higher[None, :]), axis=0)
-            m = higher
-        top = tl.max(m, axis=0)
-        scale = 1.0 / tl.sum(d * tl.exp(m - top), axis=0)
-        # END TODO 2
-        # BEGIN TODO 3: normalise and store the row, tile by tile (about 6 lines)
-        last = (n_cols - 1) // TILE * TILE
-        for start in range(0, n_cols, TILE):
-            # Backwards: what was read last is nearest, and read again it costs fewer registers than kept.
-            offs = last - start + cols
-            y = tl.exp(load(x_row + offs, offs < n_cols, -float("inf")) - top) * scale
-            store(y_row + offs, y, offs < n_cols)
-        # END TODO 3
+    row = tl.program_id(axis=0).to(tl.int64)
+    x_row = x_ptr + row * stride_x
+    y_row = y_ptr + row * stride_y
+    # BEGIN TODO 1: `top` and `total`, maximum and sum of the row, by blocks as in lab 2 (about 8 lines)
+    # From -inf, a block of -inf alone would give -inf - -inf, which is NaN.
+    top = LOWEST
+    total = 0.0
+    for start in range(0, N_COLS, BLOCK):
+        x = load(x_row, start + tl.arange(0, BLOCK), N_COLS, other=-float("inf"))
+        higher = tl.maximum(top, tl.max(x, axis=0))
+        total = total * tl.exp(top - higher) + tl.sum(tl.exp(x - higher), axis=0)
+        top = higher
+    # END TODO 1
+    # BEGIN TODO 2: go over the row again: normalise and store it (about 4 lines)
+    for start in range(0, N_COLS, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        x = load(x_row, cols, N_COLS, other=-float("inf"))
+        store(y_row, cols, N_COLS, tl.exp(x - top) / total)
+    # END TODO 2
 
 
-@triton.autotune(configs=rows.BY_LANES, key=["n_cols"], prune_configs_by={"early_config_prune": rows.fitting})
-@triton.jit
-def gradient_kernel(dy_ptr, y_ptr, dx_ptr, n_cols, stride_dy, stride_y, stride_dx,
-                    TILE: tl.constexpr, TILES: tl.constexpr, LANES: tl.constexpr):  # fmt: skip
-    """dx = y * (dy - sum(y * dy)); program i owns row i of the three, (n_rows, n_cols) of one dtype."""
-    # BEGIN TODO 4: the sum over the row, then dx tile by tile (about 15 lines)
-    row, cols = tl.program_id(axis=0).to(tl.int64), columns(TILE, LANES)
-    dy_row, y_row = dy_ptr + row * stride_dy, y_ptr + row * stride_y
-    products = tl.zeros((LANES,), dtype=tl.float32)
-    for i in range(TILES):
-        offs = i * TILE + cols
-        # With one tile the second pass asks for the same values: loaded alike, they are loaded once.
-        dy = load(dy_row + offs, offs < n_cols, KEEP=TILES > 1)
-        y = load(y_row + offs, offs < n_cols, KEEP=TILES > 1)
-        products += tl.sum(y * dy, axis=0)
-    dot = tl.sum(products, axis=0)
-    for i in range(TILES):
-        offs = (TILES - 1 - i) * TILE + cols
-        dy, y = load(dy_row + offs, offs < n_cols), load(y_row + offs, offs < n_cols)
-        store(dx_ptr + row * stride_dx + offs, y * (dy - dot), offs < n_cols)
-    # END TODO 4
+def fused_softmax_forward(x, *, out=None) -> torch.Tensor:
+    """Softmax over the last dimension of x, (n_rows, n_cols) fp32, fp16 or bf16 with contiguous columns.
 
-
-def fused_softmax_forward(x, *, out=None, traced=False) -> torch.Tensor:
-    """Softmax over the last dimension of x, (n_rows, n_cols) fp32, fp16 or bf16 with contiguous columns. The
-    result goes to `out`, like x, where one is given; rows of both may be any number of elements apart. Each
-    row holds at least one finite value. After Milakov and Gimelshein, arXiv:1805.02867.
+    The result goes to `out`, like x, where one is given; rows of both may be any number of elements apart.
+    Each row holds at least one finite value. After Milakov and Gimelshein, arXiv:1805.02867.
     """
     out = torch.empty_like(x) if out is None else out
-    # BEGIN TODO 5: launch one program a row (about 3 lines)
-    launch = rows.on(softmax_kernel, traced)[(x.shape[0],)]
-    meta = rows.wide_tiles(x.shape[1], widest=rows.LONG)
-    launch(x, out, x.shape[1], x.stride(0), out.stride(0), **meta)
-    # END TODO 5
+    # BEGIN TODO 3: launch softmax_kernel, one program for each row (about 3 lines)
+    n_rows, n_cols = x.shape
+    launch = on(softmax_kernel, x)[(n_rows,)]
+    launch(x, out, x.stride(0), out.stride(0), N_COLS=n_cols, BLOCK=block_of(n_cols))
+    # END TODO 3
     return out
 
 
-def fused_softmax_backward(dy, y, *, out=None, traced=False) -> torch.Tensor:
-    """Gradient of softmax with respect to its input, from dy and the result y of the forward pass, both
-    (n_rows, n_cols) of one dtype; written to `out` where one is given.
+@triton.autotune(configs=WARPS, key=["N_COLS"])
+@triton.jit
+def gradient_kernel(
+    dy_ptr, y_ptr, dx_ptr, stride_dy, stride_y, stride_dx, N_COLS: tl.constexpr, BLOCK: tl.constexpr
+):
+    """dx = y * (dy - sum(y * dy)); program i computes row i of (n_rows, N_COLS) matrices of one dtype."""
+    row = tl.program_id(axis=0).to(tl.int64)
+    dy_row = dy_ptr + row * stride_dy
+    y_row = y_ptr + row * stride_y
+    dx_row = dx_ptr + row * stride_dx
+    # BEGIN TODO 4: `products`, the sum of y * dy over the row (about 6 lines)
+    products = 0.0
+    for start in range(0, N_COLS, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        y = load(y_row, cols, N_COLS)
+        dy = load(dy_row, cols, N_COLS)
+        products += tl.sum(y * dy, axis=0)
+    # END TODO 4
+    # BEGIN TODO 5: go over the row again: compute dx and store it (about 5 lines)
+    for start in range(0, N_COLS, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        y = load(y_row, cols, N_COLS)
+        dy = load(dy_row, cols, N_COLS)
+        store(dx_row, cols, N_COLS, y * (dy - products))
+    # END TODO 5
+
+
+def fused_softmax_backward(dy, y, *, out=None) -> torch.Tensor:
+    """Gradient of softmax for its input, from dy and the result y of the forward pass.
+
+    Both are (n_rows, n_cols) of one dtype. The gradient goes to `out`, where one is given.
     """
     out = torch.empty_like(dy) if out is None else out
-    # BEGIN TODO 6: launch one program a row (about 3 lines)
-    launch = rows.on(gradient_kernel, traced)[(dy.shape[0],)]
+    # BEGIN TODO 6: launch gradient_kernel, one program for each row (about 4 lines)
+    n_rows, n_cols = dy.shape
+    launch = on(gradient_kernel, dy)[(n_rows,)]
     strides = dy.stride(0), y.stride(0), out.stride(0)
-    launch(dy, y, out, dy.shape[1], *strides, **rows.wide_tiles(dy.shape[1]))
+    launch(dy, y, out, *strides, N_COLS=n_cols, BLOCK=block_of(n_cols))
     # END TODO 6
     return out
 
@@ -110,13 +98,13 @@ def fused_softmax_backward(dy, y, *, out=None, traced=False) -> torch.Tensor:
 @triton_op("course::fused_softmax", mutates_args=())
 def forward_op(x: torch.Tensor) -> torch.Tensor:
     """fused_softmax_forward as an operator that torch.compile can look into."""
-    return fused_softmax_forward(x, traced=True)
+    return fused_softmax_forward(x)
 
 
 @triton_op("course::fused_softmax_backward", mutates_args=())
 def backward_op(dy: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """fused_softmax_backward, likewise."""
-    return fused_softmax_backward(dy, y, traced=True)
+    return fused_softmax_backward(dy, y)
 
 
 class FusedSoftmax(torch.autograd.Function):
@@ -124,7 +112,7 @@ class FusedSoftmax(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x):
-        """y from x."""
+        """Return y for x."""
         # BEGIN TODO 7: the result, and what the gradient needs (about 3 lines)
         y = forward_op(x)
         ctx.save_for_backward(y)
@@ -133,12 +121,13 @@ class FusedSoftmax(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, dy):
-        """dx from dy."""
-        # BEGIN TODO 8: the gradient (about 1 line)
-        return backward_op(dy.contiguous(), *ctx.saved_tensors)
+        """Return dx for dy."""
+        # BEGIN TODO 8: the gradient; the columns of dy may lie apart (about 2 lines)
+        (y,) = ctx.saved_tensors
+        return backward_op(dy.contiguous(), y)
         # END TODO 8
 
 
 def fused_softmax(x) -> torch.Tensor:
-    """Differentiable fused_softmax_forward, for use under torch.compile, too."""
+    """Differentiable fused_softmax_forward, also under torch.compile."""
     return FusedSoftmax.apply(x)

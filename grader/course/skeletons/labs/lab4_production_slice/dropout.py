@@ -1,39 +1,41 @@
 """Dropout without a stored mask: the backward pass draws the same random numbers again."""
 
-import rows
 import torch
 import triton
 import triton.language as tl
+from rows import on
 from torch.library import triton_op
 
-PER_COUNTER = 8  # elements that one counter of the generator decides: 128 random bits, 16 for each
-STEPS = 65536  # p is rounded to a multiple of 1 / STEPS
-CONFIGS = [triton.Config({"BLOCK": block}, num_warps=4) for block in (128, 256)]
+CONFIGS = [triton.Config({"BLOCK": block}, num_warps=4) for block in (256, 512)]
 
 
 @triton.autotune(configs=CONFIGS, key=["n"])
 @triton.jit
-def dropout_kernel(x_ptr, y_ptr, n, seed, threshold, scale, BLOCK: tl.constexpr, PER_COUNTER: tl.constexpr):
-    """y[i] = x[i] * scale where the i-th number of the stream of `seed` is at least threshold, else 0.
+def dropout_kernel(x_ptr, y_ptr, n, p, scale, seed, BLOCK: tl.constexpr):
+    """y[i] = x[i] * scale where the i-th random number of `seed` is at least p, else 0.
 
-    x and y are n contiguous elements of one dtype; the numbers are whole, from 0 to 65535. Program k owns
-    BLOCK counters, and PER_COUNTER elements for each.
+    x and y are n contiguous elements of one dtype; the numbers are uniform in [0, 1). Program k has BLOCK
+    counters of the generator, from k * BLOCK on, and four elements for each counter.
     """
-    # BEGIN TODO 1: one random number of 16 bits for each element of this program (about 8 lines)
-    tl.static_assert(False, "TODO 1: one random number of 16 bits for each element of this program")
+    program = tl.program_id(axis=0)
+    # BEGIN TODO 1: `random`, one number for each element of this program (about 3 lines)
+    # A counter of Philox gives four numbers; tl.rand would use one of them.
+    tl.static_assert(False, "TODO 1: `random`, one number for each element of this program")
     # END TODO 1
     # BEGIN TODO 2: keep or drop, scale and store (about 5 lines)
     tl.static_assert(False, "TODO 2: keep or drop, scale and store")
     # END TODO 2
 
 
-def dropout_forward(x, *, p: float, seed: int, out=None, traced=False) -> torch.Tensor:
-    """x / (1 - p) with probability 1 - p and 0 with probability p, each element for itself; x is contiguous,
-    of any shape, fp32, fp16 or bf16, and 0 <= p <= 1. The same seed gives the same choice. The result goes to
-    `out`, like x, where one is given. After Srivastava et al., JMLR 15, 2014; Philox of Salmon et al., 2011.
+def dropout_forward(x, *, p: float, seed: int, out=None) -> torch.Tensor:
+    """x / (1 - p) with probability 1 - p and 0 with probability p, each element for itself.
+
+    x is contiguous, of any shape, fp32, fp16 or bf16, and 0 <= p <= 1. The same seed gives the same choice.
+    The result goes to `out`, like x, where one is given. After Srivastava et al., JMLR 15, 2014; with the
+    generator Philox of Salmon et al., 2011.
     """
     out = torch.empty_like(x) if out is None else out
-    # BEGIN TODO 3: launch enough programs; with p = 1 nothing is kept (about 5 lines)
+    # BEGIN TODO 3: launch enough programs; with p = 1 nothing is kept (about 4 lines)
     raise NotImplementedError("TODO 3: launch enough programs; with p = 1 nothing is kept")
     # END TODO 3
     return out
@@ -49,7 +51,7 @@ def dropout_backward(dy, *, p: float, seed: int, out=None) -> torch.Tensor:
 @triton_op("course::dropout", mutates_args=())
 def dropout_op(x: torch.Tensor, p: float, seed: int) -> torch.Tensor:
     """dropout_forward as an operator that torch.compile can look into."""
-    return dropout_forward(x, p=p, seed=seed, traced=True)
+    return dropout_forward(x, p=p, seed=seed)
 
 
 class Dropout(torch.autograd.Function):
@@ -57,21 +59,21 @@ class Dropout(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x, p, seed):
-        """y from x."""
-        # BEGIN TODO 5: the result, and what the gradient needs instead of a mask (about 2 lines)
+        """Return y for x."""
+        # BEGIN TODO 5: the result, and what the gradient needs instead of a mask (about 3 lines)
         raise NotImplementedError("TODO 5: the result, and what the gradient needs instead of a mask")
         # END TODO 5
 
     @staticmethod
     def backward(ctx, dy):
-        """dx from dy, and None for p and seed."""
+        """Return dx for dy, and None for p and seed."""
         # BEGIN TODO 6: the gradient (about 1 line)
         raise NotImplementedError("TODO 6: the gradient")
         # END TODO 6
 
 
 def dropout(x, *, p: float = 0.5, seed: int, training: bool = True) -> torch.Tensor:
-    """Differentiable dropout_forward, for use under torch.compile, too; x itself where not `training`."""
+    """Differentiable dropout_forward, also under torch.compile; x itself where not `training`."""
     # BEGIN TODO 7: dropout while training, and nothing of it in evaluation (about 1 line)
     raise NotImplementedError("TODO 7: dropout while training, and nothing of it in evaluation")
     # END TODO 7
