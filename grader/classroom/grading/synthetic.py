@@ -142,7 +142,10 @@ def _of(one: specimens.Specimen, entries: list[catalog.Entry]) -> HandIn:
     ]
     entry, exercise = ([home for home in homes if home[0].folder.name in one.path.parts] or homes)[0]
     unit = entry.folder.name
-    files = {f"{unit}/{exercise.file}": one.file.read_bytes()}
+    own = [each.file for each in entry.lab.exercises if each.name in one.functions]
+    files = {f"{unit}/{name}": one.file.read_bytes() for name in own}
+    for name in {name for file in own for name in entry.lab.imports.get(file, ())} - set(own):
+        files[f"{unit}/{name}"] = (catalog.ROOT / "solutions" / unit / name).read_bytes()
     if one.path.is_dir():  # the other files of the folder must not be collected
         for path in one.path.rglob("*"):
             if path.is_file() and not path.is_symlink() and path != one.file:
