@@ -74,6 +74,10 @@ def load(lab_file: Path) -> Entry:
         raise LabError(f"{place}: {type(error).__name__}: {error}") from error
     if not isinstance(getattr(module, "LAB", None), Lab):
         raise LabError(f"{_shown(lab_file)}: defines no LAB of type grader.course.spec.Lab")
+    files = {one.file for one in module.LAB.exercises}
+    for file, others in module.LAB.imports.items():
+        if unknown := {file, *others} - files:
+            raise ValueError(f"{lab_file}: imports names {sorted(unknown)[0]!r}, which is no exercise's file")
     return Entry(folder, int(match[1] or CAPSTONE_NUMBER), module.LAB)
 
 

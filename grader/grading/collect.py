@@ -59,7 +59,11 @@ def _lab(answered: Sequence[Answer], run: Run) -> LabResult:
         graded = run.submission(mine[0][0])
         exercises.append(
             ExerciseResult(
-                name=exercise.name, file=graded.name, file_sha256=graded.sha256, items=scored(exercise, mine)
+                name=exercise.name,
+                file=graded.name,
+                file_sha256=graded.sha256,
+                imports_sha256=run.imports_sha256(mine[0][0]),
+                items=scored(exercise, mine),
             )
         )
     points = scoring.total(item for exercise in exercises for item in exercise.items)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import shutil
@@ -254,6 +255,12 @@ class Run:
         if self.source == REFERENCE or not files:
             return ()
         return parts_of(self.submission(item), files, self._read)
+
+    def imports_sha256(self, item: Item) -> str:
+        """Return one hash of the student's other files that an item's file imports; empty without any."""
+        files = self._other_files(item) if isinstance(item, CaseItem) else ()
+        named = "".join(f"{file.name} {file.sha256}\n" for file in files)
+        return hashlib.sha256(named.encode()).hexdigest() if files else ""
 
     def _other_files(self, item: CaseItem) -> tuple[Submission, ...]:
         return tuple(part.submission for part in self.parts(item))

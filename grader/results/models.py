@@ -56,7 +56,13 @@ class ExerciseResult(Model):
     name: str
     file: str
     file_sha256: str | None
+    imports_sha256: str = ""  # hash of the student's other files that it imports; empty without any
     items: tuple[ItemResult, ...]
+
+    @property
+    def code_sha256(self) -> str:
+        """The hash of all of the student's code that this result is about; empty if there was no file."""
+        return "/".join(filter(None, (self.file_sha256, self.imports_sha256))) if self.file_sha256 else ""
 
 
 class LabResult(Model):

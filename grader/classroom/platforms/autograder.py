@@ -58,7 +58,7 @@ class GpuScores(BaseModel):
     @property
     def keyed(self):
         """The results in the form that merge.merged expects."""
-        return {(s.folder, s.exercise.name, s.exercise.file_sha256): s.exercise for s in self.scored}
+        return {(s.folder, s.exercise.name, s.exercise.code_sha256): s.exercise for s in self.scored}
 
 
 class AutograderError(Exception):

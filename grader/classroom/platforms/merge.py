@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from grader.results import scoring
 from grader.results.models import ExerciseResult, ItemResult, LabResult, Results
 
-Key = tuple[str, str, str]  # folder of the lab, exercise, sha256 of the file
+Key = tuple[str, str, str]  # folder of the lab, exercise, hash of the student's code
 
 
 def keyed(results: Results) -> dict[Key, ExerciseResult]:
-    """Return exercises by lab, name and file hash; only results of the same bytes may be exchanged."""
+    """Return exercises by lab, name and hash of the code; only results of the same bytes may be exchanged."""
     return {
-        (lab.folder, exercise.name, exercise.file_sha256): exercise
+        (lab.folder, exercise.name, exercise.code_sha256): exercise
         for lab in results.labs
         for exercise in lab.exercises
-        if exercise.file_sha256
+        if exercise.code_sha256
     }
 
 
@@ -30,7 +30,7 @@ def merged(results: Results, others: Mapping[Key, ExerciseResult]) -> Results:
 
 
 def _better(lab: LabResult, exercise: ExerciseResult, others: Mapping[Key, ExerciseResult]) -> ExerciseResult:
-    other = others.get((lab.folder, exercise.name, exercise.file_sha256 or ""))
+    other = others.get((lab.folder, exercise.name, exercise.code_sha256))
     if other is None:
         return exercise
     return other if _open(other) < _open(exercise) else exercise
