@@ -102,6 +102,8 @@ def _student_file(labs: str, word: str | None):
 
     files = student_files(entries_of(labs))
     meant = [file for file in files if word is None or file.matches(word)]
+    # A function may be in another file than the one of its name: the file comes first.
+    meant = [file for file in meant if word == file.path.stem] or meant
     if len(meant) == 1:
         return meant[0]
     names = ", ".join(dict.fromkeys(file.name for file in files)) or "none"

@@ -28,6 +28,17 @@ class Part:
         body = self.submission.parsed.body
         return frozenset(node.name for node in body if isinstance(node, ast.FunctionDef))
 
+    @property
+    def constants(self) -> frozenset[str]:
+        """The numbers, texts and constexprs, and tuples of them, that it defines at module level."""
+        found: set[str] = set()
+        for node in self.submission.parsed.body:
+            if isinstance(node, ast.Assign) and _is_constant(node.value):
+                found |= {
+                    one.id for target in node.targets for one in ast.walk(target) if isinstance(one, ast.Name)
+                }
+        return frozenset(found)
+
 
 def parts_of(
     submission: Submission, files: Iterable[str], read: Callable[[Path], Submission]
@@ -46,6 +57,17 @@ def parts_of(
         for other, names in _imports(found[module].parsed, order[: order.index(module)]).items():
             wanted.setdefault(other, set()).update(names)
     return tuple(Part(found[module], frozenset(wanted[module])) for module in order if module in found)
+
+
+def _is_constant(value: ast.expr) -> bool:
+    match value:
+        case ast.Constant() | ast.UnaryOp(operand=ast.Constant()):
+            return True
+        case ast.Tuple(parts):
+            return all(map(_is_constant, parts))
+        case ast.Call(ast.Attribute(ast.Name("tl" | "triton"), "constexpr"), [argument], []):
+            return _is_constant(argument)
+    return False
 
 
 def _imports(tree: ast.Module, modules: Collection[str]) -> dict[str, set[str]]:

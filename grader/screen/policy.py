@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 
 from grader.course.parts import Part
 from grader.course.spec import Exercise, Lab, Verdict
@@ -42,11 +43,11 @@ def screen(
 ) -> Outcome | None:
     """POLICY with the lines that are not permitted, or None; `parts` are other files that it imports."""
     graded = {one.name for one in lab.exercises if one.file == exercise.file} | {exercise.name}
-    own = _functions_of(parts)
+    own = Own.of(parts)
 
     def launch_of(file: File) -> Iterator[tuple[int, str, str]]:
         todos = submission.open_todos_of(exercise.name)
-        if missing := missing_launch(file, todos, exercise.name, own):
+        if missing := missing_launch(file, todos, exercise.name, own.functions):
             yield (*missing, exercise.name)
 
     return _screened(submission, lab, graded, own, launch_of)
@@ -55,19 +56,29 @@ def screen(
 def screen_part(part: Part, lab: Lab, parts: Sequence[Part] = ()) -> Outcome | None:
     """The same for another file of the student, of which some functions are called; `parts` are its own."""
     graded = {one.name for one in lab.exercises if one.file == part.submission.name} | part.names
-    return _screened(part.submission, lab, graded, _functions_of(parts), lambda _: iter(()))
+    return _screened(part.submission, lab, graded, Own.of(parts), lambda _: iter(()))
 
 
-def _functions_of(parts: Sequence[Part]) -> frozenset[str]:
-    """The full names of the functions that other files of the student define."""
-    return frozenset(f"{part.module}.{name}" for part in parts for name in part.functions)
+@dataclass(frozen=True)
+class Own:
+    """Full names that other files of the student define."""
+
+    functions: frozenset[str] = frozenset()
+    constants: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, parts: Sequence[Part]) -> Own:
+        """The names of some files."""
+        functions = frozenset(f"{part.module}.{name}" for part in parts for name in part.functions)
+        constants = frozenset(f"{part.module}.{name}" for part in parts for name in part.constants)
+        return cls(functions, constants - functions)
 
 
 def _screened(
     submission: Submission,
     lab: Lab,
     graded: Collection[str],
-    own: frozenset[str],
+    own: Own,
     launch_of: Callable[[File], Iterator[tuple[int, str, str]]],
 ) -> Outcome | None:
     if len(submission.text) > LONGEST:
@@ -95,18 +106,24 @@ def _screened(
 class Screen:
     """The rules for one file, each a look at one node and its surroundings."""
 
-    def __init__(self, file: File, lab: Lab, graded: set[str], own: frozenset[str] = frozenset()):
-        """`own` are full names of functions in other files of the student."""
+    def __init__(self, file: File, lab: Lab, graded: set[str], own: Own):
         self.file = file
         # Of a given module its own names alone: what it imports itself would open all of Triton.
         given = {f"{module}.{name}" for module, own in lab.given.items() for name in own}
         called = {f"torch.{name}" for one in lab.functions if one.name in graded for name in one.may_call}
-        self.names = names.NAMES | names.single_names(lab.also_allowed) | given | called | own
+        self.names = (
+            names.NAMES
+            | names.single_names(lab.also_allowed)
+            | given
+            | called
+            | own.functions
+            | own.constants
+        )
         self.open = names.open_modules(lab.also_allowed)
         known = [*self.names, *(f"{module}.any" for module in self.open)]
         self.modules = {one.rsplit(".", cut)[0] for one in known for cut in range(1, one.count(".") + 1)}
         numbers = {name for one in lab.functions for name in one.numbers}
-        self.tensors = Tensors(file, graded, numbers, own)
+        self.tensors = Tensors(file, graded, numbers, own.functions)
         nodes = list(file.scopes)
         self.fields = {
             part.target.id

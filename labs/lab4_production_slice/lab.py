@@ -834,9 +834,9 @@ LAB = Lab(
         Symptom.NOTHING_WRITTEN: (
             1, "the result never reaches `out`: pass `out` to the kernel, and launch it",
         ),
-        Symptom.TAIL_UNWRITTEN: (2, "the row is longer than one tile: go on to its end, tile by tile"),
+        Symptom.TAIL_UNWRITTEN: (2, "the row is longer than one block: go on to its end, block by block"),
         Symptom.PART_UNWRITTEN: (
-            2, "some columns or rows have no program: one program a row, all tiles of it",
+            2, "some columns or rows have no program: one program a row, all blocks of it",
         ),
         Symptom.ROWS_UNWRITTEN: (1, "whole rows were never written: row i starts at i times the row stride"),
         Symptom.OUT_OF_BOUNDS_WRITE: (1, "the store needs the mask of columns, and the row stride of `out`"),
@@ -846,7 +846,7 @@ LAB = Lab(
         Symptom.NOT_FINITE: (
             2, "inf or NaN: subtract the maximum before exp; mask what lies past the row's end",
         ),
-        Symptom.LATER_BLOCKS_WRONG: (2, "only tile 0 is right: x, weight and bias need the offset of a tile"),
+        Symptom.LATER_BLOCKS_WRONG: (2, "only block 0 is right: x, weight and bias need the block's columns"),
         Mistake.EPS_OUTSIDE: (
             3, "rows of small variance are wrong: 1 / sqrt(variance + eps), eps under the root",
         ),
@@ -856,7 +856,7 @@ LAB = Lab(
             3, "the variance of one column is 0: divide by n, not by n - 1, and add eps to it",
         ),
         Mistake.VARIANCE_OVER_N_MINUS_1: (3, "a norm divides the sum of squares by n, not by n - 1"),
-        Mistake.DIVIDED_BY_THE_BLOCK: (3, "the sums were divided by the width of the tile, not by n_cols"),
+        Mistake.DIVIDED_BY_THE_BLOCK: (3, "the sums were divided by the width of the block, not by n_cols"),
         Mistake.MASKED_LANES: (3, "masked lanes count in the variance: 0 - mean is not 0, so use tl.where"),
         Mistake.CENTRING: (4, "LayerNorm subtracts the mean of the row before it squares; RMSNorm does not"),
         Mistake.WEIGHT_BY_ROW: (4, "weight and bias belong to columns: load them with the column offsets"),
@@ -870,14 +870,14 @@ LAB = Lab(
         ),
         Mistake.NO_WEIGHT_IN_DX: (5, "dx starts from dy * weight"),
         Mistake.ROWS_NOT_SUMMED: (
-            6, "the gradient of weight and bias is a sum over all rows, of all programs",
+            6, "the gradient of weight and bias is a sum over all rows, of all groups",
         ),
         Mistake.SUMS_NOT_SET: (
             6, "NaN where dx is finite: what is added to must hold 0 first, and no output does",
         ),
         Mistake.DWEIGHT_WITHOUT_N: (6, "dweight sums dy times the normalised row"),
         Symptom.NONDETERMINISTIC: (
-            6, "two runs differ: a row of sums for each program, and then the sum of these",
+            6, "two runs differ: a row of sums for each group of rows, and then the sum of these",
         ),
         Symptom.GRADIENT: (
             7, "save what backward needs, and return one gradient for each argument of forward",
@@ -916,9 +916,9 @@ LAB = Lab(
         ),
         Mistake.NO_BETA: (11, "beta is missing: its product with the weight is one number for each column"),
         Symptom.MUTATED: (1, "an input was written to; the result belongs in `out`"),
-        Symptom.WRONG: (2, "start with one row that fits one tile, then one that does not"),
+        Symptom.WRONG: (2, "start with one row that fits one block, then one that does not"),
         Symptom.SLOW: (
-            10, "look at how often a row is read, at bytes in flight, and at the configs that you try",
+            10, "look at how often a row is read, at reductions in loops, and at the tiles that you try",
         ),
     },
 )  # fmt: skip
