@@ -1,4 +1,4 @@
-"""Hand-ins whose files import one another: each folder in imported_files/ gets the verdict in its EXPECT.json.
+"""Hand-ins whose files import one another: each folder of imported_files/ gets the verdict of EXPECT.json.
 
 The files that a folder lacks are those of the solution. The cases were written before the rules that judge
 them.
