@@ -24,7 +24,7 @@ def rms_norm_kernel(
         store(y_row, cols, N_COLS, normalised * load(weight_ptr, cols, N_COLS))
 
 
-def rms_norm_forward(x, weight, *, eps: float = 1e-6, out=None) -> torch.Tensor:
+def rms_norm_forward(x, weight, *, eps=1e-6, out=None):
     out = torch.empty_like(x) if out is None else out
     n_rows, n_cols = x.shape
     strides = x.stride(0), out.stride(0)

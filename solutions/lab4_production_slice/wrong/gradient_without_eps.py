@@ -60,7 +60,7 @@ def weight_gradient_kernel(dy_ptr, x_ptr, mean_ptr, rstd_ptr, sums_ptr, n_rows, 
     store(sums_ptr + (groups + group) * n_cols, cols, n_cols, tl.sum(dbias, axis=0))
 
 
-def layer_norm_backward(dy, x, weight, *, eps: float = 1e-5, dx=None, dweight=None, dbias=None):
+def layer_norm_backward(dy, x, weight, *, eps=1e-5, dx=None, dweight=None, dbias=None):
     dx = torch.empty_like(x) if dx is None else dx
     dweight = torch.empty_like(weight) if dweight is None else dweight
     dbias = torch.empty_like(weight) if dbias is None else dbias

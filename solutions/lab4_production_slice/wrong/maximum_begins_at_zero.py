@@ -24,7 +24,7 @@ def softmax_kernel(x_ptr, y_ptr, stride_x, stride_y, N_COLS: tl.constexpr, BLOCK
         store(y_row, cols, N_COLS, tl.exp(x - top) / total)
 
 
-def fused_softmax_forward(x, *, out=None) -> torch.Tensor:
+def fused_softmax_forward(x, *, out=None):
     out = torch.empty_like(x) if out is None else out
     n_rows, n_cols = x.shape
     softmax_kernel[(n_rows,)](x, out, x.stride(0), out.stride(0), N_COLS=n_cols, BLOCK=block_of(n_cols))

@@ -37,7 +37,7 @@ def layer_norm_kernel(
         store(y_row, cols, N_COLS, normalised * weight + bias)
 
 
-def layer_norm_forward(x, weight, bias, *, eps: float = 1e-5, out=None) -> torch.Tensor:
+def layer_norm_forward(x, weight, bias, *, eps=1e-5, out=None):
     out = torch.empty_like(x) if out is None else out
     n_rows, n_cols = x.shape
     strides = x.stride(0), out.stride(0)

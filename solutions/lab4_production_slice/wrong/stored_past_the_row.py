@@ -38,7 +38,7 @@ def layer_norm_kernel(
         tl.store(y_row + cols, y.to(y_ptr.dtype.element_ty))
 
 
-def layer_norm_forward(x, weight, bias, *, eps: float = 1e-5, out=None) -> torch.Tensor:
+def layer_norm_forward(x, weight, bias, *, eps=1e-5, out=None):
     out = torch.empty_like(x) if out is None else out
     n_rows, n_cols = x.shape
     strides = x.stride(0), out.stride(0)

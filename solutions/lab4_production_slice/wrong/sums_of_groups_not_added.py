@@ -49,7 +49,7 @@ def weight_gradient_kernel(dy_ptr, x_ptr, rstd_ptr, sums_ptr, n_rows, n_cols, st
     store(sums_ptr + group * n_cols, cols, n_cols, tl.sum(dweight, axis=0))
 
 
-def rms_norm_backward(dy, x, weight, *, eps: float = 1e-6, dx=None, dweight=None):
+def rms_norm_backward(dy, x, weight, *, eps=1e-6, dx=None, dweight=None):
     dx = torch.empty_like(x) if dx is None else dx
     dweight = torch.empty_like(weight) if dweight is None else dweight
     n_rows, n_cols = x.shape
