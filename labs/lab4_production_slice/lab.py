@@ -18,11 +18,13 @@ LN_EPS, RMS_EPS = 1e-5, 1e-6
 
 
 def rows_of(rng, case):
-    """Rows of N(0, 2); far from 0, or so narrow that eps decides, where the case says so."""
+    """Rows of N(0, 2); far from 0, far below it, or so narrow that eps decides, where the case says so."""
     rows, cols, values = case.params["rows"], case.params["cols"], case.params.get("values", "normal")
     x = 2.0 * rng.normal(rows, cols)
     if values == "far":  # a variance from the squares of x loses its digits
         return x + (1000.0 if case.dtype == "fp32" else 32.0)
+    if values == "below":  # exp of any of them is 0 in fp32
+        return x - 1000.0
     if values == "aside":
         return x + 8.0
     return 0.001 * x if values == "narrow" else x
@@ -378,6 +380,9 @@ def symptom_of_choice(p, kept, earlier):
     if p in (0.0, 1.0) or n < 1024:
         return None
     kept = kept.flatten()
+    # Before the share: numbers that several elements have let it vary more, too.
+    if repeats_at_some_distance(kept):
+        return Mistake.MASK_REPEATS
     # Counted, not averaged: of 2^27 elements a mean would want a gigabyte beside them.
     share, spread = int(kept.count_nonzero()) / n, math.sqrt(p * (1.0 - p) / n)
     if abs(share - (1.0 - p)) > 6.0 * spread + 2.0**-16:
@@ -393,6 +398,18 @@ def symptom_of_choice(p, kept, earlier):
         if abs(same - agree) > limit:
             return Mistake.SEED_IGNORED
     return None
+
+
+def repeats_at_some_distance(kept):
+    """Whether elements agree with those a fixed distance before them, more often than by chance."""
+    import torch
+
+    first = kept[: 2**16].cpu().double()
+    n, centred = len(first), first - first.mean()
+    spectrum = torch.fft.rfft(centred, n=2**17)
+    agreement = torch.fft.irfft(spectrum.abs().square(), n=2**17)[1 : n // 2]  # of each distance
+    # 8 standard deviations: there are many distances, and many submissions.
+    return bool((agreement.abs() > 8.0 * math.sqrt(n) * centred.square().mean() + 1e-6).any())
 
 
 def symptom_of_dropout(case, inputs, expected, got):
@@ -487,7 +504,10 @@ def symptom_of_norm_backward(centred, eps):
         mean_g = g.mean(dim=1, keepdim=True) * centred
         mean_gn = (g * n).mean(dim=1, keepdim=True)
         mean_dy = dy.mean(dim=1, keepdim=True) * centred
+        plain_n, plain_rstd, _ = parts(x, centred, 0.0)
+        plain_gn = (g * plain_n).mean(dim=1, keepdim=True)
         others = {
+            Mistake.NO_EPS: (plain_rstd * (g - mean_g - plain_n * plain_gn), (dy * plain_n).sum(dim=0)),
             Mistake.MEAN_TERMS_DROPPED: (rstd * g, rstd * (g - n * mean_gn), rstd * (g - mean_g)),
             Mistake.NO_WEIGHT_IN_DX: (rstd * (dy - mean_dy - n * (dy * n).mean(dim=1, keepdim=True)),),
             Mistake.ROWS_NOT_SUMMED: ((dy * n)[0], (dy * n)[-1], dy[0], dy[-1]),
@@ -631,12 +651,13 @@ def forward_cases(*values):
     )
 
 
-def backward_cases(padded):
+def backward_cases(padded, *values):
     layouts = {name: PADDED_BACKWARD[name] for name in padded}
     return (
         *(Case(shapes(r, c), "fp32") for r, c in (*SMALL[1:], LONG[0])),
         *(Case(shapes(r, c), "fp16") for r, c in SMALL[2:]),
         *(Case(shapes(r, c), "bf16") for r, c in (*SMALL[2:], *LONG, (1000, 3001), (3, 131072))),
+        *(Case(shapes(7, 1009, values=value), "fp32") for value in values),
         *(Case(shapes(7, 1001), dtype, layouts) for dtype in ("fp32", "bf16")),
     )
 
@@ -749,7 +770,7 @@ LAB = Lab(
     exercises=(
         Exercise(
             "fused_softmax_forward", "softmax.py", 5, softmax_inputs, softmax, softmax,
-            Tolerance(softmax_unit), forward_cases(), codegen=CODE,
+            Tolerance(softmax_unit), forward_cases("below"), codegen=CODE,
             speed=timed(3, COPY, 2, Arm("torch.softmax", torch_softmax)),
         ),
         Exercise(
@@ -769,7 +790,7 @@ LAB = Lab(
         Exercise(
             "layer_norm_backward", "layer_norm_backward.py", 6, layer_norm_backward_inputs,
             layer_norm_backward, layer_norm_backward, Tolerance(norm_backward_units(1, LN_EPS)),
-            backward_cases(("dy", "x", "dx")), ("dx", "dweight", "dbias"),
+            backward_cases(("dy", "x", "dx"), "narrow"), ("dx", "dweight", "dbias"),
             symptom_of=symptom_of_norm_backward(1, LN_EPS), codegen=CODE,
             speed=timed(4, Arm("add", add_rows), 3, scale=TWO_READS),
         ),
@@ -786,8 +807,9 @@ LAB = Lab(
         ),
         Exercise(
             "rms_norm_backward", "rms_norm_backward.py", 5, layer_norm_backward_inputs, rms_norm_backward,
-            rms_norm_backward, Tolerance(norm_backward_units(0, RMS_EPS)), backward_cases(("dy", "x", "dx")),
-            ("dx", "dweight"), symptom_of=symptom_of_norm_backward(0, RMS_EPS),
+            rms_norm_backward, Tolerance(norm_backward_units(0, RMS_EPS)),
+            backward_cases(("dy", "x", "dx"), "narrow"), ("dx", "dweight"),
+            symptom_of=symptom_of_norm_backward(0, RMS_EPS),
             speed=timed(3, Arm("add", add_rows), 3, scale=TWO_READS),
             codegen=CODE,
         ),

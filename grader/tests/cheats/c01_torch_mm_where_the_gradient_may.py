@@ -1,4 +1,4 @@
-"""EXPECT POLICY/FOREIGN_KERNEL from layer_norm_linear_forward: C1 the forward takes the gradient's permission"""
+"""EXPECT POLICY; unscreened POLICY/FOREIGN_KERNEL from layer_norm_linear_forward: C1 torch.mm, which the gradient may call"""
 
 import torch
 import triton

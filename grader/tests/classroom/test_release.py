@@ -249,7 +249,7 @@ def test_a_cell_that_shows_most_of_such_an_answer_loses_its_output(form, answers
 def test_what_a_lab_is_given_may_be_an_answer_of_another_and_none_of_its_own(tmp_path):
     given = "# GIVEN: nothing to complete here.\n\n"
     order = given + re.sub(r"^ *#.*\n", "", PLACE, flags=re.MULTILINE)  # a copy has comments of its own
-    loads = given + (ROOT / "solutions/lab4_production_slice/weights.py").read_text("utf-8")
+    loads = (ROOT / "solutions/lab4_production_slice/rows.py").read_text("utf-8")
     for path, text in {
         "lab3_matmul/matmul.py": LAB3,
         "lab4_slice/order.py": order,

@@ -54,8 +54,8 @@ def test_given_modules_are_watched_by_those_who_import_them_and_through_each_oth
     lab4 = catalog.find()[3]
     made_of = {one.file: set(names_of(lab4, one, ROOT / "solutions")) for one in lab4.lab.exercises}
     assert "rows.py" in made_of["softmax.py"]
-    assert "tiles.py" in made_of["layer_norm_linear.py"]
-    assert "tiles.py" not in made_of["dropout.py"]
+    assert "layer_norm.py" in made_of["layer_norm_linear.py"]
+    assert "layer_norm.py" not in made_of["dropout.py"]
     for path in sources_of(lab4, lab4.lab.exercises[0], ROOT / "solutions"):
         assert path.name not in lab4.lab.given or path.parent == lab4.folder
 

@@ -1,100 +1,104 @@
 """EXPECT PASS from layer_norm_linear: normalised rows are stored, in the backward once more"""
 
-import rows
-import tiles
 import torch
 import triton
 import triton.language as tl
+from layer_norm import mean_and_rstd
+from rows import block_of, load, store
 
 
 @triton.jit
-def normalise_kernel(x_ptr, gamma_ptr, beta_ptr, z_ptr, stats_ptr, n_cols, stride, eps, BLOCK: tl.constexpr):
-    """Row of layer_norm(x) to z; mean and 1 / sqrt(variance + eps) to stats."""
-    row, cols = tl.program_id(axis=0).to(tl.int64), tl.arange(0, BLOCK)
-    total, squares = tl.zeros((BLOCK,), tl.float32), tl.zeros((BLOCK,), tl.float32)
-    for k in range(0, n_cols, BLOCK):
-        total += rows.load(x_ptr + row * stride + k + cols, k + cols < n_cols)
-    mean = tl.sum(total, axis=0) / n_cols
-    for k in range(0, n_cols, BLOCK):
-        x = rows.load(x_ptr + row * stride + k + cols, k + cols < n_cols)
-        squares += tl.where(k + cols < n_cols, (x - mean) * (x - mean), 0.0)
-    rstd = tl.rsqrt(tl.sum(squares, axis=0) / n_cols + eps)
-    for k in range(0, n_cols, BLOCK):
-        at, inside = k + cols, k + cols < n_cols
-        n = (rows.load(x_ptr + row * stride + at, inside) - mean) * rstd
-        z = n * rows.load(gamma_ptr + at, inside) + rows.load(beta_ptr + at, inside)
-        rows.store(z_ptr + row * n_cols + at, z, inside)
-    tl.store(stats_ptr + 2 * row, mean)
-    tl.store(stats_ptr + 2 * row + 1, rstd)
+def normalise_kernel(x_ptr, gamma_ptr, beta_ptr, z_ptr, mean_ptr, rstd_ptr, stride_x, eps,
+                     N_COLS: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+    """Row i of layer_norm(x) to z, its mean and 1 / sqrt(variance + eps) to two fp32 vectors."""
+    row = tl.program_id(axis=0).to(tl.int64)
+    mean, rstd = mean_and_rstd(x_ptr + row * stride_x, eps, N_COLS, BLOCK)
+    for start in range(0, N_COLS, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        n = (load(x_ptr + row * stride_x, cols, N_COLS) - mean) * rstd
+        z = n * load(gamma_ptr, cols, N_COLS) + load(beta_ptr, cols, N_COLS)
+        store(z_ptr + row * N_COLS, cols, N_COLS, z)
+    tl.store(mean_ptr + row, mean)
+    tl.store(rstd_ptr + row, rstd)
 
 
 @triton.jit
-def linear_kernel(z_ptr, weight_ptr, bias_ptr, y_ptr, M, N, K, stride_weight,
-                  BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):  # fmt: skip
-    m, n = tl.program_id(axis=0) * BLOCK_M, tl.program_id(axis=1) * BLOCK_N
-    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    for k in range(0, K, BLOCK_K):
-        a = tiles.load_tile(z_ptr, m, k, M, K, K, BLOCK_M, BLOCK_K, False)
-        b = tiles.load_tile(weight_ptr, n, k, N, K, stride_weight, BLOCK_N, BLOCK_K, False)
-        acc = tl.dot(a, b.T, acc, input_precision="ieee")
-    cols = n + tl.arange(0, BLOCK_N)
-    y = acc + rows.load(bias_ptr + cols, cols < N)[None, :]
-    tiles.store_tile(y_ptr, y, m, n, M, N, N, BLOCK_M, BLOCK_N, False)
+def linear_kernel(z_ptr, weight_ptr, bias_ptr, y_ptr, M, N, K, stride_weight, BLOCK_M: tl.constexpr,
+                  BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):  # fmt: skip
+    rows = tl.program_id(axis=0) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None].to(tl.int64)
+    cols = tl.program_id(axis=1) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :].to(tl.int64)
+    y = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, K, BLOCK_K):
+        k = start + tl.arange(0, BLOCK_K)
+        z = tl.load(z_ptr + rows * K + k, mask=(rows < M) & (k < K), other=0.0)
+        weight_ptrs = weight_ptr + cols * stride_weight + k[:, None]
+        weight = tl.load(weight_ptrs, mask=(cols < N) & (k[:, None] < K), other=0.0)
+        y = tl.dot(z, weight, y, input_precision="ieee")
+    y += load(bias_ptr, cols, N)
+    tl.store(y_ptr + rows * N + cols, y.to(y_ptr.dtype.element_ty), mask=(rows < M) & (cols < N))
 
 
 @triton.jit
-def dx_kernel(dz_ptr, x_ptr, gamma_ptr, stats_ptr, dx_ptr, n_cols, stride, BLOCK: tl.constexpr):
-    row, cols = tl.program_id(axis=0).to(tl.int64), tl.arange(0, BLOCK)
-    mean, rstd = tl.load(stats_ptr + 2 * row), tl.load(stats_ptr + 2 * row + 1)
-    sums, products = tl.zeros((BLOCK,), tl.float32), tl.zeros((BLOCK,), tl.float32)
-    for k in range(0, n_cols, BLOCK):
-        at, inside = k + cols, k + cols < n_cols
-        g = rows.load(dz_ptr + row * n_cols + at, inside) * rows.load(gamma_ptr + at, inside)
-        sums, products = sums + g, products + g * (rows.load(x_ptr + row * stride + at, inside) - mean) * rstd
-    mean_g, mean_gn = tl.sum(sums, axis=0) / n_cols, tl.sum(products, axis=0) / n_cols
-    for k in range(0, n_cols, BLOCK):
-        at, inside = k + cols, k + cols < n_cols
-        g = rows.load(dz_ptr + row * n_cols + at, inside) * rows.load(gamma_ptr + at, inside)
-        n = (rows.load(x_ptr + row * stride + at, inside) - mean) * rstd
-        rows.store(dx_ptr + row * n_cols + at, rstd * (g - mean_g - n * mean_gn), inside)
+def dx_kernel(dz_ptr, x_ptr, gamma_ptr, mean_ptr, rstd_ptr, dx_ptr, stride_x, N_COLS: tl.constexpr,
+              BLOCK: tl.constexpr):  # fmt: skip
+    row = tl.program_id(axis=0).to(tl.int64)
+    mean = tl.load(mean_ptr + row)
+    rstd = tl.load(rstd_ptr + row)
+    sum_g = 0.0
+    sum_gn = 0.0
+    for start in range(0, N_COLS, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        # Past the end of a row g is 0.
+        g = load(dz_ptr + row * N_COLS, cols, N_COLS) * load(gamma_ptr, cols, N_COLS)
+        n = (load(x_ptr + row * stride_x, cols, N_COLS) - mean) * rstd
+        sum_g += tl.sum(g, axis=0)
+        sum_gn += tl.sum(g * n, axis=0)
+    for start in range(0, N_COLS, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        g = load(dz_ptr + row * N_COLS, cols, N_COLS) * load(gamma_ptr, cols, N_COLS)
+        n = (load(x_ptr + row * stride_x, cols, N_COLS) - mean) * rstd
+        store(dx_ptr + row * N_COLS, cols, N_COLS, rstd * (g - (sum_g + n * sum_gn) / N_COLS))
 
 
 @triton.jit
-def column_sums_kernel(d_ptr, x_ptr, stats_ptr, scaled_ptr, plain_ptr, n_rows, n_cols, stride,
-                       ROWS: tl.constexpr, COLS: tl.constexpr):  # fmt: skip
+def sums_kernel(d_ptr, x_ptr, mean_ptr, rstd_ptr, scaled_ptr, plain_ptr, n_rows, n_cols, stride_x,
+                ROWS: tl.constexpr, COLS: tl.constexpr):  # fmt: skip
     """Sums over the rows of d, and, where there is a place for them, of d times the normalised rows of x."""
-    cols = tl.program_id(axis=0) * COLS + tl.arange(0, COLS)[None, :]
-    plain, scaled = tl.zeros((ROWS, COLS), tl.float32), tl.zeros((ROWS, COLS), tl.float32)
+    cols = tl.program_id(axis=0) * COLS + tl.arange(0, COLS)
+    plain = tl.zeros((ROWS, COLS), dtype=tl.float32)
+    scaled = tl.zeros((ROWS, COLS), dtype=tl.float32)
     for start in range(0, n_rows, ROWS):
-        row = start + tl.arange(0, ROWS).to(tl.int64)[:, None]
-        inside = (row < n_rows) & (cols < n_cols)
-        d = rows.load(d_ptr + row * n_cols + cols, inside)
+        rows = start + tl.arange(0, ROWS)[:, None].to(tl.int64)
+        inside = (rows < n_rows) & (cols < n_cols)
+        d = tl.load(d_ptr + rows * n_cols + cols, mask=inside, other=0.0).to(tl.float32)
         plain += d
         if scaled_ptr is not None:
-            mean, rstd = tiles.pairs(stats_ptr, start, n_rows, ROWS)
-            x = rows.load(x_ptr + row * stride + cols, inside)
-            scaled += d * (x - mean[:, None]) * rstd[:, None]
-    at = tl.program_id(axis=0) * COLS + tl.arange(0, COLS)
-    rows.store(plain_ptr + at, tl.sum(plain, axis=0), at < n_cols)
+            x = tl.load(x_ptr + rows * stride_x + cols, mask=inside, other=0.0).to(tl.float32)
+            mean = tl.load(mean_ptr + rows, mask=rows < n_rows, other=0.0)
+            rstd = tl.load(rstd_ptr + rows, mask=rows < n_rows, other=0.0)
+            scaled += d * (x - mean) * rstd
+    store(plain_ptr, cols, n_cols, tl.sum(plain, axis=0))
     if scaled_ptr is not None:
-        rows.store(scaled_ptr + at, tl.sum(scaled, axis=0), at < n_cols)
+        store(scaled_ptr, cols, n_cols, tl.sum(scaled, axis=0))
 
 
 def normalised(x, gamma, beta, eps):
-    """The rows that the matrix product takes, and their statistics."""
-    z = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    stats = torch.empty((x.shape[0], 2), dtype=torch.float32, device=x.device)
-    normalise_kernel[(x.shape[0],)](x, gamma, beta, z, stats, x.shape[1], x.stride(0), eps, BLOCK=2048)
-    return z, stats
+    """The rows that the matrix product takes, and the mean and 1 / deviation of each."""
+    n_rows, n_cols = x.shape
+    z = torch.empty((n_rows, n_cols), dtype=x.dtype, device=x.device)
+    mean, rstd = torch.empty((2, n_rows), dtype=torch.float32, device=x.device)
+    arguments = x, gamma, beta, z, mean, rstd, x.stride(0), eps
+    normalise_kernel[(n_rows,)](*arguments, N_COLS=n_cols, BLOCK=block_of(n_cols))
+    return z, mean, rstd
 
 
 class LayerNormLinear(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, gamma, beta, weight, bias, eps):
-        ctx.save_for_backward(x, gamma, beta, weight, bias)
+        ctx.save_for_backward(x, gamma, beta, weight)
         ctx.eps = eps
         (M, K), N = x.shape, weight.shape[0]
-        z, _ = normalised(x, gamma, beta, eps)
+        z, _, _ = normalised(x, gamma, beta, eps)
         y = torch.empty((M, N), dtype=x.dtype, device=x.device)
         arguments = z, weight, bias, y, M, N, K, weight.stride(0)
         grid = (triton.cdiv(M, 64), triton.cdiv(N, 64))
@@ -103,17 +107,19 @@ class LayerNormLinear(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, dy):
-        x, gamma, beta, weight, bias = ctx.saved_tensors
+        x, gamma, beta, weight = ctx.saved_tensors
         (M, K), N, dy = x.shape, weight.shape[0], dy.contiguous()
-        dgamma, dbeta, dbias = torch.empty_like(gamma), torch.empty_like(beta), torch.empty_like(bias)
-        dx = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-        z, stats = normalised(x, gamma, beta, ctx.eps)
+        dgamma, dbeta = torch.empty_like(gamma), torch.empty_like(beta)
+        dbias = torch.empty((N,), dtype=dy.dtype, device=dy.device)
+        dx = torch.empty((M, K), dtype=x.dtype, device=x.device)
+        z, mean, rstd = normalised(x, gamma, beta, ctx.eps)
         dz, dweight = torch.mm(dy, weight), torch.mm(dy.t(), z)
-        dx_kernel[(M,)](dz, x, gamma, stats, dx, K, x.stride(0), BLOCK=2048)
-        arguments = dz, x, stats, dgamma, dbeta, M, K, x.stride(0)
-        column_sums_kernel[(triton.cdiv(K, 128),)](*arguments, ROWS=32, COLS=128)
-        arguments = dy, None, None, None, dbias, M, N, 0
-        column_sums_kernel[(triton.cdiv(N, 128),)](*arguments, ROWS=32, COLS=128)
+        arguments = dz, x, gamma, mean, rstd, dx, x.stride(0)
+        dx_kernel[(M,)](*arguments, N_COLS=K, BLOCK=block_of(K))
+        arguments = dz, x, mean, rstd, dgamma, dbeta, M, K, x.stride(0)
+        sums_kernel[(triton.cdiv(K, 128),)](*arguments, ROWS=32, COLS=128)
+        arguments = dy, None, None, None, None, dbias, M, N, 0
+        sums_kernel[(triton.cdiv(N, 128),)](*arguments, ROWS=32, COLS=128)
         return dx, dgamma, dbeta, dweight, dbias, None
 
 

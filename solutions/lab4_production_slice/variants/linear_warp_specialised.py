@@ -1,12 +1,8 @@
 """EXPECT PASS from layer_norm_linear_forward: a Gluon kernel, where a warp loads and others multiply"""
 
-import rows
-import tiles
 import torch
 import triton
 import triton.language as tl
-import weights
-from rows import columns, load, near_mean
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia import hopper
@@ -17,52 +13,112 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 STAGES = {256: 4, 128: 6, 64: 8}
 BLOCK_M, BLOCK_K, GROUP_M = 128, 64, 16
 DTYPES = {torch.bfloat16: gl.bfloat16, torch.float16: gl.float16}
+WIDEST = 8192  # columns of a tile of a row
+# A thread has 8 neighbouring lanes, 16 bytes in 16 bits, so LANES is 256 a warp.
+# 32 warps leave 64 registers for each thread: said, the compiler keeps to them better than it does unasked.
+BY_LANES = [
+    triton.Config({"LANES": 256 * w}, num_warps=w, maxnreg=64 if w == 32 else None)
+    for w in (1, 2, 4, 8, 16, 32)
+]
 
 
-@triton.autotune(configs=rows.BY_LANES, key=["n_cols"], prune_configs_by={"early_config_prune": rows.fitting})
+def fitting(configs, named_args, **kwargs):
+    """Configs with 8 to 32 values of a tile for each thread: fewer leave threads idle, more do not fit."""
+    return [config for config in configs if 8 <= kwargs["TILE"] // (32 * config.num_warps) <= 32]
+
+
+@triton.jit
+def columns(TILE: tl.constexpr, LANES: tl.constexpr):
+    """Columns of a tile as TILE / LANES by LANES: what is reduced along axis 0 stays inside a thread."""
+    return tl.arange(0, TILE // LANES)[:, None] * LANES + tl.arange(0, LANES)[None, :]
+
+
+@triton.jit
+def load(ptrs, inside, KEEP: tl.constexpr = False):
+    """Elements in fp32, and 0 where nothing is. Those to KEEP are read again, and should stay near."""
+    x = tl.load(ptrs, mask=inside, other=0.0, eviction_policy="evict_last" if KEEP else "evict_first")
+    return x.to(tl.float32)
+
+
+@triton.jit
+def near_mean(row_ptr, n_cols):
+    """The mean of four values of a row, rounded to their dtype, so that it can stand in for one. Each thread
+    asks for all four, and none waits for another; one value alone may lie far out, and would cost digits.
+    """
+    ends = tl.load(row_ptr).to(tl.float32) + tl.load(row_ptr + n_cols - 1).to(tl.float32)
+    middle = tl.load(row_ptr + n_cols // 3).to(tl.float32) + tl.load(row_ptr + n_cols // 2).to(tl.float32)
+    return (0.25 * (ends + middle)).to(row_ptr.dtype.element_ty).to(tl.float32)
+
+
+@triton.jit
+def prepare_row_of_x(row, x_ptr, stats_ptr, n_cols, stride, eps, TILE: tl.constexpr, TILES: tl.constexpr,
+                     LANES: tl.constexpr):  # fmt: skip
+    """Mean and 1 / sqrt(variance + eps) of a row to stats[row, :], (n_rows, 2) fp32."""
+    x_row, cols = x_ptr + row.to(tl.int64) * stride, columns(TILE, LANES)
+    near, sums = near_mean(x_row, n_cols), tl.zeros((LANES,), dtype=tl.float32)
+    squares = sums
+    for i in range(TILES):
+        inside = i * TILE + cols < n_cols
+        d = tl.where(inside, load(x_row + i * TILE + cols, inside, KEEP=True) - near, 0.0)
+        sums, squares = sums + tl.sum(d, axis=0), squares + tl.sum(d * d, axis=0)
+    off = tl.sum(sums, axis=0) / n_cols
+    variance = tl.maximum(tl.sum(squares, axis=0) / n_cols - off * off, 0.0)
+    tl.store(stats_ptr + 2 * row, near + off)
+    tl.store(stats_ptr + 2 * row + 1, tl.rsqrt(variance + eps))
+
+
+@triton.jit
+def prepare_row_of_weight(row, weight_ptr, gamma_ptr, beta_ptr, bias_ptr, scaled_ptr, sums_ptr, n_cols,
+                          stride, TILE: tl.constexpr, TILES: tl.constexpr, LANES: tl.constexpr):  # fmt: skip
+    """A row of gamma * weight, rounded to its dtype, to scaled. The sum of what was rounded goes to
+    sums[row, 0], and that of beta * weight, plus the bias, to sums[row, 1]; sums is (n_rows, 2) fp32.
+    """
+    cols, total = columns(TILE, LANES), tl.zeros((LANES,), dtype=tl.float32)
+    shift = total
+    for i in range(TILES):
+        at = i * TILE + cols
+        w = load(weight_ptr + row.to(tl.int64) * stride + at, at < n_cols)
+        scaled = (w * load(gamma_ptr + at, at < n_cols, KEEP=True)).to(scaled_ptr.dtype.element_ty)
+        tl.store(scaled_ptr + row.to(tl.int64) * n_cols + at, scaled, mask=at < n_cols)
+        total += tl.sum(scaled.to(tl.float32), axis=0)
+        shift += tl.sum(w * load(beta_ptr + at, at < n_cols, KEEP=True), axis=0)
+    tl.store(sums_ptr + 2 * row, tl.sum(total, axis=0))
+    tl.store(sums_ptr + 2 * row + 1, tl.sum(shift, axis=0) + tl.load(bias_ptr + row).to(tl.float32))
+
+
+@triton.autotune(configs=BY_LANES, key=["n_cols"], prune_configs_by={"early_config_prune": fitting})
 @triton.jit
 def prepare_kernel(x_ptr, gamma_ptr, beta_ptr, weight_ptr, bias_ptr, stats_ptr, scaled_ptr, sums_ptr, n_rows,
                    n_cols, stride_x, stride_weight, eps, TILE: tl.constexpr, TILES: tl.constexpr,
                    LANES: tl.constexpr):  # fmt: skip
-    """As the solution has it: mean and 1 / sqrt(variance + eps) of each row; and a row of the weight each."""
+    """All that comes before the product: the first n_rows programs have a row of x, others one of weight."""
     row = tl.program_id(axis=0)
     if row < n_rows:
-        x_row, cols = x_ptr + row.to(tl.int64) * stride_x, columns(TILE, LANES)
-        near, sums = near_mean(x_row, n_cols), tl.zeros((LANES,), dtype=tl.float32)
-        squares = sums
-        for i in range(TILES):
-            inside = i * TILE + cols < n_cols
-            d = tl.where(inside, load(x_row + i * TILE + cols, inside, KEEP=True) - near, 0.0)
-            sums, squares = sums + tl.sum(d, axis=0), squares + tl.sum(d * d, axis=0)
-        off, rstd = rows.moments(tl.sum(sums, axis=0), tl.sum(squares, axis=0), n_cols, eps)
-        tl.store(stats_ptr + 2 * row, near + off)
-        tl.store(stats_ptr + 2 * row + 1, rstd)
+        prepare_row_of_x(row, x_ptr, stats_ptr, n_cols, stride_x, eps, TILE, TILES, LANES)
     else:
-        weights.prepare_row(row - n_rows, weight_ptr, gamma_ptr, beta_ptr, bias_ptr, scaled_ptr, sums_ptr,
-                            n_cols, stride_weight, TILE, TILES, LANES)  # fmt: skip
+        prepare_row_of_weight(row - n_rows, weight_ptr, gamma_ptr, beta_ptr, bias_ptr, scaled_ptr, sums_ptr,
+                              n_cols, stride_weight, TILE, TILES, LANES)  # fmt: skip
 
 
-@triton.autotune(tiles.BY_TILE, ["M", "N", "K"], prune_configs_by={"early_config_prune": tiles.fitting})
 @triton.jit
 def linear_kernel(x_ptr, scaled_ptr, out_ptr, stats_ptr, sums_ptr, M, N, K, stride_x, stride_out,
-        TMA: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):  # fmt: skip
-    """As the solution but row by row: for other GPUs, fp32, and rows that the copy engine does not take."""
-    x = tiles.described(x_ptr, M, K, stride_x, BLOCK_M, BLOCK_K, TMA)
-    scaled = tiles.described(scaled_ptr, N, K, K, BLOCK_N, BLOCK_K, TMA)
-    out = tiles.described(out_ptr, M, N, stride_out, BLOCK_M, BLOCK_N // 2, TMA)
-    count = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
-    for tile in tl.range(tl.program_id(axis=0), count, tl.num_programs(axis=0), flatten=True):
-        m, n = tile // tl.cdiv(N, BLOCK_N) * BLOCK_M, tile % tl.cdiv(N, BLOCK_N) * BLOCK_N
-        acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-        for k in range(0, K, BLOCK_K):
-            a = tiles.load_tile(x, m, k, M, K, stride_x, BLOCK_M, BLOCK_K, TMA)
-            b = tiles.load_tile(scaled, n, k, N, K, K, BLOCK_N, BLOCK_K, TMA)
-            acc = tl.dot(a, b.T, acc, input_precision="ieee")
-        mean, rstd = tiles.pairs(stats_ptr, m, M, BLOCK_M)
-        for left in tl.static_range(0, BLOCK_N, BLOCK_N // 2):
-            total, shift = tiles.pairs(sums_ptr, n + left, N, BLOCK_N // 2)
-            y = rstd[:, None] * (tiles.half(acc, left) - mean[:, None] * total[None, :]) + shift[None, :]
-            tiles.store_tile(out, y, m, n + left, M, N, stride_out, BLOCK_M, BLOCK_N // 2, TMA)
+                  BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):  # fmt: skip
+    """A tile a program: for other GPUs, fp32, and rows that the copy engine does not take."""
+    rows = tl.program_id(axis=1) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None].to(tl.int64)
+    cols = tl.program_id(axis=0) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :].to(tl.int64)
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, K, BLOCK_K):
+        k = start + tl.arange(0, BLOCK_K)
+        x = tl.load(x_ptr + rows * stride_x + k, mask=(rows < M) & (k < K), other=0.0)
+        scaled_ptrs = scaled_ptr + cols * K + k[:, None]
+        scaled = tl.load(scaled_ptrs, mask=(cols < N) & (k[:, None] < K), other=0.0)
+        acc = tl.dot(x, scaled, acc, input_precision="ieee")
+    mean = tl.load(stats_ptr + 2 * rows, mask=rows < M, other=0.0)
+    rstd = tl.load(stats_ptr + 2 * rows + 1, mask=rows < M, other=0.0)
+    total = tl.load(sums_ptr + 2 * cols, mask=cols < N, other=0.0)
+    shift = tl.load(sums_ptr + 2 * cols + 1, mask=cols < N, other=0.0)
+    y = rstd * (acc - mean * total) + shift
+    tl.store(out_ptr + rows * stride_out + cols, y.to(out_ptr.dtype.element_ty), mask=(rows < M) & (cols < N))
 
 
 @gluon.jit
@@ -219,13 +275,25 @@ def describe(matrix, *block):
     return TensorDescriptor.from_tensor(matrix, list(block), layout)
 
 
+def describable(*matrices):
+    """Whether the copy engine takes them: 16 bits, and rows that start at multiples of 16 bytes."""
+    for x in matrices:
+        apart = x.stride(0) * x.element_size()
+        if x.dtype == torch.float32 or x.stride(1) != 1 or apart <= 0 or apart % 16 or x.data_ptr() % 16:
+            return False
+    return True
+
+
 def layer_norm_linear_forward(x, gamma, beta, weight, bias, *, eps: float = 1e-5, out=None) -> torch.Tensor:
     (M, K), N = x.shape, weight.shape[0]
-    out, stats, scaled, sums = weights.scratch(x, weight, out)
+    out = torch.empty((M, N), device=x.device, dtype=x.dtype) if out is None else out
+    scaled = torch.empty((N, K), device=x.device, dtype=x.dtype)
+    stats, sums = (torch.empty((rows, 2), device=x.device, dtype=torch.float32) for rows in (M, N))
     arguments = x, gamma, beta, weight, bias, stats, scaled, sums, M, K, x.stride(0), weight.stride(0), eps
-    prepare_kernel[(M + N,)](*arguments, **rows.tiles(K))
-    described = tiles.describable(x, scaled, out, traced=False)
-    if described and x.is_cuda and torch.cuda.get_device_capability(x.device)[0] == 9:
+    size = max(256, triton.next_power_of_2(K))
+    prepare_kernel[(M + N,)](*arguments, TILE=min(size, WIDEST), TILES=max(1, size // WIDEST))
+    hopper_gpu = x.is_cuda and torch.cuda.get_device_capability(x.device)[0] == 9
+    if hopper_gpu and describable(x, scaled, out):
         many = torch.cuda.get_device_properties(x.device).multi_processor_count
         width, programs = width_and_programs(M, N, many)
         x_desc, scaled_desc = describe(x, BLOCK_M, BLOCK_K), describe(scaled, width, BLOCK_K)
@@ -234,6 +302,7 @@ def layer_norm_linear_forward(x, gamma, beta, weight, bias, *, eps: float = 1e-5
         launch = specialised_kernel[(programs,)]
         launch(x_desc, scaled_desc, out_desc, *pairs_of, M, N, K, STAGES[width], GROUP_M, num_warps=4)
     else:
-        arguments = x, scaled, out, stats, sums, M, N, K, x.stride(0), out.stride(0), described
-        linear_kernel[tiles.programs(x, M, N)](*arguments)
+        arguments = x, scaled, out, stats, sums, M, N, K, x.stride(0), out.stride(0)
+        grid = (triton.cdiv(N, 64), triton.cdiv(M, 64))
+        linear_kernel[grid](*arguments, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32)
     return out

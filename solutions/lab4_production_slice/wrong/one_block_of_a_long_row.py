@@ -1,4 +1,4 @@
-"""EXPECT WRONG/UNWRITTEN from softmax_forward, hint 2: S12 the first 4096 columns, and no loop"""
+"""EXPECT WRONG/UNWRITTEN from fused_softmax_forward, hint 2: S12 the first 4096 columns, and no loop"""
 
 import torch
 import triton
@@ -15,7 +15,7 @@ def softmax_kernel(x_ptr, y_ptr, n_cols, stride_x, stride_y, BLOCK: tl.constexpr
     tl.store(y_ptr + row * stride_y + cols, y.to(y_ptr.dtype.element_ty), mask=cols < n_cols)
 
 
-def softmax_forward(x, *, out=None):
+def fused_softmax_forward(x, *, out=None):
     out = torch.empty_like(x) if out is None else out
     rows, cols = x.shape
     softmax_kernel[(rows,)](
