@@ -185,6 +185,8 @@ def test_a_link_in_the_place_of_the_file_is_refused(course, tmp_path):
         (["--lab", "1", "-k", "lab.py"], "matches no file of the lab"),
         (["--lab", "capstone", "-k", "KERNEL_LOG.md"], "matches no file of the lab"),
         (["--lab", "7"], "the labs are 1, 2, 3, 4"),
+        # A file of this name, and a function of this name in another file.
+        (["--lab", "4", "-k", "rms_norm"], "matches several files: rms_norm.py, rms_norm_backward.py"),
     ],
 )
 def test_what_no_student_fills_in_is_refused_with_the_files_there_are(course, arguments, words):
@@ -193,7 +195,7 @@ def test_what_no_student_fills_in_is_refused_with_the_files_there_are(course, ar
     assert words in done.stderr
 
 
-@pytest.mark.parametrize("word", ["rms_norm", "rms_norm.py", "rms_norm_backward"])
+@pytest.mark.parametrize("word", ["rms_norm.py", "rms_norm_forward"])
 def test_a_file_is_named_by_itself_or_by_a_function_in_it(course, word):
     (course / "labs/lab4_production_slice/rms_norm.py").write_bytes(WORK)
     assert reset(course, "--lab", "4", "-k", word).returncode == 0
