@@ -82,8 +82,8 @@ def test_both_searches_find_each_known_leak(leak, first, second):
 
 
 def test_the_given_file_of_lab_4_passes_as_it_is_now(first, second):
-    data = (ROOT / "labs/lab4_production_slice/tiles.py").read_bytes()
-    assert b"BY_TILE" in data
+    data = (ROOT / "labs/lab4_production_slice/rows.py").read_bytes()
+    assert b"column_sums" in data
     assert (first(data), second(data)) == (None, None)
 
 
@@ -132,9 +132,8 @@ def test_an_exemption_whose_lines_changed_is_named():
 
 
 def test_an_exemption_covers_its_lines_in_its_files_only(first):
-    one = exemptions()[0]
+    one = next(one for one in exemptions() if first(one.text.encode()))
     shown = one.text.encode()
-    assert first(shown)
     files = without_exempted({one.files[0]: File(shown), "labs/README.md": File(shown)}, (one,))
     assert not first(files[one.files[0]].data)
     assert first(files["labs/README.md"].data)
