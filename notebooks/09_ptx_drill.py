@@ -191,8 +191,8 @@ lesson.folded(
 )
 
 # %% [markdown]
-# Each barrier stops all warps of a program. The tuned variant of lab 4's softmax keeps a maximum and a sum for
-# each lane, and reduces these once, at the end of the row; compare.
+# Each barrier stops all warps of a program. The tuned variant of lab 4's softmax keeps a maximum and a sum
+# for each lane, and reduces these once, at the end of the row; compare.
 
 # %%
 fewer = prepared(4, "fused_softmax_forward", 90, "variants/softmax_tuned.py")[0]

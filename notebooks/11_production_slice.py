@@ -314,8 +314,9 @@ for name, (theirs, ours, inputs) in (OPERATORS | dropping).items():
 lesson.table(("operator", "bytes of x", "ours keeps", "PyTorch keeps"), rows)
 
 # %% [markdown]
-# The library keeps inputs, and softmax its own result. PyTorch keeps two numbers for each row of a norm, the
-# mask of dropout, and for LayerNorm + Linear the whole normalised matrix.
+# The library keeps inputs, and softmax its own result. PyTorch keeps the mask of dropout, for LayerNorm +
+# Linear the whole normalised matrix, and one or two numbers for each row of a norm that is one kernel there.
+# RMSNorm is not on a CPU.
 #
 # On a GPU the allocator counts. The record has each operator alone, and all four in a row, as eager calls and
 # compiled:
@@ -425,10 +426,13 @@ def captured():
 lesson.apart(captured)
 
 # %% [markdown]
-# `fullgraph=True` makes a graph break an error, so use it in a test. What the library does for it: the host
-# function of a kernel allocates, and gives the result back, since an operator may not return its own `out`;
-# `on` shows the tracer a launch; host functions that launch are called inside of operators only; scalars arrive in fp64 and are narrowed inside the kernel; and no module-level object is used in a kernel
-# that the tracer cannot copy.
+# `fullgraph=True` makes a graph break an error, so use it in a test. What the library does for it:
+#
+# * The host function of a kernel allocates, and gives the result back: an operator may not return its own
+#   `out`.
+# * `on` shows the tracer a launch, and what launches is called inside of an operator only.
+# * Scalars arrive in fp64, and are narrowed inside the kernel.
+# * No kernel uses a module-level object that the tracer cannot copy.
 #
 # ## Speed, and where we lose
 #
