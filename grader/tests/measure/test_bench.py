@@ -222,17 +222,20 @@ def softmax_by_tuned_arm():
 @pytest.fixture
 def variants(tmp_path, monkeypatch):
     """An empty folder in the place of the variants of lab 4."""
-    monkeypatch.setattr(bench_tuned, "FOLDER", tmp_path)
+    (tmp_path / "variants").mkdir()
+    monkeypatch.setattr(bench_tuned, "FOLDER", tmp_path / "variants")
+    monkeypatch.setattr(sys, "path", [*sys.path])
     bench_tuned.module_of.cache_clear()
-    yield tmp_path
+    yield tmp_path / "variants"
     bench_tuned.module_of.cache_clear()
 
 
 @pytest.mark.usefixtures("brief")
 def test_a_tuned_file_is_an_arm(variants):
     (variants / "a_tuned.py").write_text("def fused_softmax(x):\n    return x\n")
-    text = "import torch\ndef fused_softmax_forward(x, *, out=None):\n    torch.softmax(x, -1, out=out)\n"
+    text = "from given_beside import f\ndef fused_softmax_forward(x, *, out=None):\n    f(x, -1, out=out)\n"
     (variants / "b_tuned.py").write_text(text)
+    (variants.parent / "given_beside.py").write_text("from torch import softmax as f\n")
     assert bench_tuned.file_of("fused_softmax_forward") == variants / "b_tuned.py"
     assert softmax_by_tuned_arm()["status"] == "ok"
 
