@@ -12,9 +12,9 @@ from grader.site.notebooks.lesson import apart, bench, device, excerpt, listing,
 
 online = solution("lab2_online_softmax/online_softmax.py")
 softmax = solution("lab4_production_slice/softmax.py")
-layer_norm = solution("lab4_production_slice/layer_norm.py")
-rms_norm = solution("lab4_production_slice/rms_norm.py")
-linear = solution("lab4_production_slice/layer_norm_linear.py")
+layer_norm = solution("lab4_production_slice/layer_norm_backward.py")
+rms_norm = solution("lab4_production_slice/rms_norm_backward.py")
+linear = solution("lab4_production_slice/layer_norm_linear_backward.py")
 
 # %% [markdown]
 # ## An autograd function
@@ -169,9 +169,9 @@ def explained():
         )
         cases = {
             "softmax.fused_softmax": (),
-            "layer_norm.layer_norm": (w, b),
-            "rms_norm.rms_norm": (w,),
-            "layer_norm_linear.layer_norm_linear": (w, b, matrix, shift),
+            "layer_norm_backward.layer_norm": (w, b),
+            "rms_norm_backward.rms_norm": (w,),
+            "layer_norm_linear_backward.layer_norm_linear": (w, b, matrix, shift),
         }
         for name, more in cases.items():
             file, _, called = name.partition(".")
@@ -190,7 +190,7 @@ def explained():
 apart(explained)
 
 # %% [markdown]
-# One graph each, with both operators in it, forward and backward. For comparison, a model that prints:
+# One graph each, with the operators of both passes in it. For comparison, a model that prints:
 
 
 # %%
@@ -223,6 +223,7 @@ apart(broken)
 #
 # An operator in a graph has to be functional: a new result, inputs unchanged, never a result that is one of
 # its inputs. That is why `out=` stays outside it: `fused_softmax_forward` takes it, the operator does not.
+# `on` gives the kernel to launch: while the compiler traces, `wrap_triton` shows it the launch.
 
 # %%
 listing(softmax.fused_softmax_forward)

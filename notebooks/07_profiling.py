@@ -151,8 +151,8 @@ def drawn(node, depth=0):
 drawn(root)
 
 # %% [markdown]
-# A scope with two kernels below it is one call that launched two. `lab 4 layer_norm_linear` first computes
-# the statistics of rows and prepares the weight, then multiplies; the share of each is in the tree.
+# A scope with several kernels below it is one call that launched them all. `lab 4 layer_norm_linear` first
+# computes the statistics of rows and scales the weight, then multiplies; the share of each is in the tree.
 #
 # Time alone does not say whether a kernel is good. Divide the work by it, and compare with what the GPU can
 # do: bytes where bytes decide, FLOPs where they do.
@@ -457,7 +457,7 @@ for op, kernel in long_rows.items():
 words = " ".join(answers)
 lesson.say(
     f"<details><summary>Answer</summary>\n\n{words} More loads under way, or fewer loads: the row "
-    "is read twice, and "
+    "is read more than once, and "
     "LayerNorm reads weight and bias as well, for each row. What was tried is in "
     "`solutions/README.md`.\n\n</details>"
 )

@@ -21,6 +21,14 @@ def forward_op(
     return layer_norm_linear_forward(x, gamma, beta, weight, bias, eps=eps)
 
 
+@triton_op("course::column_sums", mutates_args=())
+def column_sums_op(terms: torch.Tensor) -> torch.Tensor:
+    """column_sums as an operator that torch.compile can look into."""
+    out = torch.empty((terms.shape[1],), device=terms.device, dtype=terms.dtype)
+    column_sums(terms, out)
+    return out
+
+
 class LayerNormLinear(torch.autograd.Function):
     """The operator with its gradients."""
 
@@ -42,11 +50,10 @@ class LayerNormLinear(torch.autograd.Function):
         dz = torch.mm(dy, weight)
         dx, dgamma, dbeta = backward_op(dz, x, gamma, ctx.eps)
         # END TODO 2
-        # BEGIN TODO 3: `dweight` by torch.mm, and `dbias` by column_sums (about 4 lines)
+        # BEGIN TODO 3: `dweight` by torch.mm, and `dbias` by column_sums_op (about 3 lines)
         z = layer_norm_op(x, gamma, beta, ctx.eps)
         dweight = torch.mm(dy.t(), z)
-        dbias = torch.empty((weight.shape[0],), device=dy.device, dtype=dy.dtype)
-        column_sums(dy, dbias)
+        dbias = column_sums_op(dy)
         # END TODO 3
         return dx, dgamma, dbeta, dweight, dbias, None
 

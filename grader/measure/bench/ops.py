@@ -180,15 +180,19 @@ def _matmul_inputs(normal, s):
     return {"a": a, "b": b, "b_nt": b.t().contiguous().t(), "bias": normal(s["n"])}
 
 
-def _row_op(name, file, takes, gives, *, matrices, vectors, operations, **more) -> Op:
-    """Build a row kernel's operation; a call reads and writes so many `matrices` and `vectors`."""
+def _row_op(name, file, takes, gives, *, matrices, vectors, operations, peers, **more) -> Op:
+    """Build a row kernel's operation; a call reads and writes so many `matrices` and `vectors`.
+
+    The tuned kernel is the first of its peers.
+    """
     shapes = {"dweight": ("cols",), "dbias": ("cols",)}
     sizes = tuple({"rows": ELEMENTS // 2**k, "cols": 2**k} for k in range(10, 18))
     return Op(
         name, f"lab4_production_slice/{file}", sizes, (sizes[2], sizes[5]), ("rows",), takes=takes,
         gives=lambda s: {key: tuple(s[side] for side in shapes.get(key, ("rows", "cols"))) for key in gives},
         bytes_moved=lambda s: 2 * (matrices * s["rows"] + vectors) * s["cols"],
-        operations=lambda s: operations * s["rows"] * s["cols"], **more,
+        operations=lambda s: operations * s["rows"] * s["cols"],
+        peers=(by.tuned(name, takes, gives), *peers), **more,
     )  # fmt: skip
 
 
@@ -253,7 +257,7 @@ OPS = (
         matrices=2, vectors=2, operations=7, centred=True,
     ),
     _norm_op(
-        "layer_norm_backward", "layer_norm.py", ("dy", "x", "weight"), ("dx", "dweight", "dbias"),
+        "layer_norm_backward", "layer_norm_backward.py", ("dy", "x", "weight"), ("dx", "dweight", "dbias"),
         (by.layer_norm_gradients, "dy", "x", "mean", "rstd", "weight", "bias"), by.liger_layer_norm_backward,
         matrices=3, vectors=3, operations=16, centred=True,
     ),
@@ -263,7 +267,7 @@ OPS = (
         matrices=2, vectors=1, operations=4, centred=False,
     ),
     _norm_op(
-        "rms_norm_backward", "rms_norm.py", ("dy", "x", "weight"), ("dx", "dweight"),
+        "rms_norm_backward", "rms_norm_backward.py", ("dy", "x", "weight"), ("dx", "dweight"),
         (by.rms_norm_gradients, "dy", "x", "rstd", "weight"), by.liger_rms_norm_backward,
         matrices=3, vectors=2, operations=11, centred=False,
     ),
@@ -272,7 +276,10 @@ OPS = (
         lambda normal, s: {"x": normal(s["n"])}, ("x",), lambda s: {"out": (s["n"],)},
         bytes_moved=lambda s: 4 * s["n"], operations=lambda s: s["n"], mistake=by.dropout_mistake,
         options=(("p", by.DROPOUT_P), ("seed", DROPOUT_SEED)),
-        peers=(plain("torch", by.dropout, "x"), compiled(by.dropout, "x")),
+        peers=(
+            by.tuned("dropout_forward", ("x",), ("out",), p=by.DROPOUT_P, seed=DROPOUT_SEED),
+            plain("torch", by.dropout, "x"), compiled(by.dropout, "x"),
+        ),
     ),
     Op(
         "layer_norm_linear_forward", "lab4_production_slice/layer_norm_linear.py",
@@ -285,6 +292,7 @@ OPS = (
         bytes_moved=lambda s: 2 * ((s["m"] + s["n"] + 2) * s["k"] + (s["m"] + 1) * s["n"]),
         operations=lambda s: 2 * s["m"] * s["n"] * s["k"], by_arithmetic=True,
         peers=(
+            by.tuned("layer_norm_linear_forward", by.LAYER_NORM_LINEAR, ("out",)),
             plain("torch", by.layer_norm_linear, *by.LAYER_NORM_LINEAR),
             compiled(by.layer_norm_linear, *by.LAYER_NORM_LINEAR),
         ),

@@ -1,16 +1,19 @@
-"""The peers that `make bench` times beside our kernels: PyTorch, torch.compile, Liger-Kernel, a copy."""
+"""The peers of our kernels in `make bench`: tuned ones, PyTorch, torch.compile, Liger-Kernel, a copy."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as nnf
 from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from grader.measure.bench import tuned as bench_tuned
+from grader.worker.worker import picked
 
 Tensors = dict[str, torch.Tensor]
 Call = Callable[[], tuple[torch.Tensor, ...]]
@@ -52,6 +55,22 @@ def _tuple(results):
 def plain(name: str, function, *takes: str) -> Peer:
     """Return a peer that calls a function of these tensors, with one result or several."""
     return Peer(name, lambda s: lambda: _tuple(function(*(s[key] for key in takes))))
+
+
+def tuned(function: str, takes: Sequence[str], gives: Sequence[str], **options) -> Peer:
+    """Return a peer that calls lab 4's tuned kernel as ours is called; without its file it is missing."""
+
+    def make(s):
+        call = getattr(bench_tuned.module_of(function), function)
+        arguments, results = [s[key] for key in takes], {key: s[key] for key in gives}
+
+        def run():
+            call(*arguments, **results, **options)
+            return tuple(results.values())
+
+        return run
+
+    return Peer(bench_tuned.ARM, make, lambda _: picked(bench_tuned.module_of(function)))
 
 
 COPY = Peer("copy", lambda s: lambda: (s["copy_to"].copy_(s["copy_from"]),))

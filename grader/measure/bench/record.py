@@ -22,7 +22,7 @@ PROTOCOL = (
 class ArmRecord(Model):
     """One arm at one size; it has figures only if its results are right and not impossibly fast."""
 
-    status: str  # ok, wrong, failed, not installed, impossible
+    status: str  # ok, wrong, failed, not installed, missing, impossible
     reason: str = ""
     median_us: float | None = None
     rate: float | None = None  # in the unit of the operation

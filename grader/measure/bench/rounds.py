@@ -19,6 +19,7 @@ from grader.judge import statistics
 from grader.measure.bench.ops import Op, Size, slots_of
 from grader.measure.bench.peers import COPY, Call, Peer, Tensors
 from grader.measure.bench.record import AGAIN
+from grader.measure.bench.tuned import MissingError
 from grader.system.gpu import ClockReader
 
 GRAPH_BELOW_US = 100.0  # with shorter calls the launch overhead would be measured
@@ -251,6 +252,8 @@ def _reporting(lane):
         yield
     except ImportError as error:
         lane.drop("not installed", plainly(error))
+    except MissingError as error:
+        lane.drop("missing", plainly(error))
     except Exception as error:  # the other arms are still measured
         lane.drop("failed", plainly(error))
     if torch.cuda.is_initialized():

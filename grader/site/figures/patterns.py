@@ -54,7 +54,7 @@ PATTERNS = (
     ),
     Pattern(
         "LayerNorm, gradients",
-        "One pass gives the gradient of the rows and parts of those of the weights.",
+        "One kernel can give the gradient of the rows and parts of those of the weights, and read all once.",
         ("layer_norm_backward",),
         "torch.autograd.grad(y, (x, weight, bias), dy)",
     ),
@@ -84,7 +84,7 @@ PATTERNS = (
     ),
     Pattern(
         "LayerNorm + Linear",
-        "Normalising on the way into the product saves a pass over x, most at a short k.",
+        "A norm behind the product needs no normalised matrix in memory; it saves most at a short k.",
         ("layer_norm_linear_forward",),
         "nnf.linear(nnf.layer_norm(x, x.shape[1:], gamma, beta), weight, bias)",
     ),

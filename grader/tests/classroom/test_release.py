@@ -296,10 +296,11 @@ def test_neither_the_order_of_tiles_nor_the_configs_of_lab_3_is_in_a_release(cou
 
 @pytest.mark.slow
 def test_lab_4_is_graded_in_a_release(of_a_commit, tmp_path):
-    """The student's file is the course's own here; the given modules are those of the release."""
+    """The student's files are the course's own here; the given module is that of the release."""
     (tmp_path / "work" / "lab4_production_slice").mkdir(parents=True)
-    file = "lab4_production_slice/layer_norm_linear.py"
-    shutil.copyfile(ROOT / "solutions" / file, tmp_path / "work" / file)
+    for name in ("layer_norm.py", "layer_norm_linear.py"):
+        file = f"lab4_production_slice/{name}"
+        shutil.copyfile(ROOT / "solutions" / file, tmp_path / "work" / file)
     words = ("-k", "layer_norm_linear_forward and correctness and 129", "--tier", "cpu")
     done = python(
         "-m", "grader", "grade", "--lab", "4", "--from", tmp_path / "work", *words,

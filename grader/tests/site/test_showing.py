@@ -50,7 +50,7 @@ def test_what_a_module_defines_is_shown_with_its_decorators_and_nothing_else(dis
     showing.excerpt(lab3, "CONFIGS")
     operator, function, configs = displayed
     assert operator.startswith('```python\n@triton_op("course::fused_softmax"')
-    assert operator.rstrip("`\n").endswith("traced=True)")
+    assert operator.rstrip("`\n").endswith("return fused_softmax_forward(x)")
     assert function.startswith("```python\nclass FusedSoftmax(")
     assert function.rstrip("`\n").endswith("# END TODO 8")
     assert configs.startswith("```python\nCONFIGS = [\n")

@@ -54,7 +54,8 @@ def test_given_modules_are_watched_by_those_who_import_them_and_through_each_oth
     lab4 = catalog.find()[3]
     made_of = {one.file: set(names_of(lab4, one, ROOT / "solutions")) for one in lab4.lab.exercises}
     assert "rows.py" in made_of["softmax.py"]
-    assert "layer_norm.py" in made_of["layer_norm_linear.py"]
+    assert "rows.py" in made_of["layer_norm_linear_backward.py"]
+    assert {"layer_norm.py", "layer_norm_backward.py"} <= made_of["layer_norm_linear_backward.py"]
     assert "layer_norm.py" not in made_of["dropout.py"]
     for path in sources_of(lab4, lab4.lab.exercises[0], ROOT / "solutions"):
         assert path.name not in lab4.lab.given or path.parent == lab4.folder
@@ -207,29 +208,28 @@ def test_a_save_grades_only_the_exercises_of_its_file(watcher):
     one = watcher(4)
     one.turn()
     one.finish()
-    one.file("rms_norm.py").write_text("# saved\n")
+    one.file("rms_norm_backward.py").write_text("# saved\n")
     one.settle()
-    assert FakeChild.begun[-1].keyword == "(rms_norm_forward/ or rms_norm_backward/ or rms_norm/)"
+    assert FakeChild.begun[-1].keyword == "(rms_norm_backward/ or rms_norm/)"
     fresh = [watched.exercise.file for watched in one.scores.watched if one.scores.is_fresh(watched)]
-    assert "rms_norm.py" not in fresh
-    assert len(fresh) == len(one.scores.watched) - 3
-    one.finish({"rms_norm_forward", "rms_norm_backward", "rms_norm"})
+    assert "rms_norm_backward.py" not in fresh
+    assert len(fresh) == len(one.scores.watched) - 2
+    one.finish({"rms_norm_backward", "rms_norm"})
     assert all(map(one.scores.is_fresh, one.scores.watched))
     assert len(one.scores.scores) == len(one.scores.watched)  # what was not graded again is still there
 
 
 def test_a_shared_module_grades_all_that_import_it(watcher):
     one = watcher(4)
-    for name in ("softmax.py", "rms_norm.py"):
-        one.file(name).write_text("import rows\n")
-    for name in ("layer_norm.py", "dropout.py", "layer_norm_linear.py"):
-        one.file(name).write_text("import math\n")
+    importing = {"softmax.py": "rows", "rms_norm.py": "rows", "rms_norm_backward.py": "rms_norm"}
+    for name in {exercise.file for exercise in one.entry.lab.exercises}:
+        one.file(name).write_text(f"import {importing.get(name, 'math')}\n")
     one.turn()
     one.finish()
     one.file("rows.py").write_text("# saved\n")
     one.settle()
     graded = FakeChild.begun[-1].keyword
-    assert all(name in graded for name in ("fused_softmax/", "rms_norm/"))
+    assert all(name in graded for name in ("fused_softmax/", "rms_norm_forward/", "rms_norm/"))
     assert not any(name in graded for name in ("layer_norm/", "dropout/"))
 
 
