@@ -65,9 +65,9 @@ def corpus_of(nodeid: str) -> str:
         )
     if "/faults/" in nodeid:
         return "faults with their verdict"
-    if "/variants/" in nodeid:
+    if "/variants/" in nodeid and "-refused" not in nodeid:
         return "honest variants without a flag"
-    return "student bugs, named check and hint" if "/wrong/" in nodeid else ""
+    return "student bugs, named check and hint" if "/wrong/" in nodeid or "-refused" in nodeid else ""
 
 
 def keep(config, name: str, **figures) -> None:

@@ -8,11 +8,14 @@ from grader.course.specimens import Specimen, find
 from grader.tests.helpers.course import ROOT
 
 LIST = Path(__file__).with_name("everyday_specimens.txt")
+WRONG = find(
+    "solutions/lab*/wrong/*.py", *(f"solutions/gpu-programming/*/wrong/*.{end}" for end in ("cu", "py"))
+)
+VARIANTS = find("solutions/lab*/variants/*.py", "solutions/gpu-programming/*/variants/*.py")
 CORPORA = {
-    "student bugs": find(
-        "solutions/lab*/wrong/*.py", *(f"solutions/gpu-programming/*/wrong/*.{end}" for end in ("cu", "py"))
-    ),
-    "honest variants": find("solutions/lab*/variants/*.py", "solutions/gpu-programming/*/variants/*.py"),
+    # A variant that is only measured, such as one of PyTorch's calls, is refused as an answer.
+    "student bugs": WRONG + [one for one in VARIANTS if one.screened != ("PASS",)],
+    "honest variants": [one for one in VARIANTS if one.screened == ("PASS",)],
     "cheats": find("grader/tests/cheats/*"),
     "faults": find("grader/tests/faults/*"),
 }

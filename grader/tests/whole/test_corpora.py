@@ -32,8 +32,14 @@ def marks(where, specimen):
     return [pytest.mark.whole_gpu] if specimen.kind == SPEED or specimen.row in GREEDY else []
 
 
+def named(specimen):
+    """Its id, which tells a variant that is only measured from those that are right answers."""
+    refused = "variants" in specimen.path.parts and specimen in WRONG
+    return f"{specimen.name}-refused" if refused else specimen.name
+
+
 def marked(where, specimens):
-    return [pytest.param(one, id=one.name, marks=marks(where, one)) for one in on(where, specimens)]
+    return [pytest.param(one, id=named(one), marks=marks(where, one)) for one in on(where, specimens)]
 
 
 def both_ways(where, specimens):
@@ -106,6 +112,7 @@ def test_only_specimens_are_counted_and_each_in_its_corpus():
         "test_student_bug[lab2_online_softmax/wrong/no_mask]": "student bugs, named check and hint",
         "test_student_bug[cuda-kernels/wrong/sum_blocks_race]": "student bugs, named check and hint",
         "test_other_right_answer[lab2/variants/three_passes]": "honest variants without a flag",
+        "test_student_bug[lab4/variants/naive-refused]": "student bugs, named check and hint",
         "test_fault[tests/faults/f08_sleep]": "faults with their verdict",
         "test_cheat[tests/cheats/a15_branch_twin-screened]": "benign twins passed, static screen on",
         "test_cheat[tests/cheats/d01_deadlock-unscreened]": "cheats caught, exact verdict, static screen off",
