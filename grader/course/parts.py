@@ -75,7 +75,7 @@ def _imports(tree: ast.Module, modules: Collection[str]) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     aliases: dict[str, str] = {}
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module in modules and not node.level:
+        if isinstance(node, ast.ImportFrom) and node.module and node.module in modules and not node.level:
             found.setdefault(node.module, set()).update(alias.name for alias in node.names)
         elif isinstance(node, ast.Import):
             aliases |= {one.asname or one.name: one.name for one in node.names if one.name in modules}
