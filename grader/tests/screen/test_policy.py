@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from grader.course import catalog, specimens
+from grader.course.parts import parts_of
 from grader.course.spec import Lab, Verdict
 from grader.course.submission import Submission
 from grader.report import markdown
@@ -43,9 +44,12 @@ LAUNCH = "kernel[(triton.cdiv(x.numel(), 64),)](x, y, out, x.numel(), BLOCK=64)"
 LINE = HEAD.count("\n") + 1  # of what comes after
 
 
-def verdict(body: str, lab=LAB, exercise=ADD):
+def verdict(body: str, lab=LAB, exercise=ADD, beside: Path | None = None):
+    """What the screen says of a file; `beside` is the folder of the student's other files."""
     submission = Submission(Path(exercise.file), body.encode(errors="replace"))
-    return screen(submission, lab, exercise)
+    files = lab.imports.get(exercise.file, ()) if beside else ()
+    parts = parts_of(submission, files, lambda path: Submission.read(beside / path.name))
+    return screen(submission, lab, exercise, parts)
 
 
 def around(*lines: str, after: str = "") -> str:
@@ -84,7 +88,8 @@ def test_skeletons_and_solutions_pass_and_variants_get_what_their_first_line_say
         asked = [exercise for exercise in entry.lab.exercises if f"def {exercise.name}(" in text]
     assert asked
     for exercise in asked:
-        found = verdict(text, entry.lab, exercise)
+        beside = path.parent.parent if path.parent.name == "variants" else path.parent
+        found = verdict(text, entry.lab, exercise, beside)
         assert (found.label if found else "PASS") in wanted
 
 

@@ -6,7 +6,7 @@ import triton.language as tl
 from rows import on
 from torch.library import triton_op
 
-CONFIGS = [triton.Config({"BLOCK": block}, num_warps=4) for block in (256, 512)]
+CONFIGS = [triton.Config({"BLOCK": block}, num_warps=4) for block in (512, 1024)]
 
 
 @triton.autotune(configs=CONFIGS, key=["n"])
