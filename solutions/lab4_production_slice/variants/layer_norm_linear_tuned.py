@@ -58,6 +58,9 @@ def fitting_tiles(configs, named_args, **meta):
     return kept or configs[-1:]
 
 
+BY_SIZE = {"early_config_prune": fitting_tiles}
+
+
 def tiles_of_a_row(n_cols: int) -> dict[str, int]:
     """Return the columns of a tile, and how many tiles a row has; both are powers of two."""
     padded = max(256, triton.next_power_of_2(n_cols))
@@ -270,7 +273,7 @@ def half_of_columns(acc, FROM: tl.constexpr):
     return left if FROM == 0 else right
 
 
-@triton.autotune(configs=TILES, key=["M", "N", "K"], prune_configs_by={"early_config_prune": fitting_tiles})
+@triton.autotune(configs=TILES, key=["M", "N", "K"], prune_configs_by=BY_SIZE)
 @triton.jit
 def linear_kernel(
     x_ptr,
