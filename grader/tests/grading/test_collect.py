@@ -29,7 +29,7 @@ def collected(answers, path):
     run = SimpleNamespace(
         tier="gpu", source="labs", seed=1, arch=90, assurance="L1", assurance_level=1, gpu=None,
         submission=lambda item: Submission.read(path / item.exercise.file),
-        imports_sha256=lambda item: "",
+        imports_sha256=lambda _: "",
     )  # fmt: skip
     return collect.collect(answers, run, command="", seconds=0.0, gpu_missing="")
 
