@@ -93,7 +93,9 @@ def dropout_inputs(rng, case):
 def dropout_both_inputs(rng, case):
     drawn = dropout_inputs(rng, case)
     dy = rng.normal(case.params["n"])
-    drawn = {"x": drawn.pop("x"), "dy": dy.sign() * (dy.abs() + 0.5), **drawn}
+    shape = (case.params["rows"], -1) if "rows" in case.params else (-1,)
+    x, dy = drawn.pop("x"), dy.sign() * (dy.abs() + 0.5)
+    drawn = {"x": x.reshape(shape), "dy": dy.reshape(shape), **drawn}
     return drawn if case.params.get("training", True) else {**drawn, "training": False}
 
 
@@ -334,6 +336,7 @@ class Mistake(LabSymptom):
     SEED_IGNORED = "seed ignored"
     MASK_NOT_REPLAYED = "mask not replayed"
     SCALED_GRADIENT = "scaled gradient"
+    DY_IN_MEMORY_ORDER = "dy in memory order"
     MEAN_LEFT_IN = "mean left in"
     MEAN_NOT_SCALED = "mean not scaled"
     MEAN_OF_OTHER_COLUMNS = "mean of other columns"
@@ -436,7 +439,8 @@ def symptom_of_replay(case, inputs, expected, got):
         (scale**2, Mistake.SCALED_GRADIENT),
     ):
         if kept.any() and _same(got[kept], factor * dy[kept]):
-            return symptom
+            # Where dy lies row by row, the same mistake is another choice; those cases come first.
+            return Mistake.DY_IN_MEMORY_ORDER if case.layouts.get("dy") else symptom
     return None
 
 
@@ -662,8 +666,10 @@ def backward_cases(padded, *values):
     )
 
 
+TRANSPOSED = {"dy": Layout(transposed=True)}  # as autograd hands it in behind a transpose
 BOTH_CASES = (
     *(Case(shapes(r, c), "fp32") for r, c in ((4, 129), (7, 1001), (1, 16385))),
+    Case(shapes(6, 130), "fp32", TRANSPOSED),
     *(Case(shapes(r, c), "fp16") for r, c in ((5, 127), (7, 1001))),
     *(Case(shapes(r, c), "bf16") for r, c in ((29, 1001), (300, 20011))),
 )
@@ -683,6 +689,7 @@ DROPOUT_CASES = (
 )
 DROPOUT_BOTH = (
     *(Case(choices(30001, p), "fp32") for p in (0.5, 0.1)),
+    Case({**choices(40 * 50, 0.5), "rows": 40}, "fp32", TRANSPOSED),
     Case(choices(30001, 0.75), "fp16"),
     Case(choices(30001, 0.3), "bf16"),
     Case(choices(4099, 1.0), "fp32", also_right=("zeros", "an earlier result", "fewer digits")),
@@ -712,6 +719,7 @@ LINEAR_CASES = (
 )  # fmt: skip
 LINEAR_BOTH = (
     *(Case(linears(*s), "fp32") for s in ((4, 129, 6), (70, 127, 40), (2, 8201, 3))),
+    Case(linears(9, 130, 20), "fp32", TRANSPOSED),
     *(Case(linears(*s), "fp16") for s in ((5, 127, 33), (70, 136, 72))),
     *(Case(linears(*s), "bf16") for s in ((29, 1001, 65), (1000, 1024, 520), (300, 20011, 40))),
 )
@@ -922,6 +930,9 @@ LAB = Lab(
             9, "dx is not 0 where y is: the same seed and the same offsets in both passes",
         ),
         Mistake.SCALED_GRADIENT: (8, "the gradient has the factor 1 / (1 - p), too, and once"),
+        Mistake.DY_IN_MEMORY_ORDER: (
+            7, "dy may be transposed, and was taken in the order of memory: hand on dy.contiguous()",
+        ),
         Mistake.MEAN_LEFT_IN: (
             11, "the mean is still in the product: subtract it times the sum of the scaled row",
         ),

@@ -28,6 +28,7 @@ def mean_and_rstd(x_row, eps, N_COLS: tl.constexpr, BLOCK: tl.constexpr):
         squares += tl.sum(difference * difference, axis=0)
     variance = squares / N_COLS
     # END TODO 2
+    # torch.compile passes eps as fp64, which would make all that follows fp64.
     return mean, tl.rsqrt(variance + tl.cast(eps, tl.float32))
 
 

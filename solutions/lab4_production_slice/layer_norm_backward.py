@@ -108,6 +108,7 @@ def layer_norm_backward(dy, x, weight, *, eps: float = 1e-5, dx=None, dweight=No
     strides = dy.stride(0), x.stride(0), dx.stride(0)
     launch(dy, x, weight, dx, mean, rstd, *strides, eps, N_COLS=n_cols, BLOCK=block_of(n_cols))
     # END TODO 5
+    # triton.cdiv takes the constexpr COLS as it is.
     # BEGIN TODO 6: launch weight_gradient_kernel, and add up the sums of the groups (about 4 lines)
     launch = on(weight_gradient_kernel, x)[(triton.cdiv(n_cols, COLS), GROUPS)]
     launch(dy, x, mean, rstd, sums, n_rows, n_cols, dy.stride(0), x.stride(0))

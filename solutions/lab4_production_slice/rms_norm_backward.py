@@ -93,6 +93,7 @@ def rms_norm_backward(dy, x, weight, *, eps: float = 1e-6, dx=None, dweight=None
     strides = dy.stride(0), x.stride(0), dx.stride(0)
     launch(dy, x, weight, dx, rstd, *strides, eps, N_COLS=n_cols, BLOCK=block_of(n_cols))
     # END TODO 4
+    # triton.cdiv takes the constexpr COLS as it is.
     # BEGIN TODO 5: launch weight_gradient_kernel, and add up the sums of the groups (about 3 lines)
     launch = on(weight_gradient_kernel, x)[(triton.cdiv(n_cols, COLS), GROUPS)]
     launch(dy, x, rstd, sums, n_rows, n_cols, dy.stride(0), x.stride(0))

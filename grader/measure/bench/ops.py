@@ -183,7 +183,7 @@ def _matmul_inputs(normal, s):
 def _row_op(name, file, takes, gives, *, matrices, vectors, operations, peers, **more) -> Op:
     """Build a row kernel's operation; a call reads and writes so many `matrices` and `vectors`.
 
-    The tuned kernel is the first of its peers.
+    The rungs of its ladder are the first of its peers.
     """
     shapes = {"dweight": ("cols",), "dbias": ("cols",)}
     sizes = tuple({"rows": ELEMENTS // 2**k, "cols": 2**k} for k in range(10, 18))
@@ -192,7 +192,7 @@ def _row_op(name, file, takes, gives, *, matrices, vectors, operations, peers, *
         gives=lambda s: {key: tuple(s[side] for side in shapes.get(key, ("rows", "cols"))) for key in gives},
         bytes_moved=lambda s: 2 * (matrices * s["rows"] + vectors) * s["cols"],
         operations=lambda s: operations * s["rows"] * s["cols"],
-        peers=(by.tuned(name, takes, gives), *peers), **more,
+        peers=(*by.ladder(name, takes, gives), *peers), **more,
     )  # fmt: skip
 
 
@@ -277,7 +277,7 @@ OPS = (
         bytes_moved=lambda s: 4 * s["n"], operations=lambda s: s["n"], mistake=by.dropout_mistake,
         options=(("p", by.DROPOUT_P), ("seed", DROPOUT_SEED)),
         peers=(
-            by.tuned("dropout_forward", ("x",), ("out",), p=by.DROPOUT_P, seed=DROPOUT_SEED),
+            *by.ladder("dropout_forward", ("x",), ("out",), p=by.DROPOUT_P, seed=DROPOUT_SEED),
             plain("torch", by.dropout, "x"), compiled(by.dropout, "x"),
         ),
     ),
@@ -292,7 +292,7 @@ OPS = (
         bytes_moved=lambda s: 2 * ((s["m"] + s["n"] + 2) * s["k"] + (s["m"] + 1) * s["n"]),
         operations=lambda s: 2 * s["m"] * s["n"] * s["k"], by_arithmetic=True,
         peers=(
-            by.tuned("layer_norm_linear_forward", by.LAYER_NORM_LINEAR, ("out",)),
+            *by.ladder("layer_norm_linear_forward", by.LAYER_NORM_LINEAR, ("out",)),
             plain("torch", by.layer_norm_linear, *by.LAYER_NORM_LINEAR),
             compiled(by.layer_norm_linear, *by.LAYER_NORM_LINEAR),
         ),

@@ -1,4 +1,4 @@
-"""The peers of our kernels in `make bench`: tuned ones, PyTorch, torch.compile, Liger-Kernel, a copy."""
+"""The peers of our kernels in `make bench`: rungs of a ladder, PyTorch, torch.compile, Liger, a copy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as nnf
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from grader.measure.bench import tuned as bench_tuned
+from grader.measure.bench import ladder as bench_ladder
 from grader.worker.worker import picked
 
 Tensors = dict[str, torch.Tensor]
@@ -57,11 +57,15 @@ def plain(name: str, function, *takes: str) -> Peer:
     return Peer(name, lambda s: lambda: _tuple(function(*(s[key] for key in takes))))
 
 
-def tuned(function: str, takes: Sequence[str], gives: Sequence[str], **options) -> Peer:
-    """Return a peer that calls lab 4's tuned kernel as ours is called; without its file it is missing."""
+def ladder(function: str, takes: Sequence[str], gives: Sequence[str], **options) -> tuple[Peer, ...]:
+    """Return a peer for each rung of lab 4's ladder, called as ours is; without its file one is missing."""
+    return tuple(_rung(rung, function, takes, gives, options) for rung in bench_ladder.RUNGS)
+
+
+def _rung(rung: str, function: str, takes: Sequence[str], gives: Sequence[str], options: Mapping) -> Peer:
 
     def make(s):
-        call = getattr(bench_tuned.module_of(function), function)
+        call = getattr(bench_ladder.module_of(rung, function), function)
         arguments, results = [s[key] for key in takes], {key: s[key] for key in gives}
 
         def run():
@@ -70,7 +74,7 @@ def tuned(function: str, takes: Sequence[str], gives: Sequence[str], **options) 
 
         return run
 
-    return Peer(bench_tuned.ARM, make, lambda _: picked(bench_tuned.module_of(function)))
+    return Peer(rung, make, lambda _: picked(bench_ladder.module_of(rung, function)))
 
 
 COPY = Peer("copy", lambda s: lambda: (s["copy_to"].copy_(s["copy_from"]),))

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from grader.judge import statistics
+from grader.measure.bench.ladder import MissingError
 from grader.measure.bench.ops import Op, Size, slots_of
 from grader.measure.bench.peers import COPY, Call, Peer, Tensors
 from grader.measure.bench.record import AGAIN
-from grader.measure.bench.tuned import MissingError
 from grader.system.gpu import ClockReader
 
 GRAPH_BELOW_US = 100.0  # with shorter calls the launch overhead would be measured

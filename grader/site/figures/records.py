@@ -9,7 +9,7 @@ from pathlib import Path
 
 from grader.course import catalog
 from grader.judge import statistics
-from grader.measure.bench import tuned
+from grader.measure.bench import ladder
 from grader.measure.bench.record import AGAIN, BenchRecord, OpRecord
 from grader.measure.kernel_log import store
 
@@ -66,7 +66,7 @@ def _arms(op: OpRecord, record: BenchRecord, path: Path) -> Iterator[Timed]:
             yield Timed(
                 op=op.name,
                 arm=name,
-                file=tuned.file_of(op.name) if name == tuned.ARM else _file_of(name, op.file),
+                file=ladder.file_of(name, op.name) if name in ladder.RUNGS else _file_of(name, op.file),
                 size=tuple(times.size.items()),
                 dtype=op.dtype,
                 unit=op.unit,

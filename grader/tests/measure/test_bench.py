@@ -17,11 +17,11 @@ from rich.console import Console
 
 from grader.grading.progress import Follower
 from grader.measure.bench import capstone as bench_capstone
+from grader.measure.bench import ladder as bench_ladder
 from grader.measure.bench import ops as bench_ops
 from grader.measure.bench import plots as bench_plots
 from grader.measure.bench import rounds as bench_rounds
 from grader.measure.bench import run as bench
-from grader.measure.bench import tuned as bench_tuned
 from grader.measure.bench.ops import bytes_needed, fit, label, slots_of
 from grader.measure.bench.record import AGAIN, BenchRecord, OpRecord, summarise
 from grader.measure.bench.rounds import Lane, Plan, differs, in_order, measure, take_rounds
@@ -205,65 +205,69 @@ def absent(_tensors):
     import no_such_library  # noqa: F401
 
 
-TUNED = {op.name: op for op in OPS if any(peer.name == bench_tuned.ARM for peer in op.peers)}
+RUNGS = tuple(bench_ladder.RUNGS)
+LADDERS = {op.name: op for op in OPS if any(peer.name in RUNGS for peer in op.peers)}
 
 
-def test_every_operation_of_lab_4_and_no_other_has_a_tuned_arm():
-    assert list(TUNED) == [op.name for op in OPS if op.lab == "4"]
-    assert len(TUNED) == 8
+def test_every_operation_of_lab_4_and_no_other_has_a_ladder():
+    assert list(LADDERS) == [op.name for op in OPS if op.lab == "4"]
+    assert len(LADDERS) == 8
+    assert all(tuple(peer.name for peer in op.peers)[: len(RUNGS)] == RUNGS for op in LADDERS.values())
 
 
-def softmax_by_tuned_arm():
-    peers = tuple(peer for peer in SOFTMAX.peers if peer.name in ("torch", bench_tuned.ARM))
-    op = replace(SOFTMAX, peers=peers)
-    return measure(op, {"rows": 4, "cols": 16}, [], HostClock(), Plan(1, 10.0, 1), "cpu")["arms"]["tuned"]
+def softmax_by(rung):
+    op = replace(SOFTMAX, peers=tuple(peer for peer in SOFTMAX.peers if peer.name in ("torch", rung)))
+    return measure(op, {"rows": 4, "cols": 16}, [], HostClock(), Plan(1, 10.0, 1), "cpu")["arms"][rung]
 
 
 @pytest.fixture
 def variants(tmp_path, monkeypatch):
     """An empty folder in the place of the variants of lab 4."""
     (tmp_path / "variants").mkdir()
-    monkeypatch.setattr(bench_tuned, "FOLDER", tmp_path / "variants")
+    monkeypatch.setattr(bench_ladder, "FOLDER", tmp_path / "variants")
     monkeypatch.setattr(sys, "path", [*sys.path])
-    bench_tuned.module_of.cache_clear()
+    bench_ladder.module_of.cache_clear()
     yield tmp_path / "variants"
-    bench_tuned.module_of.cache_clear()
+    bench_ladder.module_of.cache_clear()
 
 
 @pytest.mark.usefixtures("brief")
-def test_a_tuned_file_is_an_arm(variants):
+@pytest.mark.parametrize(("rung", "name"), [("tuned", "b_tuned.py"), ("naive", "naive.py")])
+def test_a_file_of_a_rung_is_an_arm(variants, rung, name):
     (variants / "a_tuned.py").write_text("def fused_softmax(x):\n    return x\n")
     text = "from given_beside import f\ndef fused_softmax_forward(x, *, out=None):\n    f(x, -1, out=out)\n"
-    (variants / "b_tuned.py").write_text(text)
+    (variants / name).write_text(text)
     (variants.parent / "given_beside.py").write_text("from torch import softmax as f\n")
-    assert bench_tuned.file_of("fused_softmax_forward") == variants / "b_tuned.py"
-    assert softmax_by_tuned_arm()["status"] == "ok"
+    assert bench_ladder.file_of(rung, "fused_softmax_forward") == variants / name
+    assert softmax_by(rung)["status"] == "ok"
 
 
 @pytest.mark.usefixtures("brief")
-def test_a_tuned_file_that_is_not_there_is_said(variants):
+@pytest.mark.parametrize("rung", RUNGS)
+def test_a_file_of_a_rung_that_is_not_there_is_said(variants, rung):
     (variants / "softmax.py").write_text("def fused_softmax_forward(x, *, out=None):\n    pass\n")
-    assert bench_tuned.file_of("fused_softmax_forward") is None
-    arm = softmax_by_tuned_arm()
+    assert bench_ladder.file_of(rung, "fused_softmax_forward") is None
+    arm = softmax_by(rung)
     assert arm["status"] == "missing"
-    assert "no *_tuned.py among the" in arm["reason"]
+    assert f"no {bench_ladder.RUNGS[rung]} among the" in arm["reason"]
     assert arm["reason"].endswith("of lab 4 defines fused_softmax_forward")
 
 
-@pytest.mark.parametrize("op", TUNED.values(), ids=lambda op: op.name)
-def test_a_tuned_function_is_called_as_ours_is(op):
+@pytest.mark.parametrize("op", LADDERS.values(), ids=lambda op: op.name)
+def test_every_rung_is_called_as_ours_is(op):
     """By the tensors and options that the peer hands to a function that keeps them."""
     seen = []
     size = OF_ONE[op.name][0]
-    (peer,) = (one for one in op.peers if one.name == bench_tuned.ARM)
     tensors = dict.fromkeys((*op.takes, *op.gives(size)), torch.zeros(1))
     (ours,) = op.arms("ours", lambda *places, **names: seen.append((len(places), set(names))), size)
     ours.make(tensors)()
     module = type("Module", (), {op.name: staticmethod(lambda *p, **n: seen.append((len(p), set(n))))})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bench_tuned, "module_of", lambda _: module)
-        peer.make(tensors)()
-    assert seen[0] == seen[1]
+        patch.setattr(bench_ladder, "module_of", lambda *_: module)
+        for peer in op.peers[: len(RUNGS)]:
+            peer.make(tensors)()
+    assert len(seen) == 1 + len(RUNGS)
+    assert all(one == seen[0] for one in seen)
 
 
 OF_ONE = {  # bytes and FLOPs counted by hand

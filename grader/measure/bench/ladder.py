@@ -1,4 +1,4 @@
-"""Lab 4's tuned kernels: variants of the solution that are longer and faster, an arm of `make bench`."""
+"""Lab 4's ladder: PyTorch calls below the solution and tuned kernels above it, as arms of `make bench`."""
 
 from __future__ import annotations
 
@@ -11,31 +11,30 @@ from types import ModuleType
 
 from grader.course import catalog
 
-ARM = "tuned"
 FOLDER = catalog.ROOT / "solutions" / "lab4_production_slice" / "variants"
-ENDING = "_tuned.py"
+RUNGS = {"naive": "naive.py", "tuned": "*_tuned.py"}  # the arm, and its files
 
 
 class MissingError(Exception):
-    """There is no tuned kernel for this operation."""
+    """No file of this rung has the operation."""
 
 
-def file_of(function: str) -> Path | None:
-    """Return the tuned file that defines a function, or None."""
+def file_of(rung: str, function: str) -> Path | None:
+    """Return the file of a rung that defines a function, or None."""
     defines = re.compile(rf"^def {re.escape(function)}\(", re.MULTILINE)
-    found = sorted(FOLDER.glob(f"*{ENDING}"))
+    found = sorted(FOLDER.glob(RUNGS[rung]))
     return next((path for path in found if defines.search(path.read_text("utf-8"))), None)
 
 
 @functools.cache
-def module_of(function: str) -> ModuleType:
-    """Import the tuned file that defines a function; MissingError if there is none.
+def module_of(rung: str, function: str) -> ModuleType:
+    """Import the file of a rung that defines a function; MissingError if there is none.
 
     The file can import what the lab gives.
     """
-    path = file_of(function)
+    path = file_of(rung, function)
     if path is None:
-        raise MissingError(f"no *{ENDING} among the {FOLDER.name} of lab 4 defines {function}")
+        raise MissingError(f"no {RUNGS[rung]} among the {FOLDER.name} of lab 4 defines {function}")
     specification = importlib.util.spec_from_file_location(f"bench_{path.stem}", path)
     if specification is None or specification.loader is None:
         raise ImportError(f"{path.name} is no Python file")
