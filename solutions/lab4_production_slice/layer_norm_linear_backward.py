@@ -46,7 +46,7 @@ class LayerNormLinear(torch.autograd.Function):
         """Return dx, dgamma, dbeta, dweight and dbias for dy, and None for eps."""
         x, gamma, beta, weight = ctx.saved_tensors
         dy = dy.contiguous()
-        # BEGIN TODO 2: `dz` for the result of the norm, by torch.mm; `dx`, `dgamma` and `dbeta` (about 2 lines)
+        # BEGIN TODO 2: `dz` for the norm's result, by torch.mm; `dx`, `dgamma`, `dbeta` (about 2 lines)
         dz = torch.mm(dy, weight)
         dx, dgamma, dbeta = backward_op(dz, x, gamma, ctx.eps)
         # END TODO 2

@@ -18,9 +18,9 @@ def dropout_kernel(x_ptr, y_ptr, n, p, scale, seed, BLOCK: tl.constexpr):
     counters of the generator, from k * BLOCK on, and four elements for each counter.
     """
     program = tl.program_id(axis=0)
-    # BEGIN TODO 1: `random`, one number for each element of this program (about 3 lines)
+    # BEGIN TODO 1: `random`, a number for each element: tl.rand4x, joined by tl.join (about 3 lines)
     # A counter of Philox gives four numbers; tl.rand would use one of them.
-    tl.static_assert(False, "TODO 1: `random`, one number for each element of this program")
+    tl.static_assert(False, "TODO 1: `random`, a number for each element: tl.rand4x, joined by tl.join")
     # END TODO 1
     # BEGIN TODO 2: keep or drop, scale and store (about 5 lines)
     tl.static_assert(False, "TODO 2: keep or drop, scale and store")
@@ -67,8 +67,8 @@ class Dropout(torch.autograd.Function):
     @staticmethod
     def backward(ctx, dy):
         """Return dx for dy, and None for p and seed."""
-        # BEGIN TODO 6: the gradient (about 1 line)
-        raise NotImplementedError("TODO 6: the gradient")
+        # BEGIN TODO 6: the gradient by dropout_op; the elements of dy may lie apart (about 1 line)
+        raise NotImplementedError("TODO 6: the gradient by dropout_op; the elements of dy may lie apart")
         # END TODO 6
 
 
