@@ -44,8 +44,8 @@ class LayerNormLinear(torch.autograd.Function):
         """Return dx, dgamma, dbeta, dweight and dbias for dy, and None for eps."""
         x, gamma, beta, weight = ctx.saved_tensors
         dy = dy.contiguous()
-        # BEGIN TODO 2: `dz` for the result of the norm, by torch.mm; `dx`, `dgamma` and `dbeta` (about 2 lines)
-        raise NotImplementedError("TODO 2: `dz` for the result of the norm, by torch.mm; `dx`, `dgamma` and `dbeta`")
+        # BEGIN TODO 2: `dz` for the norm's result, by torch.mm; `dx`, `dgamma`, `dbeta` (about 2 lines)
+        raise NotImplementedError("TODO 2: `dz` for the norm's result, by torch.mm; `dx`, `dgamma`, `dbeta`")
         # END TODO 2
         # BEGIN TODO 3: `dweight` by torch.mm, and `dbias` by column_sums_op (about 3 lines)
         raise NotImplementedError("TODO 3: `dweight` by torch.mm, and `dbias` by column_sums_op")
