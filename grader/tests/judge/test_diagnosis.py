@@ -473,6 +473,7 @@ MISTAKES += (
      lambda x, dy, p, seed, **_: (dropped(x, p, seed, 2.0), dropped(dy, p, seed, 2.0))),
     ("dropout", "mask not replayed", KEPT_BOTH, replayed(seed=1)),
     ("dropout", "scaled gradient", KEPT_BOTH, replayed(scale=1.0)),
+    ("dropout", "dy in memory order", ("n=2000,p=0.5,rows=40,dy transposed,fp32",), replayed(seed=1)),
 )  # fmt: skip
 
 
