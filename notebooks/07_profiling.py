@@ -414,7 +414,7 @@ lesson.shown(figure, f"Tensor pipe, step by step: {words}")
 # list, the list is too short.
 
 # %%
-norms = lesson.bench("layer_norm_forward", "h200-bench-forward.json")
+norms = lesson.bench("layer_norm_forward", "h200-bench-lab4.json")
 rows = [(", ".join(f"{key}={value}" for key, value in one.size.items()), config)
         for one in norms.sizes for config in one.configs.get("ours", {}).values()]  # fmt: skip
 lesson.table(("size", "config that layer_norm_kernel ran with"), rows)

@@ -267,7 +267,7 @@ print(
 )
 
 # %%
-fused = lesson.bench("layer_norm_linear_forward", "h200-bench-linear.json")
+fused = lesson.bench("layer_norm_linear_forward", "h200-bench-lab4.json")
 rows = []
 for one in fused.sizes:
     size = ", ".join(f"{key}={value}" for key, value in one.size.items())
@@ -440,16 +440,15 @@ lesson.apart(captured)
 # limit, and the figure below is the share of it, over the width of a row.
 
 # %%
-forward = {op: lesson.bench(op, file) for op, file in (
-    ("fused_softmax_forward", "h200-bench-forward.json"), ("layer_norm_forward", "h200-bench-forward.json"),
-    ("rms_norm_forward", "h200-bench-forward.json"), ("fused_softmax_backward", "h200-bench-rows.json"),
-    ("layer_norm_backward", "h200-bench-norms.json"),
-    ("rms_norm_backward", "h200-bench-norms.json"))}  # fmt: skip
+names = [
+    f"{name}_{way}" for name in ("fused_softmax", "layer_norm", "rms_norm") for way in ("forward", "backward")
+]
+measured = {name: lesson.bench(name, "h200-bench-lab4.json") for name in names}
 
 # %%
 figure, axes = lesson.canvas(8, 3, columns=2, sharey=True)
 for place, way in zip(axes, ("forward", "backward"), strict=True):
-    mine = {name: op for name, op in forward.items() if name.endswith(way)}
+    mine = {name: op for name, op in measured.items() if name.endswith(way)}
     for (name, op), colour in zip(mine.items(), lesson.COLOURS, strict=False):
         for arm, line in (("ours", "o-"), ("torch", "x:")):
             points = [
@@ -472,7 +471,7 @@ lesson.shown(figure, "Share of a copy, ours and PyTorch's, over the width of a r
 
 # %%
 rows = []
-for name, op in forward.items():
+for name, op in measured.items():
     for one in op.sizes:
         rated = {
             arm: facts.rate
@@ -567,7 +566,7 @@ lesson.table(("formula", "kernels", "elements moved, in times of the least"), ro
 
 # %%
 ladder = [
-    (name, one) for name, op in forward.items() for one in op.sizes if one.size["cols"] in (4096, 16384)
+    (name, one) for name, op in measured.items() for one in op.sizes if one.size["cols"] in (4096, 16384)
 ]
 ARMS = ("torch", "torch.compile", "ours", "tuned")
 

@@ -183,16 +183,41 @@ def _matmul_inputs(normal, s):
 def _row_op(name, file, takes, gives, *, matrices, vectors, operations, peers, **more) -> Op:
     """Build a row kernel's operation; a call reads and writes so many `matrices` and `vectors`.
 
-    The rungs of its ladder are the first of its peers.
+    The rungs of its ladder are the first of its peers in lab 4, the only lab with a ladder.
     """
+    rungs = by.ladder(name, takes, gives) if file.startswith("lab4_") else ()
     shapes = {"dweight": ("cols",), "dbias": ("cols",)}
     sizes = tuple({"rows": ELEMENTS // 2**k, "cols": 2**k} for k in range(10, 18))
     return Op(
-        name, f"lab4_production_slice/{file}", sizes, (sizes[2], sizes[5]), ("rows",), takes=takes,
+        name, file, sizes, (sizes[2], sizes[5]), ("rows",), takes=takes,
         gives=lambda s: {key: tuple(s[side] for side in shapes.get(key, ("rows", "cols"))) for key in gives},
         bytes_moved=lambda s: 2 * (matrices * s["rows"] + vectors) * s["cols"],
         operations=lambda s: operations * s["rows"] * s["cols"],
-        peers=(*by.ladder(name, takes, gives), *peers), **more,
+        peers=(*rungs, *peers), **more,
+    )  # fmt: skip
+
+
+def _softmax_op(name, file) -> Op:
+    return _row_op(
+        name, file, ("x",), ("out",), matrices=2, vectors=0, operations=5,
+        inputs=lambda normal, s: {"x": normal(s["rows"], s["cols"])},
+        peers=(
+            Peer("torch", lambda s: lambda: (torch.softmax(s["x"], -1, out=s["out"]),)),
+            compiled(by.softmax, "x"), liger(by.liger_softmax),
+        ),
+    )  # fmt: skip
+
+
+def _softmax_gradient_op(name, file) -> Op:
+    return _row_op(
+        name, file, ("dy", "y"), ("out",), matrices=3, vectors=0, operations=4,
+        inputs=lambda normal, s: {
+            "dy": normal(s["rows"], s["cols"]), "y": by.softmax(normal(s["rows"], s["cols"])),
+        },
+        peers=(
+            Peer("torch", by.softmax_dx_out),
+            compiled(by.softmax_dx, "dy", "y"), liger(by.liger_softmax_backward),
+        ),
     )  # fmt: skip
 
 
@@ -200,7 +225,8 @@ def _norm_op(name, file, takes, gives, function, liger_parts, *, centred, **more
     """Build a norm or its gradients; `function` is PyTorch's, followed by the names of its arguments."""
     gradient, (own, *asked) = "dx" in gives, function
     return _row_op(
-        name, file, takes, gives, inputs=functools.partial(_norm_inputs, gradient=gradient, centred=centred),
+        name, f"lab4_production_slice/{file}", takes, gives,
+        inputs=functools.partial(_norm_inputs, gradient=gradient, centred=centred),
         # Without a given output: the .out form of native_layer_norm computes into a new tensor, then copies.
         peers=(plain("torch", own, *asked), compiled(own, *asked), liger(liger_parts)), **more,
     )  # fmt: skip
@@ -233,24 +259,10 @@ OPS = (
             compiled(torch.add, "x", "y"),
         ),
     ),
-    _row_op(
-        "fused_softmax_forward", "softmax.py", ("x",), ("out",), matrices=2, vectors=0, operations=5,
-        inputs=lambda normal, s: {"x": normal(s["rows"], s["cols"])},
-        peers=(
-            Peer("torch", lambda s: lambda: (torch.softmax(s["x"], -1, out=s["out"]),)),
-            compiled(by.softmax, "x"), liger(by.liger_softmax),
-        ),
-    ),
-    _row_op(
-        "fused_softmax_backward", "softmax.py", ("dy", "y"), ("out",), matrices=3, vectors=0, operations=4,
-        inputs=lambda normal, s: {
-            "dy": normal(s["rows"], s["cols"]), "y": by.softmax(normal(s["rows"], s["cols"])),
-        },
-        peers=(
-            Peer("torch", by.softmax_dx_out),
-            compiled(by.softmax_dx, "dy", "y"), liger(by.liger_softmax_backward),
-        ),
-    ),
+    _softmax_op("softmax_forward", "lab2_online_softmax/online_softmax.py"),
+    _softmax_gradient_op("softmax_backward", "lab2_online_softmax/online_softmax.py"),
+    _softmax_op("fused_softmax_forward", "lab4_production_slice/softmax.py"),
+    _softmax_gradient_op("fused_softmax_backward", "lab4_production_slice/softmax.py"),
     _norm_op(
         "layer_norm_forward", "layer_norm.py", ("x", "weight", "bias"), ("out",),
         (by.layer_norm, "x", "weight", "bias"), by.liger_layer_norm,

@@ -43,7 +43,7 @@ PATTERNS = (
     Pattern(
         "Row softmax",
         "A row that stays on the chip is read once instead of two or three times.",
-        ("fused_softmax_forward",),
+        ("softmax_forward", "fused_softmax_forward"),
         "torch.softmax(x, -1)",
     ),
     Pattern(

@@ -1,12 +1,19 @@
-"""What a lab's README says before its task."""
+"""What the labs' READMEs say before their tasks."""
+
+import pytest
 
 from grader.tests.helpers.course import ROOT
 
+PAGES = sorted((ROOT / "labs").glob("lab*/README.md"))
 MOST_WORDS = 600  # before the task, code blocks and tables included
 
 
-def test_the_task_of_the_longest_lab_comes_soon():
-    text = (ROOT / "labs" / "lab4_production_slice" / "README.md").read_text("utf-8")
-    before, task, _ = text.partition("\n## The task\n")
+def test_there_are_labs():
+    assert len(PAGES) >= 4
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.parent.name)
+def test_the_task_comes_soon(page):
+    before, task, _ = page.read_text("utf-8").partition("\n## The task\n")
     assert task, "no section of this name"
     assert len(before.split()) <= MOST_WORDS
