@@ -5,7 +5,7 @@ import triton
 import triton.language as tl
 
 FORWARD_BLOCK = 16384  # the widest blocks whose values stay in registers
-BACKWARD_BLOCK = 32768
+BACKWARD_BLOCK = 16384
 
 
 @triton.jit
@@ -50,7 +50,7 @@ def softmax_backward_kernel(
     dy_row_ptr = dy_ptr + row * stride_dy
     y_row_ptr = y_ptr + row * stride_y
     dx_row_ptr = dx_ptr + row * stride_dx
-    # BEGIN TODO 3: the sum of y * dy over the row, then dx block by block (about 12 lines)
+    # BEGIN TODO 3: the sum of y * dy over the row, then dx block by block (about 14 lines)
     # Products of two fp16 numbers lose half of their digits in fp16: multiply and add in fp32.
     tl.static_assert(False, "TODO 3: the sum of y * dy over the row, then dx block by block")
     # END TODO 3
@@ -70,9 +70,9 @@ def softmax_forward(x: torch.Tensor, *, out: torch.Tensor | None = None) -> torc
     """
     if out is None:
         out = torch.empty_like(x)
-    # BEGIN TODO 4: launch one program a row (about 7 lines)
+    # BEGIN TODO 4: launch one program for each row (about 7 lines)
     # Few warps, so that several rows share a multiprocessor: one loads while another computes.
-    raise NotImplementedError("TODO 4: launch one program a row")
+    raise NotImplementedError("TODO 4: launch one program for each row")
     # END TODO 4
     return out
 
@@ -84,9 +84,9 @@ def softmax_backward(dy: torch.Tensor, y: torch.Tensor, *, out: torch.Tensor | N
     """
     if out is None:
         out = torch.empty_like(dy)
-    # BEGIN TODO 5: launch one program a row (about 7 lines)
+    # BEGIN TODO 5: launch one program for each row (about 7 lines)
     # Twice the values of the forward pass are alive at a time: more warps, fewer registers each.
-    raise NotImplementedError("TODO 5: launch one program a row")
+    raise NotImplementedError("TODO 5: launch one program for each row")
     # END TODO 5
     return out
 
