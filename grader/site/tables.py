@@ -253,6 +253,32 @@ def _bench_cell(arm: ArmRecord | None, is_baseline: bool) -> str:
     return f"**{rate}**" if is_baseline else f"{rate}{ratio}"
 
 
+LADDER = ("naive", "ours", "tuned")  # arms of lab 4's bench
+LADDER_COLUMNS = (4096, 16384, 65536)  # of the row kernels, enough to see where a row leaves the registers
+
+
+def _ladder(path: Path) -> str:
+    """Lab 4's three versions of each operation: TB/s or TFLOP/s, and percent of a copy of equal bytes."""
+    record = BenchRecord.read(path)
+    rows = []
+    for op in record.ops:
+        for one in op.sizes:
+            if one.size.get("cols", LADDER_COLUMNS[0]) in LADDER_COLUMNS:
+                cells = (_rung(one.arms.get(name)) for name in LADDER)
+                rows.append((f"`{op.name}`", size_text(one.size), op.unit, *cells))
+    heads = ("operation", "size", "unit", "naive: PyTorch calls", "fused: the solution", "tuned")
+    words = "In parentheses: percent of the rate of a copy of equal bytes."
+    where = f"{record.machine.words}, {record.date[:10]}"
+    return markdown.page([markdown.table(heads, rows, "lllr"), f"{words} {where}."])
+
+
+def _rung(arm: ArmRecord | None) -> str:
+    if arm is None or arm.rate is None:
+        return arm.status if arm else "-"
+    rate = f"{arm.rate:.0f}" if arm.rate >= 100 else f"{arm.rate:.2f}"
+    return rate if arm.percent_of_copy is None else f"{rate} ({arm.percent_of_copy:.0f} %)"
+
+
 CLASS = 180  # students
 
 
@@ -274,6 +300,7 @@ def _hours(path: Path) -> str:
 RENDERERS = {
     "hours": _hours,
     "bench": _bench,
+    "ladder": _ladder,
     "profile": profile_table,
     "survey": survey_table,
     "cost": _cost,

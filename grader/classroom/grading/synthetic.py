@@ -61,6 +61,9 @@ def make(folder: Path, count: int, seed: int = 0, slow: bool = False) -> None:
         expected[student] = {"about": hand_in.about, "units": hand_in.expected}
         how = BROKEN.get(hand_in.about) or next(containers)
         expected[student]["container"] = how.__name__.removeprefix("_")
+        if how in FLAT and _other_answers(hand_in):
+            units = {entry.folder.name: {"state": "NOT_COLLECTED"} for entry in catalog.find()}
+            expected[student]["units"] = units | hand_in.expected
         how(submissions, student, name, str(10_000 + number), hand_in.files)
     text = io.StringIO()
     writer = csv.DictWriter(text, ["id", "name", "canvas id"])
@@ -91,6 +94,16 @@ def check(folder: Path, out: Path) -> list[str]:
                 results = reading.read(place.results)
                 wrong += [f"{about}: {words}" for words in _differences(results, want["verdicts"])]
     return wrong
+
+
+def _other_answers(hand_in: HandIn) -> bool:
+    """Return whether it has Python files with names that no lab asks for.
+
+    Without their folder, each may be the answer to a lab of which nothing was handed in.
+    """
+    asked = {exercise.file for entry in catalog.find() for exercise in entry.lab.exercises}
+    names = {name.split("/")[-1] for name in hand_in.files}
+    return any(name.endswith(".py") for name in names - asked)
 
 
 def _differences(results: Results, verdicts: dict[str, list[str]]) -> Iterator[str]:
@@ -271,6 +284,7 @@ def _nothing(*_) -> None:
 
 
 CONTAINERS = (_folder, _zip, _git, _canvas, _moodle, _flat_folder, _flat_zip)
+FLAT = (_canvas, _flat_folder, _flat_zip)  # without the folder of a lab
 BROKEN = {
     "archive truncated": _truncated,
     "archive encrypted": _encrypted,
