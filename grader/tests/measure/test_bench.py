@@ -272,6 +272,8 @@ def test_every_rung_is_called_as_ours_is(op):
 
 OF_ONE = {  # bytes and FLOPs counted by hand
     "elementwise_add": ({"n": 10}, 120, 10),
+    "softmax_forward": ({"rows": 3, "cols": 5}, 60, 75),
+    "softmax_backward": ({"rows": 3, "cols": 5}, 90, 60),
     "fused_softmax_forward": ({"rows": 3, "cols": 5}, 60, 75),
     "fused_softmax_backward": ({"rows": 3, "cols": 5}, 90, 60),
     "layer_norm_forward": ({"rows": 3, "cols": 5}, 80, 105),

@@ -14,9 +14,9 @@ GPU = {
 }  # fmt: skip
 OWN = {
     "matmul_kernel": (
-        "128x256x64, 8 warps, 3 stages",
-        "128x128x64, 4 warps, 4 stages",
+        "128x256x64, 8 warps, 4 stages",
         "128x128x64, 8 warps, 4 stages",
+        "64x128x64, 4 warps, 4 stages",
         "64x64x32, 4 warps, 4 stages",
     ),
     "described_kernel": ("128x256x64, 8 warps, 3 stages", "64x128x128, 4 warps, 4 stages"),
