@@ -236,9 +236,20 @@ class NotPassedError(Exception):
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
-    """Add the verdict to the report, for pytest_report_teststatus."""
+    """Add the verdict to the report, for pytest_report_teststatus.
+
+    An item that pytest itself could not run is the grader's fault: without an answer its points would be
+    missing from the total, and nobody would see it.
+    """
     report = (yield).get_result()
-    if isinstance(item, LabItem) and call.when == "call" and OUTCOME in item.stash:
+    if not isinstance(item, LabItem):
+        return
+    if report.failed and OUTCOME not in item.stash:
+        fault = call.excinfo.type.__name__
+        words = f"pytest could not run this item: {fault}: {call.excinfo.value}"
+        item.stash[OUTCOME] = Outcome(Verdict.GRADER_FAULT, where=words, fault=fault)
+        item.config.stash[ANSWERS].append((item.asked, item.stash[OUTCOME], call.duration))
+    if call.when == "call" and OUTCOME in item.stash:
         report.verdict = item.stash[OUTCOME].verdict.value
 
 
