@@ -1,0 +1,26 @@
+# 1 host work | lab1_elementwise_add/elementwise_add.py | CPU | a launch for each element; the sum is made of two Python floats on the host and comes to the kernel as a scalar argument, so the kernel really stores every element and computes nothing | earns no point, also not for the small cases; POLICY, or the verdict for host work
+"""Add two vectors: one program, one block of the result."""
+
+import torch
+import triton
+import triton.language as tl
+
+BLOCK = 1024
+
+
+@triton.jit
+def elementwise_add_kernel(out_ptr, where, value):
+    """Store one number."""
+    tl.store(out_ptr + where, value)
+
+
+def elementwise_add(x: torch.Tensor, y: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
+    """x + y for contiguous (n,) tensors of one dtype: fp32, fp16 or bf16; n may be 0.
+
+    The sum goes to `out`, same shape and dtype, where one is given; else to a new tensor.
+    """
+    if out is None:
+        out = torch.empty_like(x)
+    for place, (a, b) in enumerate(zip(x, y)):
+        elementwise_add_kernel[(1,)](out, place, float(a) + float(b))
+    return out

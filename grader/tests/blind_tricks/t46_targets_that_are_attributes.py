@@ -1,0 +1,52 @@
+# 5 static screen | lab1_elementwise_add/elementwise_add.py | CPU | the target of a for loop, of a comprehension and of a starred assignment may be an attribute: torch.Tensor.fill_ and zero_ of the whole process are replaced without an assignment to an attribute in the text, so poison written in this process never arrives, and every second call leaves its out to the call before | POLICY; with the screen off, calls that write nothing are found (WRONG) whatever this process thinks of fill_
+"""Add two vectors: one program, one block of the result."""
+
+import torch
+import triton
+import triton.language as tl
+
+BLOCK = 1024
+
+
+@triton.jit
+def elementwise_add_kernel(
+    x_ptr,  # (n,) fp32, fp16 or bf16, contiguous
+    y_ptr,  # (n,) like x
+    out_ptr,  # (n,) like x
+    n,
+    BLOCK: tl.constexpr,
+):
+    """out[i] = x[i] + y[i]; program pid owns elements pid * BLOCK to (pid + 1) * BLOCK - 1."""
+    offs = tl.program_id(axis=0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = offs < n
+    x = tl.load(x_ptr + offs, mask=inside)
+    y = tl.load(y_ptr + offs, mask=inside)
+    tl.store(out_ptr + offs, x + y, mask=inside)
+
+
+def same(tensor, *rest, **more):
+    """What fill_, zero_ and copy_ do from now on in this process."""
+    return tensor
+
+
+for torch.Tensor.fill_, torch.Tensor.zero_ in ((same, same),):
+    pass
+[None for torch.Tensor.data_ptr in (torch.Tensor.data_ptr,)]
+(*torch.Tensor.values,) = (same,)
+TURN = enumerate(range(1000000000))
+
+
+def elementwise_add(x: torch.Tensor, y: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
+    """x + y for contiguous (n,) tensors of one dtype: fp32, fp16 or bf16; n may be 0.
+
+    The sum goes to `out`, same shape and dtype, where one is given; else to a new tensor.
+    """
+    if out is None:
+        out = torch.empty_like(x)
+    n = x.numel()
+    if n:
+        for turn, _ in TURN:
+            break
+        if turn % 2 == 0:
+            elementwise_add_kernel[(triton.cdiv(n, BLOCK),)](x, y, out, n, BLOCK=BLOCK)
+    return out
