@@ -25,7 +25,7 @@ NEEDS = {
     "notebooks/10_": {"2", "3", CAPSTONE},
     "notebooks/11_": {"4"},
     f"{FIGURES}autotuner.": {"3"},
-    f"{FIGURES}choose_your_stack.": {"1", "3", "4", CAPSTONE},
+    f"{FIGURES}choose_your_stack.": {"1", "2", "3", "4", CAPSTONE},
     f"{FIGURES}program_life.": {"1", "2"},
     f"{FIGURES}roofline.": {"1", "3", "4", CAPSTONE},
     f"{FIGURES}softmax_traffic.": {"2"},
