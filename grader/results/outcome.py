@@ -25,6 +25,7 @@ class Outcome:
     where: str = ""  # the first wrong element, or the error's text
     fault: str = ""  # for GRADER_FAULT: what failed, without data of the case
     needs_gpu: bool = False  # for NOT_GRADED: it needs a GPU, or a larger one
+    undecided: bool = False  # for INCONCLUSIVE: a person decides about its points
     blocked: Blocked | None = None
     first_wrong: FirstWrong | None = None
     pattern: str = ""
@@ -56,6 +57,7 @@ def result_of(item: Item, outcome: Outcome, share: float = 0.0, seconds: float =
         max_points=item.points,
         where=outcome.where,
         needs_gpu=outcome.needs_gpu,
+        undecided=outcome.undecided,
         blocked=outcome.blocked,
         first_wrong=outcome.first_wrong,
         pattern=outcome.pattern,

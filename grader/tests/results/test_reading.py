@@ -86,7 +86,7 @@ def one_of_each() -> dict:
     ]
     lab, exercise, _ = chosen[0]
     wrong = json.loads(an_item(Verdict.WRONG, max_points=2.0).model_dump_json())
-    for name in ("timing", "kernels", "open_todos", "blocked", "first_wrong", "needs_gpu"):
+    for name in ("timing", "kernels", "open_todos", "blocked", "first_wrong", "needs_gpu", "undecided"):
         del wrong[name]
     wrong |= {"reason": "MISMATCH", "pattern": "one", "cause": "a cause", "hint": 2, "printed": "words"}
     wrong |= {"where": "out[0, 3]   yours 1.5   expected 2", "tolerance_used": 3.5}
