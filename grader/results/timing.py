@@ -52,12 +52,8 @@ class Timing(Model):
     calls_per_block: int
     student_us: FiniteFloat
     reference_us: FiniteFloat
-    alone_us: FiniteFloat | None = (
-        None  # the reference while no student's process existed; None in protocol 1
-    )
-    percent_of_baseline: (
-        FiniteFloat  # the median; in protocol 1 the upper end of an interval that stayed wide
-    )
+    alone_us: FiniteFloat | None = None  # the reference without a student's process; None in protocol 1
+    percent_of_baseline: FiniteFloat  # the median; protocol 1: the better end of a wide interval
     interval_percent: tuple[FiniteFloat, FiniteFloat]
     zero_at_percent: float | None = None  # where points begin; schema 1 has none of these three
     passing_at_percent: float | None = None
