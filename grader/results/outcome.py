@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from grader.course.items import Item
 from grader.course.spec import Reason, Verdict
@@ -37,6 +38,7 @@ class Outcome:
     used: float | None = None  # share of the tolerance that the worst element used
     timing: Timing | None = None
     kernels: tuple[KernelFacts, ...] = ()
+    launched: Mapping[str, int] = field(default_factory=dict)  # kernels of a right case; not in results.json
     error_map: ErrorMap | None = None  # positions of the wrong elements of a wrong result
 
     @property
