@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -87,7 +88,7 @@ def grade_case(
         where = f"this case would accept {accepted[0]} as an answer"
         return Outcome(Verdict.GRADER_FAULT, Reason.INVALID_CASE, where=where)
     results: list[list[torch.Tensor]] = []
-    used = 0.0
+    used, launched = 0.0, Counter[str]()
     for call in (0, 0, 1):
         values = draws[call]
         fill(arena, inputs, values)
@@ -95,6 +96,7 @@ def grade_case(
         if isinstance(written, Outcome):
             return _with_cause(lab, written)
         got, masks = written
+        launched.update(worker.launched)
         earlier = results[0] if call else None
         finding, share = comparison.examine(exercise, case, expected[call], got, masks, earlier)
         if finding and call == 0 and results:
@@ -113,7 +115,7 @@ def grade_case(
         results.append(got)
         used = max(used, share)
     foreign = _foreign_work(worker, lab, exercise, case, inputs, outputs, rng, count_kernels)
-    return foreign or Outcome(Verdict.PASS, share=1.0, used=used)
+    return foreign or Outcome(Verdict.PASS, share=1.0, used=used, launched=launched)
 
 
 def _foreign_work(

@@ -72,15 +72,21 @@ class Audit:
 
 @dataclass(frozen=True)
 class Ran:
-    """The result of a run: microseconds by the worker's own clock, and the torch operators that computed."""
+    """The result of a run, as the worker tells it.
+
+    Microseconds by its own clock, the torch operators that computed, and the launched kernels with their work
+    of tl.dot, as `launches.recorded` counts it.
+    """
 
     claimed_us: float = 0.0
     operators: tuple[str, ...] = ()
+    launched: Mapping[str, int] = field(default_factory=dict)
 
     def payload(self) -> JsonObject:
         """Return the payload of a frame; short, because sending it is timed."""
         operators: JsonObject = {"operators": list(self.operators)} if self.operators else {}
-        return {"claimed_us": self.claimed_us} | operators
+        launched: JsonObject = {"launched": dict(self.launched)} if self.launched else {}
+        return {"claimed_us": self.claimed_us} | operators | launched
 
     @classmethod
     def claimed(cls, reply: JsonObject) -> Ran:
@@ -88,7 +94,7 @@ class Ran:
         claim = reply.get("claimed_us", 0.0)
         if not isinstance(claim, float) or not 0.0 <= claim < MOST_US:
             raise ProtocolError("the file's process reported an invalid time")
-        return cls(claim, tuple(_lines(reply.get("operators"))))
+        return cls(claim, tuple(_lines(reply.get("operators"))), _counts(reply.get("launched")))
 
 
 @dataclass(frozen=True)
@@ -128,6 +134,12 @@ class AuditReport:
         """Read the report from a reply."""
         names = ("operators", "foreign", "strangers", "uncounted")
         return cls(*(_lines(reply.get(name)) for name in names))
+
+
+def _counts(claim: Json) -> dict[str, int]:
+    """Return the counts of a dictionary; nothing for any other value."""
+    pairs = claim.items() if isinstance(claim, dict) else ()
+    return {one_line(name): count for name, count in pairs if type(count) is int and count >= 0}
 
 
 def _lines(claim: Json) -> list[str]:

@@ -203,6 +203,11 @@ class SubmissionWorker:
         return self._ran.operators
 
     @property
+    def launched(self) -> Mapping[str, int]:
+        """Return the kernels of the last call with their work of tl.dot, as the worker reports them."""
+        return self._ran.launched
+
+    @property
     def printed(self) -> str:
         """Return what the student's code has printed so far."""
         return self._worker.printed if self._worker else ""

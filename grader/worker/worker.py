@@ -25,7 +25,7 @@ from triton.runtime.autotuner import Autotuner
 
 from grader.codegen import nvcc
 from grader.sandbox import confine
-from grader.worker import launch_audit
+from grader.worker import launch_audit, launches
 from grader.worker.error_report import describe
 from grader.worker.messages import Audit, AuditReport, Go, Number, Picked, Place, Plan, Ran, Setup
 from grader.worker.protocol import (
@@ -291,10 +291,10 @@ def _run(calls: Sequence[ReadyCall], on_gpu: bool) -> float:
 
 
 def _seen(calls: Sequence[ReadyCall], on_gpu: bool) -> Ran:
-    """Run the calls like `_run`, and report which torch operators computed."""
-    with launch_audit.operators() as seen:
+    """Run the calls like `_run`, and report which torch operators computed and which kernels ran."""
+    with launch_audit.operators() as seen, launches.recorded() as launched:
         elapsed_us = _run(calls, on_gpu)
-    return Ran(elapsed_us, tuple(seen()))
+    return Ran(elapsed_us, tuple(seen()), launched())
 
 
 def _watch(
