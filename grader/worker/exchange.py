@@ -29,6 +29,7 @@ import linecache
 import operator
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import FrameType
 from typing import Protocol
 
 import torch
@@ -45,6 +46,8 @@ from grader.worker.messages import Read
 MAX_READS = 8
 # Operators that move the data of a tensor without computing; a view moves none.
 COPIES = {"clone", "copy_", "_to_copy", "contiguous"}
+# Beginnings of the names of operators whose result is new memory without data of a tensor.
+FRESH = ("empty", "new_", "zeros", "ones", "full", "arange", "randint", "scalar_tensor", "lift_fresh")
 # Operators whose result is a Python value.
 TO_HOST = {
     "_local_scalar_dense": "a number is taken from a tensor",
@@ -131,10 +134,10 @@ class Watch(TorchDispatchMode):
         else:
             result = func(*args, **options)
         made = {_memory(one) for one in _tensors((result,))}
-        if given & self._data:
+        if name.startswith(FRESH):
+            self._data -= made  # an address that held data before may be given to a new tensor
+        elif given & self._data:
             self._data |= made - {0}
-        else:
-            self._data -= made  # freshly allocated: its address may be one that held data before
         return result
 
     def launch(
@@ -174,7 +177,7 @@ class Watch(TorchDispatchMode):
         return sys._getframe(depth + 1).f_code.co_filename in self._files
 
     def _line(self) -> Frame | None:
-        frame = sys._getframe(2)
+        frame: FrameType | None = sys._getframe(2)
         while frame is not None and frame.f_code.co_filename not in self._files:
             frame = frame.f_back
         if frame is None:
@@ -246,7 +249,9 @@ def _watch_inside(func: OpOverload) -> None:
     While torch handles an operator, the mode that was asked about it is off.
     """
     definition = OPDEFS.get(func._schema.name)
-    for device, body in definition._backend_fns.items() if definition else ():
+    if definition is None:
+        return
+    for device, body in definition._backend_fns.items():
         if not hasattr(body, "watched"):
             definition._backend_fns[device] = _under_watch(body)
 
