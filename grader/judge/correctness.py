@@ -147,7 +147,7 @@ def _by_host(
                 "host code could see, and the kernels were given others"
             )
             return replace(_foreign(lab, where), frames=lines)
-    if not worker.reads:
+    if not worker.reads or not any(value.numel() for value in got):  # nothing could be gained for no output
         return None
     where = f"host code reads the data: {worker.reads[0].what}"
     outcome = _diagnosed(lab, Verdict.POLICY, Reason.HOST_READ, Symptom.HOST_READ, where)
