@@ -121,6 +121,9 @@ class Watch(TorchDispatchMode):
         if func.namespace not in ("aten", "prims"):
             _watch_inside(func)
             return func(*args, **options)
+        if _is_made_of_others(func):  # `to` and its like, within an operator that the file registered
+            with self:
+                return func.decompose(*args, **options)
         given = {_memory(one) for one in _tensors((*args, *options.values()))}
         if name in TO_HOST:
             if given & self._data:
@@ -241,6 +244,11 @@ def _noted(name: str, method: Callable[..., object]) -> Callable[..., object]:
             return method(self, *args, **options)
 
     return noted
+
+
+@functools.cache
+def _is_made_of_others(func: OpOverload) -> bool:
+    return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd")
 
 
 def _watch_inside(func: OpOverload) -> None:

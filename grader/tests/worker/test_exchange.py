@@ -62,7 +62,7 @@ RIGHT = {
 OPERATOR = """
 @triton_op("test::added", mutates_args=())
 def op(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    return add(x.clone(), y.contiguous(), torch.empty_like(x))
+    return add(x.clone().to(torch.float64), y.contiguous(), torch.empty_like(x)[None].reshape(-1))
 """
 
 
