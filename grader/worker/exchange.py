@@ -12,7 +12,7 @@ Shapes, strides, dtypes and the kind of values are the same. Between kernels the
    write, so it notices an input that was changed (grader/judge/exchange.py).
 4. The judge expects f(B). What host code computes from what it can see is f(A).
 5. Results of kernels come from B, and host code could read those. So each read of data by host code is
-   reported with its line: of inputs, outputs, and what a kernel, or a copy of such a tensor, has touched.
+   reported with its line: of every tensor but small ones that hold only what host code put there.
 
 The student's code runs in the same process. A file that gets past the static screen could ask for the gate
 itself, read B while the body of its kernel runs, or read the results of its kernels without being noticed.
@@ -47,7 +47,8 @@ MAX_READS = 8
 # Operators that move the data of a tensor without computing; a view moves none.
 COPIES = {"clone", "copy_", "_to_copy", "contiguous"}
 # Beginnings of the names of operators whose result is new memory without data of a tensor.
-FRESH = ("empty", "new_", "zeros", "ones", "full", "arange", "randint", "scalar_tensor", "lift_fresh")
+FRESH = ("empty", "new_", "zeros", "ones", "full", "arange", "randint", "scalar_tensor")
+MOST_OWN_BYTES = 4096  # of a tensor whose values host code may read
 # Operators whose result is a Python value.
 TO_HOST = {
     "_local_scalar_dense": "a number is taken from a tensor",
@@ -78,13 +79,13 @@ class Watch(TorchDispatchMode):
         return False  # see launch_audit
 
     def __init__(
-        self, gate: Gate, inputs: Iterable[torch.Tensor], outputs: Iterable[torch.Tensor],
-        files: Sequence[str], may_call: Iterable[str],
-    ):  # fmt: skip
+        self, gate: Gate, inputs: Iterable[torch.Tensor], files: Sequence[str], may_call: Iterable[str]
+    ):
         super().__init__()
         self._gate, self._files, self._may_call = gate, files, frozenset(may_call)
         self._inputs = {_memory(one) for one in inputs} - {0}
-        self._data = self._inputs | {_memory(one) for one in outputs} - {0}  # memory that holds data
+        # Tensors that hold nothing but numbers of host code, by address; kept, so that no other gets one.
+        self._own: dict[int, torch.Tensor] = {}
         self._depth = 0
         self.computed: dict[str, Frame | None] = {}
         self.reads: list[Read] = []
@@ -124,9 +125,9 @@ class Watch(TorchDispatchMode):
         if _is_made_of_others(func):  # `to` and its like, within an operator that the file registered
             with self:
                 return func.decompose(*args, **options)
-        given = {_memory(one) for one in _tensors((*args, *options.values()))}
+        given = {_memory(one) for one in _tensors((*args, *options.values()))} - {0}
         if name in TO_HOST:
-            if given & self._data:
+            if not given <= self._own.keys():
                 self.read(TO_HOST[name])
         elif name not in HARMLESS and name not in self.computed:
             self.computed[name] = self._line()
@@ -136,11 +137,12 @@ class Watch(TorchDispatchMode):
                 result = func(*args, **options)
         else:
             result = func(*args, **options)
-        made = {_memory(one) for one in _tensors((result,))}
-        if name.startswith(FRESH):
-            self._data -= made  # an address that held data before may be given to a new tensor
-        elif given & self._data:
-            self._data |= made - {0}
+        own = name.startswith(FRESH) or (given <= self._own.keys() and name != "set_")  # of a storage
+        for one in _tensors((result,)):
+            if not own:
+                self._own.pop(_memory(one), None)
+            elif one.nbytes <= MOST_OWN_BYTES:
+                self._own.setdefault(_memory(one), one)
         return result
 
     def launch(
@@ -148,7 +150,8 @@ class Watch(TorchDispatchMode):
         grid: object, options: Mapping[str, object],
     ) -> object:  # fmt: skip
         """Launch a kernel with the gate open while its programs run."""
-        self._data |= {_memory(one) for one in _tensors((*args, *options.values()))} - {0}
+        for one in _tensors((*args, *options.values())):
+            self._own.pop(_memory(one), None)
         before = self._depth
 
         def shown(meta: object) -> object:
@@ -166,8 +169,8 @@ class Watch(TorchDispatchMode):
                 self.shut()
 
     def touched(self, tensor: torch.Tensor) -> bool:
-        """Return whether a tensor's memory holds inputs, outputs, or what was made of them."""
-        return _memory(tensor) in self._data
+        """Return whether a tensor may hold inputs, outputs, or what was made of them."""
+        return _memory(tensor) not in self._own
 
     def read(self, what: str) -> None:
         """Record that host code reads data."""

@@ -326,8 +326,7 @@ def _gated(
 ) -> Ran:
     """Run the calls in the interpreter; kernels get the inputs behind the gate, host code gets decoys."""
     inputs = [tensor for call in calls for tensor in call.inputs]
-    outputs = [value for call in calls for value in call.named.values() if isinstance(value, torch.Tensor)]
-    with exchange.watched(exchange.Watch(gate, inputs, outputs, files, may_call)) as watch:
+    with exchange.watched(exchange.Watch(gate, inputs, files, may_call)) as watch:
         elapsed_us = _run(calls, on_gpu=False)
     computed = [
         Read(name, line.line, line.function, line.code) for name, line in watch.computed.items() if line

@@ -50,11 +50,11 @@ RIGHT = {
     "copies first": "return add(x.contiguous(), y.clone(), out)",
     "copies into scratch": "left = torch.empty_like(x)\nleft.copy_(x)\nreturn add(left, y, out)",
     "converts": "return add(x.to(torch.float64), y.to(torch.float64), out)",
-    "constants": "none = torch.zeros_like(x)\nassert none[0].item() == 0\nreturn add(x, y, out)",
-    "number of its own": "n = int(torch.tensor([3.0])[0])\nassert n == 3\nreturn add(x, y, out)",
+    "small constants": "none = torch.zeros(8)\nassert none[0].item() == 0\nreturn add(x, y, out)",
+    "number of its own": "n = int(torch.randint(1, 4, (2,))[1])\nassert 0 < n < 4\nreturn add(x, y, out)",
     "number of its own at an old address": (
         "for _ in range(9):\n    add(x, y, torch.empty_like(x))\n"
-        "    assert torch.full((x.numel(),), 2.0)[5].item() == 2.0\nreturn add(x, y, out)"
+        "    assert torch.full((900,), 2.0)[5].item() == 2.0\nreturn add(x, y, out)"
     ),
     "through an operator": "return add(op(x, y), torch.zeros_like(x), out)",
     "atomics": "out.zero_()\nreturn add(x, y, out)",
@@ -84,6 +84,16 @@ READS = {
     "scratch": "x0 = [float(one) for one in add(x, y, torch.empty_like(x))]",
     "a copy": "x0 = x.clone().tolist()",
     "a view of a conversion": "x0 = x.to(torch.float64).view(-1)[1:].tolist()",
+    "list of elements": "x0 = torch.Tensor([one for one in x])[5].item()",
+    "constant of an element": "x0 = torch.full((1,), x[0]).item()",
+    "like an element": "x0 = x.new_full((1,), x[0]).item()",
+    "range of Python": "x0 = range(x.to(torch.int64)[0])",
+    "index": "x0 = [7] * 9\nx0 = x0[x.to(torch.int64)[0] : 3]",
+    "text": "x0 = f'{x[0]}'",
+    "text of all": "x0 = str(x)",
+    "template": "x0 = '%d' % x[0]",
+    "element into own memory": "x0 = torch.zeros(4)\nx0[1:2].copy_(x[:1])\nx0 = x0[1].item()",
+    "filled with an element": "x0 = torch.zeros(4)\nx0.fill_(x[0])\nx0 = x0[1].item()",
     "storage": "x0 = x.untyped_storage()[0]",
     "applied": "x.clone().apply_(lambda one: one)",
 }
