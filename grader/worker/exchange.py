@@ -45,9 +45,10 @@ from grader.worker.messages import Read
 
 MAX_READS = 8
 # Operators that move the data of a tensor without computing; a view moves none.
-COPIES = {"clone", "copy_", "_to_copy", "contiguous"}
-# Beginnings of the names of operators whose result is new memory without data of a tensor.
-FRESH = ("empty", "new_", "zeros", "ones", "full", "arange", "randint", "scalar_tensor")
+COPIES = {"clone", "copy_", "_to_copy", "contiguous", "fill", "fill_"}
+# Beginnings of the names of operators whose result is new memory with numbers of host code. The memory of
+# `empty` may hold what a kernel once wrote there.
+FRESH = ("zeros", "ones", "full", "new_zeros", "new_ones", "new_full", "arange", "randint", "scalar_tensor")
 MOST_OWN_BYTES = 4096  # of a tensor whose values host code may read
 # Operators whose result is a Python value.
 TO_HOST = {
@@ -131,13 +132,12 @@ class Watch(TorchDispatchMode):
                 self.read(TO_HOST[name])
         elif name not in HARMLESS and name not in self.computed:
             self.computed[name] = self._line()
-        copies = name in COPIES or name in self._may_call or func._overloadname == "Tensor"
-        if copies and given & self._inputs:
+        if (name in COPIES or name in self._may_call) and given & self._inputs:
             with self.opened():
                 result = func(*args, **options)
         else:
             result = func(*args, **options)
-        own = name.startswith(FRESH) or (given <= self._own.keys() and name != "set_")  # of a storage
+        own = name.startswith(FRESH) or (bool(given) and given <= self._own.keys())
         for one in _tensors((result,)):
             if not own:
                 self._own.pop(_memory(one), None)
