@@ -414,7 +414,7 @@ class Names:
         if full in language.KEYWORDS:
             unpacked = [one.value for one in node.keywords if not one.arg]
             keys = [key for one in unpacked for key in (one.keys if isinstance(one, ast.Dict) else [None])]
-            known = [key.value if isinstance(key, ast.Constant) else None for key in keys]
+            known = [str(key.value) if isinstance(key, ast.Constant) else None for key in keys]
             for name in [*filter(None, given), *known]:
                 if name not in language.KEYWORDS[full]:
                     yield f"`{name or '**'}` is not permitted in {full}; {PAGE}"

@@ -299,7 +299,7 @@ def _seen(calls: Sequence[ReadyCall], on_gpu: bool) -> Ran:
     """Run the calls like `_run`, and report which torch operators computed and which kernels ran."""
     with launch_audit.operators() as seen, launches.recorded() as launched:
         elapsed_us = _run(calls, on_gpu)
-    return Ran(elapsed_us, tuple(seen()), launched())
+    return Ran(elapsed_us, tuple(seen()), launched=launched())
 
 
 class _Frames:
