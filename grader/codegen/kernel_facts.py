@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from grader.codegen import nvcc
+from grader.codegen.ptx import TENSOR_CORE, multiplies_in_a_loop
 from grader.results.kernel_facts import KernelFacts
 from grader.system.processes import run_tool
 from grader.system.text import one_line
@@ -32,7 +33,6 @@ SHARED_LIMIT = {
     120: 99,
     121: 99,
 }
-TENSOR_CORE = re.compile(r"\b(wgmma\.mma_async|mma\.sync|tcgen05\.mma)\b")
 IN_SASS = {"HGMMA": "wgmma.mma_async", "UTCHMMA": "tcgen05.mma", "HMMA": "mma.sync"}
 ASYNC_COPY = re.compile(r"\b(cp\.async\.bulk\.tensor|cp\.async\.c[ag])")
 LOAD = re.compile(r"\b(?:LDG|LDGSTS)\.E((?:\.[A-Z0-9_]+)*)")
@@ -53,6 +53,8 @@ class CompiledKernel(KernelFacts):
 
     ptx: str = ""
     sass: str = ""
+    identity: str = ""  # of the kernel's source, as a verified run reports it; "" for CUDA C++
+    multiplies_in_a_loop: bool = True  # where it has tensor-core instructions; not looked at in CUDA C++
 
     @property
     def facts(self) -> KernelFacts:
@@ -158,6 +160,8 @@ def _read(path: Path, arch: int) -> CompiledKernel:
         config=config_of(constants, num_warps, num_stages),
         ptx=ptx,
         sass=sass,
+        identity=one_line(str(claimed["identity"])),
+        multiplies_in_a_loop=multiplies_in_a_loop(ptx),
     )
 
 

@@ -38,6 +38,26 @@ def counts(ptx: str) -> dict[str, int]:
     return {name: found.count(name) for name in FAMILIES if name in found}
 
 
+TENSOR_CORE = re.compile(r"\b(wgmma\.mma_async|mma\.sync|tcgen05\.mma)\b")
+_LABEL = re.compile(r"^\s*(\$\w+):")
+_BRANCH = re.compile(r"\bbra(?:\.uni)?\s+(\$\w+)")
+
+
+def multiplies_in_a_loop(ptx: str) -> bool:
+    """Return whether a tensor-core instruction lies in a loop: between a label and a branch back to it."""
+    labels: dict[str, int] = {}
+    found: list[int] = []
+    for number, line in enumerate(ptx.splitlines()):
+        if label := _LABEL.match(line):
+            labels[label[1]] = number
+        if TENSOR_CORE.search(line):
+            found.append(number)
+        branch = _BRANCH.search(line)
+        if branch and branch[1] in labels and any(one > labels[branch[1]] for one in found):
+            return True
+    return False
+
+
 def shape(ptx: str) -> str:
     """Return the shape of the widest tensor-core instruction, like m64n256k16; "" if there is none."""
     shapes = re.findall(r"\b(?:wgmma\.mma_async|mma)\.sync\.aligned\.(m\d+n(\d+)k\d+)", ptx)

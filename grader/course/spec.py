@@ -58,6 +58,7 @@ class Reason(str, enum.Enum):
     WRITE = "WRITE"
     # POLICY
     FOREIGN_KERNEL = "FOREIGN_KERNEL"
+    HOST_READ = "HOST_READ"
     INTAKE = "INTAKE"
     # CRASHED
     PROTOCOL = "PROTOCOL"

@@ -41,6 +41,7 @@ class Symptom(str, enum.Enum):
     MUTATED = "mutated"
     NONDETERMINISTIC = "nondeterministic"
     FOREIGN_KERNEL = "foreign kernel"
+    HOST_READ = "host read"
     SLOW = "slow"
     # Errors
     POWER_OF_TWO = "power of two"

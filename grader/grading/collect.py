@@ -89,13 +89,26 @@ def scored(exercise: Exercise | Document, answered: Sequence[Answer]) -> tuple[I
 
 
 def _timed(outcome: Outcome) -> bool:
-    return outcome.verdict in (Verdict.PASS, Verdict.SLOW, Verdict.INCONCLUSIVE)
+    """Return whether a shape has a percentage that counts."""
+    return outcome.verdict in (Verdict.PASS, Verdict.SLOW) or _as_in_protocol_1(outcome)
+
+
+def _as_in_protocol_1(outcome: Outcome) -> bool:
+    """Return whether a stored outcome counts the better end of its interval."""
+    return outcome.verdict is Verdict.INCONCLUSIVE and not outcome.undecided and outcome.timing is not None
+
+
+def _open(outcome: Outcome) -> bool:
+    return outcome.verdict in (*scoring.UNGRADED, Verdict.INCONCLUSIVE)
 
 
 def _speed_share(exercise: Exercise | Document, answered: Sequence[tuple[Item, Outcome]]) -> float:
-    """Return the share of points, 0 to 1, for all timed shapes together: 0 if one of them was wrong."""
+    """Return the share of points, 0 to 1, for all timed shapes together: 0 if one of them was wrong.
+
+    A shape that was not decided has no part in it.
+    """
     shapes = [outcome for item, outcome in answered if item.kind == SPEED]
-    failed = any(not _timed(outcome) and outcome.verdict not in scoring.UNGRADED for outcome in shapes)
+    failed = any(not _timed(outcome) and not _open(outcome) for outcome in shapes)
     if exercise.speed is None or failed:
         return 0.0
     timings = [outcome.timing for outcome in shapes if _timed(outcome) and outcome.timing]

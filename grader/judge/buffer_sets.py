@@ -27,7 +27,8 @@ from grader.worker.shared_memory import PAGE, TORCH_DTYPES, Arena, Buffer, Call
 LINE = 128  # bytes of a cache line
 PAGE_LINES = PAGE // LINE
 LINES_PER_OUTPUT = 4096
-SAMPLED_PAGES = 64  # of all outputs of a block together
+SAMPLED_PAGES = 64  # of all outputs of a block together, unless two of each output are more
+FEWEST_PAGES = 2  # of an output: its last page, and one at a place drawn for each block
 WARM_DATA = 1_000_000  # call numbers from here on give data that no correctness case uses
 
 
@@ -81,13 +82,15 @@ class BufferSets:
         return self.arena.bytes(0, self.arena.size).view(-1, LINE)
 
     def secret_lines(self, k: int) -> torch.Tensor:
-        """Draw the numbers of secret cache lines of every output, on few pages; its last page is always one.
+        """Draw the numbers of secret cache lines of every output: on its last page, and on others at places
+        drawn for each block.
 
         The sample is read inside the timed interval, right after another process has used the GPU: few pages
-        need few address translations.
+        need few address translations. Two of each output are the fewest: from the last page alone, a result
+        of which only the end is ready would look complete.
         """
         outputs = [buffer for _, outputs in self.sets[k] for buffer in outputs]
-        pages = max(1, SAMPLED_PAGES // len(outputs))
+        pages = max(FEWEST_PAGES, SAMPLED_PAGES // len(outputs))
         picked = []
         for buffer in outputs:
             first = buffer.tensor.offset // LINE

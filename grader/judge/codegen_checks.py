@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from grader.codegen.kernel_facts import CompiledKernel
 from grader.course.spec import Lab, Verdict
@@ -18,12 +21,35 @@ SYMPTOMS = {  # by the check that fails; SLOW for any other
 }
 
 
-def check(name: str, kernels: Sequence[KernelFacts]) -> tuple[bool, str]:
-    """Return whether a named check holds for every kernel, and one line that says what was found."""
+@dataclass(frozen=True)
+class Verified:
+    """What the kernels of verified calls did, as the worker reports it."""
+
+    launched: Mapping[str, int] = field(default_factory=dict)  # by identity: work of tl.dot
+    wanted: float = 0.0  # that work, if tl.dot does at least half of what the results take
+
+
+Check: TypeAlias = Callable[[Sequence[CompiledKernel], Verified | None], tuple[bool, str]]
+
+
+def verified_only(kernels: Sequence[CompiledKernel], verified: Verified) -> list[CompiledKernel]:
+    """Return the kernels whose source a verified run has launched; those in CUDA C++ are not looked at."""
+    return [kernel for kernel in kernels if not kernel.identity or kernel.identity in verified.launched]
+
+
+def check(name: str, kernels: Sequence[CompiledKernel], verified: Verified | None = None) -> tuple[bool, str]:
+    """Return whether a named check holds, and one line that says what was found.
+
+    Kernels that no verified run has launched are left out; with None for `verified` all are looked at.
+    """
     if not kernels:
         return False, "the call launched no Triton kernel"
-    bad, words = CHECKS[name](kernels)
-    return not bad, words if not bad else f"{words}: {bad[0].config}"
+    if verified is not None:
+        shown, kernels = kernels, verified_only(kernels, verified)
+        if not kernels:
+            names = ", ".join(dict.fromkeys(kernel.name for kernel in shown))
+            return False, f"no case that passed has launched a kernel that this call launches: {names}"
+    return CHECKS[name](kernels, verified)
 
 
 def outcome(lab: Lab, name: str, passed: bool, words: str, kernels: Sequence[CompiledKernel]) -> Outcome:
@@ -39,13 +65,34 @@ def outcome(lab: Lab, name: str, passed: bool, words: str, kernels: Sequence[Com
     )
 
 
-def _tensor_cores(kernels: Sequence[KernelFacts]) -> tuple[list[KernelFacts], str]:
-    bad = [k for k in kernels if not k.tensor_core]
-    found = sorted({k.tensor_core for k in kernels if k.tensor_core})
-    return (
-        bad,
-        f"{len(kernels) - len(bad)} of {len(kernels)} configs use {' and '.join(found) or 'tensor cores'}",
-    )
+def _tensor_cores(kernels: Sequence[CompiledKernel], verified: Verified | None) -> tuple[bool, str]:
+    """Return whether one kernel of the call uses tensor cores in all its configs, and what was found.
+
+    One is enough: split-K and stream-K add up their parts in a second kernel. It must do so in a loop, and in
+    verified runs most products must come from the tl.dot of such kernels.
+    """
+    configs: dict[tuple[str, str], list[CompiledKernel]] = defaultdict(list)
+    for kernel in kernels:
+        configs[kernel.name, kernel.identity].append(kernel)
+    best = max(configs.values(), key=lambda own: sum(map(_multiplies, own)) / len(own))
+    bad = [kernel for kernel in best if not _multiplies(kernel)]
+    found = " and ".join(sorted({k.tensor_core for k in best if _multiplies(k)})) or "tensor cores"
+    words = f"{len(best) - len(bad)} of {len(best)} configs use {found}"
+    if bad:
+        outside = "instructions of tensor cores in no loop: " if bad[0].tensor_core else ""
+        return False, f"{words}: {outside}{bad[0].config}"
+    sound = [identity for (_, identity), own in configs.items() if all(map(_multiplies, own))]
+    if (
+        verified
+        and sum(verified.launched.get(one, 0) for one in sound if one) < verified.wanted
+        and any(sound)
+    ):
+        return False, f"{words}, but in the cases that passed tl.dot computes less than half of the products"
+    return True, words
+
+
+def _multiplies(kernel: CompiledKernel) -> bool:
+    return bool(kernel.tensor_core) and kernel.multiplies_in_a_loop
 
 
 def _no_spills(kernels: Sequence[KernelFacts]) -> tuple[list[KernelFacts], str]:
@@ -70,9 +117,19 @@ def _shared_memory(kernels: Sequence[KernelFacts]) -> tuple[list[KernelFacts], s
     return bad, f"at most {most / 1024:.0f} of {limit / 1024:.0f} KB of shared memory"
 
 
-CHECKS = {
+def _every(find: Callable[[Sequence[KernelFacts]], tuple[list[KernelFacts], str]]) -> Check:
+    """Return a check that holds if `find` names no kernel."""
+
+    def holds(kernels: Sequence[CompiledKernel], _: Verified | None) -> tuple[bool, str]:
+        bad, words = find(kernels)
+        return not bad, words if not bad else f"{words}: {bad[0].config}"
+
+    return holds
+
+
+CHECKS: dict[str, Check] = {
     "tensor cores": _tensor_cores,
-    "no spills": _no_spills,
-    "wide loads": _wide_loads,
-    "shared memory": _shared_memory,
+    "no spills": _every(_no_spills),
+    "wide loads": _every(_wide_loads),
+    "shared memory": _every(_shared_memory),
 }

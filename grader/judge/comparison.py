@@ -160,6 +160,13 @@ def examine(
     return None, used
 
 
+def agrees(exercise: Exercise, case: Case, expected: Expected, outputs: Tensors, name: str) -> bool:
+    """Return whether one output of a call, by name, is what is expected."""
+    expected, _ = followed(exercise, case, expected, outputs, None)
+    k = exercise.outputs.index(name)
+    return _examine_one(name, case, expected, k, outputs[k], None)[0] is None
+
+
 def _examine_one(
     name: str, case: Case, expected: Expected, k: int, got: torch.Tensor, untouched: torch.Tensor | None
 ) -> tuple[Finding | None, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from grader.course.signatures import Inputs, Shapes, Tensors
 from grader.course.spec import PLAIN, Case, Exercise, Lab, Reason, Verdict
 from grader.course.symptoms import Symptom
 from grader.judge import comparison, diagnosis
+from grader.judge.exchange import Exchange
 from grader.judge.inputs import (
     Placer,
     Rng,
@@ -24,9 +26,11 @@ from grader.judge.inputs import (
     poison_output,
     same_bits,
     shapes_in,
+    tensors,
     untouched,
 )
 from grader.results.error_map import map_of
+from grader.results.findings import Frame
 from grader.results.outcome import Outcome
 from grader.worker.messages import AuditReport
 from grader.worker.session import Session
@@ -37,11 +41,18 @@ from grader.worker.submission_worker import SubmissionWorker
 torch.set_num_threads(1)
 
 
+FIRST_DECOY = 2_000_000  # call numbers from here on give data that is never graded
+
+
 class Written(NamedTuple):
-    """The outputs of a call, and for each a mask of the elements that were never written."""
+    """The outputs of a call, and for each a mask of the elements that were never written.
+
+    `decoys` are the inputs that host code could see; None if there were no others than the graded ones.
+    """
 
     outputs: list[torch.Tensor]
     untouched: list[torch.Tensor]
+    decoys: Inputs | None = None
 
 
 def lay_out(
@@ -87,16 +98,19 @@ def grade_case(
         where = f"this case would accept {accepted[0]} as an answer"
         return Outcome(Verdict.GRADER_FAULT, Reason.INVALID_CASE, where=where)
     results: list[list[torch.Tensor]] = []
-    used = 0.0
+    used, launched = 0.0, Counter[str]()
     for call in (0, 0, 1):
         values = draws[call]
-        fill(arena, inputs, values)
         written = _call(worker, lab, exercise, case, inputs, outputs, rng, values)
         if isinstance(written, Outcome):
             return _with_cause(lab, written)
-        got, masks = written
+        got, masks, decoys = written
+        launched.update(worker.launched)
         earlier = results[0] if call else None
         finding, share = comparison.examine(exercise, case, expected[call], got, masks, earlier)
+        by_host = _by_host(worker, lab, exercise, case, finding, decoys, got)
+        if by_host:
+            return by_host
         if finding and call == 0 and results:
             finding = None  # the first run on these inputs was right: reported below as nondeterministic
         if finding:
@@ -113,7 +127,37 @@ def grade_case(
         results.append(got)
         used = max(used, share)
     foreign = _foreign_work(worker, lab, exercise, case, inputs, outputs, rng, count_kernels)
-    return foreign or Outcome(Verdict.PASS, share=1.0, used=used)
+    return foreign or Outcome(Verdict.PASS, share=1.0, used=used, launched=launched)
+
+
+def _by_host(
+    worker: SubmissionWorker,
+    lab: Lab,
+    exercise: Exercise,
+    case: Case,
+    finding: comparison.Finding | None,
+    decoys: Inputs | None,
+    got: Tensors,
+) -> Outcome | None:
+    """Return POLICY if the result was computed from what host code could see, or if it read any data."""
+    lines = tuple(Frame(line=one.line, function=one.function, code=one.code) for one in worker.reads)
+    if finding and decoys is not None:
+        from_decoys = comparison.expect(exercise, case, decoys)
+        if comparison.agrees(exercise, case, from_decoys, got, finding.output):
+            where = (
+                f"{finding.output} was not computed by the file's kernels: it is right for the inputs that "
+                "host code could see, and the kernels were given others"
+            )
+            return replace(_foreign(lab, where), frames=lines)
+    if not worker.reads or not any(value.numel() for value in got):  # nothing could be gained for no output
+        return None
+    where = f"host code reads the data: {worker.reads[0].what}"
+    outcome = _diagnosed(lab, Verdict.POLICY, Reason.HOST_READ, Symptom.HOST_READ, where)
+    return replace(outcome, frames=lines)
+
+
+def _foreign(lab: Lab, where: str) -> Outcome:
+    return _diagnosed(lab, Verdict.POLICY, Reason.FOREIGN_KERNEL, Symptom.FOREIGN_KERNEL, where)
 
 
 def _foreign_work(
@@ -141,7 +185,10 @@ def _foreign_work(
     # Native code calls neither torch nor Triton.
     seen = AuditReport() if exercise.native else worker.watch(plan, case.limit_s)
     if isinstance(seen, Outcome):
-        return _only_if_it_ended(seen)
+        if exercise.native or worker.session.device != "cpu" or seen.verdict is not Verdict.CRASHED:
+            return _only_if_it_ended(seen)
+        where = f"the call fails if the file's kernels are replaced by empty ones: {seen.where}"
+        return replace(_foreign(lab, where), frames=seen.frames)
     blank = exercise.native or all(
         _blank(arena, buffer, was, exercise) for buffer, was in zip(outputs, before, strict=True)
     )
@@ -162,7 +209,7 @@ def _foreign_work(
         where = f"the GPU ran kernels that the file did not launch: {', '.join(counted.strangers)}"
     else:
         return None
-    return _diagnosed(lab, Verdict.POLICY, Reason.FOREIGN_KERNEL, Symptom.FOREIGN_KERNEL, where)
+    return _foreign(lab, where)
 
 
 def _only_if_it_ended(failed: Outcome) -> Outcome | None:
@@ -196,17 +243,30 @@ def _call(
     values: Inputs,
 ) -> Written | Outcome:
     """Make one call: return what it wrote, or an outcome if something other than the values is wrong."""
-    arena = worker.arena
+    arena, session = worker.arena, worker.session
+    gate = decoys = None
+    if session.device == "cpu":
+        worker.decoys += 1
+        drawn = draw(exercise, case, session.seed, session.device, FIRST_DECOY + worker.decoys)
+        decoys = {**values, **tensors(drawn)}
+        gate = Exchange(arena, inputs, values, decoys)
+    else:
+        fill(arena, inputs, values)
     inputs_before = [arena.bytes(buffer.start, buffer.stop).clone() for buffer in inputs]
     outputs_before = [poison_output(arena, buffer, rng) for buffer in outputs]
-    finish(worker.session)
+    finish(session)
     plan = worker.prepare(exercise, [(inputs, outputs)], case.limit_s, named=numbers(values))
-    failed = plan if isinstance(plan, Outcome) else worker.go(plan, case.limit_s)
+    if isinstance(plan, Outcome):
+        return plan
+    failed = worker.go(plan, case.limit_s, gate=gate, may_call=exercise.may_call)
     if failed:
         return failed
+    if gate:
+        gate.end()
+    changed = gate.changed if gate else []
     computed = _forbidden(exercise, worker.computed)
     for buffer, before in zip(inputs, inputs_before, strict=True):
-        if not same_bits(arena.bytes(buffer.start, buffer.stop), before):
+        if buffer.name in changed or not same_bits(arena.bytes(buffer.start, buffer.stop), before):
             where = f"{buffer.name} is an input and was changed by the call"
             return _diagnosed(lab, Verdict.MUTATED_INPUT, Reason.NONE, Symptom.MUTATED, where)
     for buffer, before in zip(outputs, outputs_before, strict=True):
@@ -218,10 +278,12 @@ def _call(
             return _diagnosed(lab, Verdict.OUT_OF_BOUNDS, Reason.WRITE, symptom, where)
     if computed:
         where = f"torch operators compute in this call: {', '.join(computed)}"
-        return _diagnosed(lab, Verdict.POLICY, Reason.FOREIGN_KERNEL, Symptom.FOREIGN_KERNEL, where)
+        lines = [one for one in worker.computed_at if one.what in computed]
+        frames = tuple(Frame(line=one.line, function=one.function, code=one.code) for one in lines)
+        return replace(_foreign(lab, where), frames=frames)
     got = [arena.view(buffer.tensor).clone() for buffer in outputs]
     masks = [untouched(arena, buffer, before) for buffer, before in zip(outputs, outputs_before, strict=True)]
-    return Written(got, masks)
+    return Written(got, masks, decoys)
 
 
 def finish(session: Session) -> None:
@@ -274,7 +336,6 @@ def _zeros_around(
     """
     for buffer in inputs:
         worker.arena.bytes(buffer.start, buffer.stop).zero_()
-    fill(worker.arena, inputs, values)
     written = _call(worker, lab, exercise, case, inputs, outputs, rng, values)
     return None if isinstance(written, Outcome) else written.outputs
 

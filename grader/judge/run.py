@@ -7,6 +7,7 @@ import math
 import os
 import shutil
 import traceback
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
@@ -33,6 +34,7 @@ from grader.worker.session import Session
 if TYPE_CHECKING:
     # They import torch, which a run over untouched skeletons does not need.
     from grader.codegen.kernel_facts import CompiledKernel
+    from grader.judge.codegen_checks import Verified
     from grader.worker.shared_memory import Arena
     from grader.worker.submission_worker import SubmissionWorker
 
@@ -41,6 +43,9 @@ REFERENCE = "reference"  # as a source: times the baselines of lab.py as a submi
 CODEGEN_LIMIT_S = 180.0
 LEAN = "GRADER_LEAN"  # if set, one fork server at a time, for a container with less than a gigabyte
 MOST_DOCUMENT_BYTES = 1 << 24  # of a document that is handed in beside kernels
+# Largest size, and product of sizes, of a case that is run for a check of generated code alone: beyond them a
+# kernel that adds up one product at a time takes minutes in the interpreter.
+USUAL_SIZE, USUAL_PRODUCT = 1 << 10, 1 << 21
 SHOWN_WRONG = 8  # problems of a document that are shown
 SET_SHARE = 6  # a buffer set takes at most one part in this many of the free memory
 Key: TypeAlias = tuple[Path, str]  # an exercise: the lab's folder, and its name
@@ -77,6 +82,8 @@ class Run:
         # File and worker of the compiling thread; no other thread uses them.
         self._compiling: tuple[Submission, SubmissionWorker] | None = None
         self._failed: dict[Key, Outcome] = {}
+        self._verified: dict[Key, Verified] = {}
+        self._passed: set[tuple[Key, str]] = set()  # exercises with the sizes of cases that passed
         self._checked: dict[Key, Outcome | None] = {}
         self._submissions: dict[Path, Submission] = {}
 
@@ -277,6 +284,8 @@ class Run:
             raise
         if outcome.verdict is not Verdict.PASS and not outcome.printed:
             outcome = replace(outcome, printed=worker.printed)
+        if outcome.verdict is Verdict.PASS:
+            self._note_verified(item, outcome)
         if outcome.verdict not in (Verdict.PASS, Verdict.WRONG):
             worker.close()  # after any other verdict the next case gets a new worker
         return outcome
@@ -291,8 +300,49 @@ class Run:
             count = f"{len(kernels)} kernel{'s' * (len(kernels) != 1)}"
             passed, words = bool(kernels), f"{count} compiled for sm_{self.arch}"
         else:
-            passed, words = codegen_checks.check(item.name, kernels)
+            verified = self._verified_calls(item, kernels)
+            if isinstance(verified, Outcome):
+                return verified
+            passed, words = codegen_checks.check(item.name, kernels, verified)
+            kernels = codegen_checks.verified_only(kernels, verified) if verified else kernels
         return codegen_checks.outcome(item.entry.lab, item.name, passed, words, kernels)
+
+    def _verified_calls(self, item: CaseItem, kernels: Sequence[CompiledKernel]) -> Verified | Outcome | None:
+        """Return what the cases that passed have launched, or the outcome of one that does not pass.
+
+        None where nothing can run: this tier only compiles, or CUDA C++ on a machine without a GPU. Where
+        only checks of generated code were asked for, cases run until each of `kernels` was launched.
+        """
+        key = (item.entry.folder, item.exercise.name)
+        cases = [case for case in item.exercise.cases if self.tier == "gpu" or not case.needs_gpu]
+        if self.tier == "codegen" or item.exercise.native or not cases:
+            return None
+        wanted = {kernel.identity for kernel in kernels}
+        usual = [case for case in cases if _is_usual(case)] or [min(cases, key=_size)]
+        for case in sorted(usual, key=_size, reverse=True):
+            if key in self._verified and wanted <= self._verified[key].launched.keys():
+                break
+            if (key, str(case.params)) not in self._passed:
+                outcome = self.answer(replace(item, kind=CORRECTNESS, name=case.name, case=case))
+                if outcome.verdict is not Verdict.PASS:
+                    return self._blocked(item) or outcome
+        return self._verified[key]
+
+    def _note_verified(self, item: CaseItem, outcome: Outcome) -> None:
+        """Add the launches of a case that passed to those of its exercise."""
+        from grader.judge.codegen_checks import Verified
+
+        key = (item.entry.folder, item.exercise.name)
+        before = self._verified.get(key, Verified())
+        speed, wanted = item.exercise.speed, 1.0
+        if self.tier == "cpu":  # a product is two operations, and half of the products are wanted
+            wanted = speed.flops(item.case) / 4 if speed and speed.flops else 0.0
+        both = Counter(before.launched)
+        both.update(outcome.launched)  # unlike a sum this keeps the zeros
+        # A case runs three times; on a GPU one launch with tensor cores is enough.
+        wanted = before.wanted + 3 * wanted if self.tier == "cpu" else wanted
+        self._verified[key] = Verified(both, wanted)
+        self._passed.add((key, str(item.case.params)))
 
     def kernels(self, item: CaseItem) -> list[CompiledKernel] | Outcome:
         """Return the facts of the kernels that the exercise's call launches, or the outcome if it failed."""
@@ -438,6 +488,13 @@ ARENA_BYTES = {"cpu": 8 << 30, "cuda": 1 << 30}  # on a CPU only the touched pag
 
 def _largest(exercise: Exercise) -> Case:
     """Return the case with the largest product of sizes, which has about the most elements."""
-    return max(
-        exercise.cases, key=lambda one: math.prod(n for n in one.params.values() if isinstance(n, int))
-    )
+    return max(exercise.cases, key=_size)
+
+
+def _size(case: Case) -> int:
+    return math.prod(n for n in case.params.values() if isinstance(n, int))
+
+
+def _is_usual(case: Case) -> bool:
+    sizes = [n for n in case.params.values() if isinstance(n, int)]
+    return max(sizes, default=0) <= USUAL_SIZE and _size(case) <= USUAL_PRODUCT

@@ -7,6 +7,7 @@ import math
 import os
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import torch
 
@@ -32,8 +33,8 @@ SLOW_BLOCK_US = 250_000.0  # a longer block of the student's gets fewer calls: r
 TUNE_LIMIT_S = 120.0
 BLOCK_LIMIT_S = 60.0
 EMPTY_BLOCKS = 15
-ALONE_BLOCKS = 3
-INTERFERENCE = 1.3  # a GPU at its power limit is a tenth slower when warm; a busy one, far more
+ATTEMPTS = 2  # to time a shape, while the timing decides nothing
+ALONE_BLOCKS = 10  # of the reference before the student's process begins, and as many after it has ended
 MOST_DISTURBED = 0.2  # share of rounds that may be dropped for throttling
 
 
@@ -46,7 +47,11 @@ class UnfitError(Exception):
 
 
 class SpeedTest:
-    """One shape of one exercise; `run` gives the outcome; both workers can be used for the next shape."""
+    """One shape of one exercise; `run` gives the outcome.
+
+    The student's process has ended then, and its worker starts another for the next shape: what it left on
+    the GPU would slow the blocks of the reference by which the next shape is judged.
+    """
 
     def __init__(
         self,
@@ -84,11 +89,25 @@ class SpeedTest:
         return self._sets
 
     def run(self) -> Outcome:
-        """Warm both sides, take paired rounds until the interval is narrow, verify every timed output."""
+        """Warm both sides, take paired rounds until the interval is narrow, verify every timed output.
+
+        A shape that stays inconclusive is timed once more, on other data. If it is inconclusive again, its
+        points are left for a person to decide.
+        """
+        for _ in range(ATTEMPTS):
+            self.mismatches, self.claims, self.sampled = 0, [], None
+            outcome = self._attempt()
+            if outcome.verdict is not Verdict.INCONCLUSIVE:
+                return outcome
+        return replace(outcome, undecided=True)
+
+    def _attempt(self) -> Outcome:
         try:
             return self._run()
         except UnfitError as unfit:
             return unfit.outcome
+        finally:
+            self.student.close()
 
     def _run(self) -> Outcome:
         case = fit(self.exercise, self.case, self.arena.size // 2, FEWEST_CALLS)
@@ -108,7 +127,7 @@ class SpeedTest:
         self._ring(max(FEWEST_CALLS, min(most, round(wanted))))
         values = self.buffer_sets.fill()
         plans = self._plans("reference", arm)
-        alone = [self._block("reference", plans["reference", 0], BLOCK_LIMIT_S) for _ in range(ALONE_BLOCKS)]
+        before = self._alone(plans)
         calls_alone = self.buffer_sets.calls
         self._must(self.student.start())
         self.buffer_sets.poison(0)
@@ -135,20 +154,32 @@ class SpeedTest:
                 continue
             rounds.append(this)
             ratios.append(this.ratio(overhead_us))
-        usual_us = (min(alone) - overhead_us) / calls_alone
-        self._must(self._interference(usual_us, rounds))
+        configs = self.student.picked(BLOCK_LIMIT_S)
+        self.student.close()  # only now it is certain that nothing of it slows the reference
+        self._warm("reference", plans["reference", 0], BLOCK_LIMIT_S)
+        usual_us = self._usual_us(before, calls_alone, self._alone(plans))
+        result, where = statistics.judged(rounds, usual_us, overhead_us)
+        if where:
+            return Outcome(Verdict.INCONCLUSIVE, where=where)
         peers = {peer.name: self._time_arm(peer) for peer in self.speed.peers}
-        return self._outcome(arm, overhead_us, rounds, ratios, disturbed, peers)
+        return self._outcome(arm, rounds, result, usual_us, disturbed, peers, configs)
 
-    def _interference(self, usual_us: float, rounds: list[Round]) -> Outcome | None:
-        """An outcome where calls of the reference take longer than alone; hand-shakes are taken off."""
-        blocks = [time for one in rounds for time in one.reference_us]
-        now_us = (statistics.median(blocks) - self.overhead_us) / self.buffer_sets.calls
-        slower = now_us / max(usual_us, 1e-9)
-        if slower <= INTERFERENCE:
-            return None
-        where = f"the reference took {slower:.1f} times as long as before the student's process had begun"
-        return Outcome(Verdict.INCONCLUSIVE, where=where)
+    def _alone(self, plans: Mapping[tuple[str, int], int]) -> list[float]:
+        """Time blocks of the reference, each after one has been poisoned as in a round, in microseconds."""
+        times = []
+        for number in range(ALONE_BLOCKS):
+            self.buffer_sets.poison(number % 2)
+            times.append(self._block("reference", plans["reference", number % 2], BLOCK_LIMIT_S))
+        return times
+
+    def _usual_us(self, before: Sequence[float], calls_before: int, after: Sequence[float]) -> float:
+        """Return the time of the reference's block without the student's process.
+
+        The blocks before may have had other numbers of calls; hand-shakes are taken off.
+        """
+        scale = self.buffer_sets.calls / calls_before
+        scaled = [(time - self.overhead_us) * scale + self.overhead_us for time in before]
+        return statistics.usual_us(scaled, after, self.overhead_us)
 
     def _round(self, number: int, plans: Mapping[tuple[str, int], int]) -> tuple[Round, list[str]]:
         mine, theirs = number % 2, 1 - number % 2  # sets are traded between rounds
@@ -277,16 +308,16 @@ class SpeedTest:
     def _outcome(
         self,
         arm: Arm,
-        overhead_us: float,
         rounds: Sequence[Round],
-        ratios: Sequence[float],
+        result: statistics.Estimate,
+        usual_us: float,
         disturbed: int,
         peers: Mapping[str, float],
+        configs: Mapping[str, str],
     ) -> Outcome:
-        speed, result = self.speed, statistics.estimate(ratios)
-        calls = self.buffer_sets.calls
-        student_us = statistics.median([(sum(r.student_us) / 2 - overhead_us) / calls for r in rounds])
-        reference_us = statistics.median([(sum(r.reference_us) / 2 - overhead_us) / calls for r in rounds])
+        overhead_us, speed, calls = self.overhead_us, self.speed, self.buffer_sets.calls
+        student_us = statistics.median([(min(r.student_us) - overhead_us) / calls for r in rounds])
+        reference_us = statistics.median([(min(r.reference_us) - overhead_us) / calls for r in rounds])
         if min(student_us, reference_us) <= 0.0 or not math.isfinite(result.high):
             where = f"a block is shorter than the hand-shake of {overhead_us:.0f} us around it"
             return Outcome(Verdict.INCONCLUSIVE, where=where)
@@ -297,7 +328,7 @@ class SpeedTest:
             if self.gpu
             else 0.0
         )
-        percent = 100.0 * (result.median if result.conclusive else result.high)
+        percent = 100.0 * result.median
         verdict = scoring.speed_verdict(percent, speed)
         if student_us < least:
             verdict = Verdict.IMPOSSIBLE
@@ -310,6 +341,7 @@ class SpeedTest:
             calls_per_block=calls,
             student_us=student_us,
             reference_us=reference_us,
+            alone_us=usual_us / calls,
             percent_of_baseline=percent,
             interval_percent=(100.0 * result.low, 100.0 * result.high),
             zero_at_percent=speed.zero_at,
@@ -324,7 +356,7 @@ class SpeedTest:
             peers_us={name: us - overhead_us / calls for name, us in peers.items()},
             rounds=tuple(rounds),
             rounds_dropped=disturbed,
-            configs=self.student.picked(BLOCK_LIMIT_S),
+            configs=dict(configs),
             claimed_us=statistics.median(self.claims),
             timing_mismatch=self.mismatches > len(rounds),
             clocks=_clocks(self.clocks),

@@ -1,7 +1,10 @@
 """Statistics of paired rounds and the limits of physics; pure arithmetic on times that the judge took itself.
 
 Method: rounds in ABBA order, an order-statistic interval of the median (Conover, Practical Nonparametric
-Statistics), and, as in NVIDIA's nvbench, a stop rule that looks at the width and never at the value.
+Statistics), and, as in NVIDIA's nvbench, a stop rule that looks at the width and never at the value. The
+reference can be slowed by what a submission leaves on the GPU: of each round the faster block counts, and
+of all rounds no more than the reference takes while no process of the submission exists.
+`test_timing_simulation.py` shows that no subset of slowed blocks raises a percentage by more than noise.
 """
 
 from __future__ import annotations
@@ -11,18 +14,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from grader.results.timing import Round
+
 FEWEST_ROUNDS = 11
 MOST_ROUNDS = 80  # a second 40 are added to the first, which narrows the interval more than 40 new ones
 PATIENCE_S = 9.0  # for all rounds of one shape: on a restless machine 80 large ones would take half a minute
 HALF_WIDTH = 0.005  # stop once the interval is this narrow on either side; of the ratio where it is above 1:
 # for a slow answer half a point of percent decides nothing, and half a percent of a tenth would take forever
+WIDEST = 0.015  # an interval wider than this on either side after all rounds decides nothing
 CONFIDENCE = 0.95
+LEEWAY = 0.01  # the reference counts at most this much slower than alone; a block's noise is about as large
+INTERFERENCE = 1.1  # slower than alone by more than this, or at one position, and nothing is decided
 MISMATCH_SHARE, MISMATCH_US = 0.03, 30.0  # a worker's own time may differ by this much per call
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Median ratio and its interval; `conclusive` where the interval is narrow enough."""
+    """Median ratio and its interval; `conclusive` if the interval is narrow enough to give points."""
 
     median: float
     low: float
@@ -52,16 +60,58 @@ def estimate(ratios: Sequence[float]) -> Estimate:
     """Median and interval of the ratios so far."""
     low, high = interval(ratios)
     middle = median(ratios)
-    return Estimate(
-        middle, low, high, len(ratios) >= FEWEST_ROUNDS and (high - low) / 2 <= HALF_WIDTH * max(middle, 1.0)
-    )
+    return Estimate(middle, low, high, len(ratios) >= FEWEST_ROUNDS and _within(WIDEST, low, middle, high))
+
+
+def _within(half: float, low: float, middle: float, high: float) -> bool:
+    return (high - low) / 2 <= half * max(middle, 1.0)
+
+
+def usual_us(before: Sequence[float], after: Sequence[float], overhead_us: float) -> float:
+    """Return the time of the reference's block while no process of the submission exists, in microseconds.
+
+    `before` and `after` are blocks taken then, in pairs that follow one another: as in a round the faster of
+    two counts. Of the two medians it is the larger, because a GPU may become slower as it gets warm.
+    """
+    return max(median(map(min, blocks[::2], blocks[1::2])) for blocks in (before, after)) - overhead_us
+
+
+def correction(rounds: Sequence[Round], usual_us: float, overhead_us: float) -> float:
+    """Return the factor, at most 1, by which ratios are too high because the reference was slowed."""
+    now_us = median(min(one.reference_us) for one in rounds) - overhead_us
+    return min(1.0, (1.0 + LEEWAY) * usual_us / now_us) if now_us > 0.0 else 1.0
+
+
+def disturbance(rounds: Sequence[Round], usual_us: float, overhead_us: float) -> str:
+    """Return what disturbed the reference's blocks, compared by their position; "" for nothing."""
+    first, last = (median(one.reference_us[at] for one in rounds) - overhead_us for at in (0, 1))
+    for name, own, other in (("first", first, last), ("last", last, first)):
+        if own > INTERFERENCE * max(usual_us, 1e-9):
+            times = f"{own / max(usual_us, 1e-9):.1f} times as long as without the student's process"
+            return f"the reference's {name} block of a round took {times}"
+        if own > INTERFERENCE * max(other, 1e-9):
+            times = f"{own / max(other, 1e-9):.1f} times as long as the other"
+            return f"the reference's {name} block of a round took {times}"
+    return ""
+
+
+def judged(rounds: Sequence[Round], usual_us: float, overhead_us: float) -> tuple[Estimate, str]:
+    """Return what rounds say about the ratio, and what disturbed them; "" if nothing did.
+
+    `usual_us` is the reference's block alone, less its overhead, and `overhead_us` that of a block.
+    """
+    factor = correction(rounds, usual_us, overhead_us)
+    ratios = [factor * one.ratio(overhead_us) for one in rounds]
+    return estimate(ratios), disturbance(rounds, usual_us, overhead_us)
 
 
 def finished(ratios: Sequence[float], seconds: float = 0.0) -> bool:
     """Enough rounds: the interval is narrow, or patience is at its end after `seconds` of them."""
     if len(ratios) < FEWEST_ROUNDS:
         return False
-    return len(ratios) >= MOST_ROUNDS or seconds >= PATIENCE_S or estimate(ratios).conclusive
+    now = estimate(ratios)
+    narrow = _within(HALF_WIDTH, now.low, now.median, now.high)
+    return len(ratios) >= MOST_ROUNDS or seconds >= PATIENCE_S or narrow
 
 
 def mismatch(judge_us: float, claimed_us: float | None, calls: int) -> bool:

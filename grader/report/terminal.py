@@ -23,6 +23,7 @@ FAULT_ADVICE = (
     "This is a problem in the grader or the machine, not in your file. No points were taken off.",
     "Run it again; if it happens again, send results/results.json to the course staff.",
 )
+UNDECIDED = "timed twice, too noisy to decide; the course staff decides"
 STYLES = {
     "PASS": "green",
     "NOT_GRADED": "dim",
@@ -171,15 +172,23 @@ def _group(
 
 def not_graded(items: Sequence[ItemResult], score: Score) -> Iterator[tuple[str, list[ItemResult], Shown]]:
     """Yield each reason why items of one kind were not graded, with these items and their part of `score`."""
-    reasons = dict.fromkeys(item.where for item in items if item.verdict is Verdict.NOT_GRADED)
+    whys = [_why_not_graded(item) for item in items]
     by_reason = {
-        why: [item for item in items if item.verdict is Verdict.NOT_GRADED and item.where == why]
-        for why in reasons
+        why: [item for item, own in zip(items, whys, strict=True) if own == why]
+        for why in dict.fromkeys(whys)
+        if why is not None
     }
-    others = [item for item in items if item.verdict is not Verdict.NOT_GRADED]
+    others = [item for item, why in zip(items, whys, strict=True) if why is None]
     scores = points.split(score, [*by_reason.values(), others])
     for (why, same), own in zip(by_reason.items(), scores, strict=False):
         yield why, same, own.not_graded
+
+
+def _why_not_graded(item: ItemResult) -> str | None:
+    """Return why an item has no points yet; None if it has, or if a fault is listed for it."""
+    if item.undecided:
+        return UNDECIDED
+    return item.where if item.verdict is Verdict.NOT_GRADED else None
 
 
 def _failures(
@@ -273,6 +282,8 @@ def show(results: Results, console: Console) -> None:
     console.print(Text(f"{'total':<{WIDTH - 16}}{total:>14}", style="bold"), soft_wrap=True)
     if score.not_graded:
         where = "a GPU" if results.tier != "gpu" else "another run"
+        if any(item.undecided for item in results.items):
+            where = "another run, or a decision of the course staff"
         console.print(
             Text(
                 f"{score.not_graded} of {score.most} points need {where}",

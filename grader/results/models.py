@@ -30,6 +30,7 @@ class ItemResult(Model):
     max_points: ItemPoints
     where: str = ""
     needs_gpu: bool = False  # it needs a GPU, or a larger one, to be graded
+    undecided: bool = False  # INCONCLUSIVE: a person decides; false in runs that counted the better end
     blocked: Blocked | None = None
     first_wrong: FirstWrong | None = None
     pattern: str = ""
@@ -85,7 +86,9 @@ class LabResult(Model):
 
 # How calls are timed: which of them, how often, against what, and how a percentage follows. To be raised with
 # every change that moves a percentage, because those of two protocols cannot be compared.
-TIMING_PROTOCOL = 1
+# 1: the sum of both blocks of a round; an interval that stayed wide counted its upper end.
+# 2: the faster block of each side; the reference counts at most LEEWAY slower than it is alone.
+TIMING_PROTOCOL = 2
 
 
 class Results(Model):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from grader.course.items import Item
 from grader.course.spec import Reason, Verdict
@@ -25,6 +26,7 @@ class Outcome:
     where: str = ""  # the first wrong element, or the error's text
     fault: str = ""  # for GRADER_FAULT: what failed, without data of the case
     needs_gpu: bool = False  # for NOT_GRADED: it needs a GPU, or a larger one
+    undecided: bool = False  # for INCONCLUSIVE: a person decides about its points
     blocked: Blocked | None = None
     first_wrong: FirstWrong | None = None
     pattern: str = ""
@@ -36,6 +38,7 @@ class Outcome:
     used: float | None = None  # share of the tolerance that the worst element used
     timing: Timing | None = None
     kernels: tuple[KernelFacts, ...] = ()
+    launched: Mapping[str, int] = field(default_factory=dict)  # kernels of a right case; not in results.json
     error_map: ErrorMap | None = None  # positions of the wrong elements of a wrong result
 
     @property
@@ -56,6 +59,7 @@ def result_of(item: Item, outcome: Outcome, share: float = 0.0, seconds: float =
         max_points=item.points,
         where=outcome.where,
         needs_gpu=outcome.needs_gpu,
+        undecided=outcome.undecided,
         blocked=outcome.blocked,
         first_wrong=outcome.first_wrong,
         pattern=outcome.pattern,

@@ -53,8 +53,12 @@ def geometric_mean(values: Sequence[float]) -> float:
 
 
 def is_open(item: ItemResult) -> bool:
-    """Whether an item's points were not graded, also because the machine disturbed the measurement."""
-    return item.verdict in UNGRADED or (item.verdict is Verdict.INCONCLUSIVE and item.timing is None)
+    """Whether an item's points were not graded, also because its timing decided nothing.
+
+    Runs of timing protocol 1 counted the better end of an inconclusive interval; they keep these points.
+    """
+    without = item.verdict is Verdict.INCONCLUSIVE and item.timing is None
+    return item.verdict in UNGRADED or item.undecided or without
 
 
 def total(items: Iterable[ItemResult]) -> Total:

@@ -16,9 +16,13 @@ class Round(Model):
     student_us: tuple[FiniteFloat, FiniteFloat]
 
     def ratio(self, overhead_us: float) -> float:
-        """Return reference time over student time, less the overhead of each block; 2.0 is twice as fast."""
-        student = sum(self.student_us) - 2 * overhead_us
-        return (sum(self.reference_us) - 2 * overhead_us) / student if student > 0.0 else math.inf
+        """Return reference time over student time, less the overhead of a block; 2.0 is twice as fast.
+
+        The faster block of each side counts: a disturbance only ever slows, and one that meets a single
+        block of the reference must not raise the ratio.
+        """
+        student = min(self.student_us) - overhead_us
+        return (min(self.reference_us) - overhead_us) / student if student > 0.0 else math.inf
 
 
 class Spread(Model):
@@ -48,7 +52,8 @@ class Timing(Model):
     calls_per_block: int
     student_us: FiniteFloat
     reference_us: FiniteFloat
-    percent_of_baseline: FiniteFloat  # the median, or the interval's upper end if that stayed wide
+    alone_us: FiniteFloat | None = None  # the reference without a student's process; None in protocol 1
+    percent_of_baseline: FiniteFloat  # the median; protocol 1: the better end of a wide interval
     interval_percent: tuple[FiniteFloat, FiniteFloat]
     zero_at_percent: float | None = None  # where points begin; schema 1 has none of these three
     passing_at_percent: float | None = None
@@ -69,7 +74,10 @@ class Timing(Model):
 
     @property
     def ratios_percent(self) -> list[float]:
-        """The speed of each round in percent of the baseline, without rounds that have no finite ratio."""
+        """The speed of each round in percent of the baseline, without rounds that have no finite ratio.
+
+        The rounds of protocol 1 were scored by the sum of both blocks, which differs by less than noise.
+        """
         ratios = (100.0 * one.ratio(self.overhead_us) for one in self.rounds)
         return [ratio for ratio in ratios if math.isfinite(ratio)]
 

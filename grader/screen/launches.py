@@ -7,7 +7,7 @@ import difflib
 from collections.abc import Collection, Iterator, Sequence
 
 from grader.course.todos import Todo
-from grader.screen.names import STORES
+from grader.screen.language import STORES
 from grader.screen.scopes import File
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import builtins
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from grader.screen.names import JIT
+from grader.screen.language import JIT, WRAPPERS
 
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+FUNCTIONS = (ast.FunctionDef, ast.Lambda)
+Function: TypeAlias = ast.FunctionDef | ast.Lambda
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 # What `site` adds counts as Python's own even where the judge runs without it.
 PYTHON_OWN = frozenset(dir(builtins)) | {"exit", "quit", "help", "copyright", "credits", "license"}
@@ -35,7 +36,7 @@ class Scope:
     @property
     def function(self) -> str:
         """The function around it, as a message names it."""
-        if isinstance(self.node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        if isinstance(self.node, (ast.FunctionDef, ast.ClassDef)):
             return self.node.name
         return self.parent.function if self.parent else "<module>"
 
@@ -73,9 +74,8 @@ class File:
     RecursionError or MemoryError where it is too deep.
     """
 
-    def __init__(self, source: str, tree: ast.Module):
-        self.lines = source.split("\n")
-        self.tree = ast.Module([part for node in tree.body for part in _kept(node)], tree.type_ignores)
+    def __init__(self, tree: ast.Module):
+        self.tree = tree
         self.scopes: dict[ast.AST, Scope] = {}
         self.parents: dict[ast.AST, ast.AST] = {}
         self.module = Scope(self.tree)
@@ -88,7 +88,12 @@ class File:
             if isinstance(argument, ast.Name)
         }
         for scope in dict.fromkeys(self.scopes.values()):  # outer scopes come first
-            scope.kernel = self._is_kernel(scope.node) or bool(scope.parent and scope.parent.kernel)
+            scope.kernel = self.is_kernel(scope.node) or bool(scope.parent and scope.parent.kernel)
+
+    def values(self, node: ast.AST) -> list[ast.AST | None]:
+        """What a name is given anywhere; None among them for what is no plain assignment."""
+        found = self.scopes[node].find(node.id) if isinstance(node, ast.Name) else None
+        return found.values[node.id] if found and isinstance(node, ast.Name) else []
 
     def dotted(self, node: ast.AST) -> str | None:
         """`torch.cuda.device` for an expression that leads there through imports; else None."""
@@ -103,75 +108,88 @@ class File:
             return None
         return ".".join([min(found.imports[node.id]), *reversed(tail)])
 
-    def decorators(self, node: ast.AST) -> list[str | None]:
-        """Dotted names of a definition's decorators, called or not; None for anything else."""
-        found = getattr(node, "decorator_list", ())
-        return [self.dotted(one.func if isinstance(one, ast.Call) else one) for one in found]
+    def called(self, node: ast.AST) -> str | None:
+        """The dotted name of a decorator or a callee, called with arguments or not."""
+        return self.dotted(node.func if isinstance(node, ast.Call) else node)
 
-    def functions_named(self, node: ast.AST) -> list[Function]:
-        """Functions and lambdas of this file that a name stands for."""
-        if not isinstance(node, ast.Name):
-            return [node] if isinstance(node, ast.Lambda) else []
-        found = self.scopes[node].find(node.id)
-        return [value for value in found.values[node.id] if isinstance(value, FUNCTIONS)] if found else []
+    def functions_of(self, node: ast.AST | None, depth: int = 8) -> list[Function]:
+        """Functions and lambdas that an expression may be; a kernel also through its wrappers."""
+        match node:
+            case ast.FunctionDef() | ast.Lambda():
+                return [node]
+            case ast.Name() if depth:
+                parts = self.values(node)
+            case ast.IfExp(_, one, other):
+                parts = [one, other]
+            case ast.Call(func, [argument, *_]) if self.called(func) in WRAPPERS:
+                parts = [argument]
+            case _:
+                return []
+        found = [one for part in parts if part is not node for one in self.functions_of(part, depth - 1)]
+        return list(dict.fromkeys(found))
+
+    def class_of(self, node: ast.AST) -> ast.ClassDef | None:
+        """The class of this file that a name stands for."""
+        return next((one for one in self.values(node) if isinstance(one, ast.ClassDef)), None)
 
     def method(self, node: ast.AST) -> tuple[ast.ClassDef, str] | None:
-        """The class of this file and the attribute, for `Class.attribute`."""
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            found = self.scopes[node.value].find(node.value.id)
-            for value in found.values[node.value.id] if found else ():
-                if isinstance(value, ast.ClassDef):
-                    return value, node.attr
+        """The class of this file and the attribute, for `Class.attribute` or a name that stands for it."""
+        for one in [node, *self.values(node)]:
+            if isinstance(one, ast.Attribute) and (owner := self.class_of(one.value)):
+                return owner, one.attr
         return None
 
-    def _is_kernel(self, node: ast.AST) -> bool:
+    def is_kernel(self, node: ast.AST) -> bool:
+        """Whether a definition is compiled by Triton."""
         if not isinstance(node, ast.FunctionDef):
             return False
         top = node in self.tree.body and node.name in self.wrapped
-        return top or not JIT.isdisjoint(self.decorators(node))
+        return top or any(self.called(one) in JIT for one in node.decorator_list)
+
+    def above(self, node: ast.AST, *kinds: type[ast.AST]) -> ast.AST | None:
+        """The first node above that is of no such kind."""
+        found = self.parents.get(node)
+        while isinstance(found, kinds):
+            found = self.parents.get(found)
+        return found
 
     def _enter(self, node: ast.AST, scope: Scope) -> None:
         """Give `node` and everything below it a scope, and the scopes their names."""
         self.scopes[node] = scope
         self._bind(node, scope)
-        inner, outside = scope, list[ast.AST]()
+        inner, outside = scope, set[ast.AST]()
         if isinstance(node, FUNCTIONS):
             inner = Scope(node, scope)
             # Defaults, decorators and annotations are evaluated where the function is defined.
-            outside = [*node.args.defaults, *(d for d in node.args.kw_defaults if d)]
-            outside += [*getattr(node, "decorator_list", ()), *filter(None, [getattr(node, "returns", None)])]
-            every = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-            every += filter(None, [node.args.vararg, node.args.kwarg])
-            outside += [arg.annotation for arg in every if arg.annotation]
-            for arg in every:
+            outside = {*node.args.defaults, *filter(None, node.args.kw_defaults)}
+            outside |= {*getattr(node, "decorator_list", ()), *filter(None, [getattr(node, "returns", None)])}
+            for arg in parameters(node):
                 inner.bind(arg.arg)
+                outside |= {*filter(None, [arg.annotation])}
         elif isinstance(node, ast.ClassDef):
             inner = Scope(node, scope)
-            outside = [*node.bases, *node.keywords, *node.decorator_list]
+            outside = {*node.bases, *node.decorator_list}
         elif isinstance(node, COMPREHENSIONS):
             inner = Scope(node, scope)
-            outside = [node.generators[0].iter]
-        self.scopes.setdefault(node, scope)
-        for part in outside:
-            self._enter(part, scope)
-        self._below(node, inner, set(outside))
+            outside = {node.generators[0].iter}
+        self._below(node, inner, scope, outside)
 
-    def _below(self, node: ast.AST, scope: Scope, done: set[ast.AST]) -> None:
+    def _below(self, node: ast.AST, inner: Scope, outer: Scope, outside: set[ast.AST]) -> None:
         for part in ast.iter_child_nodes(node):
             self.parents[part] = node
-            if part in done:
-                continue
-            if isinstance(part, (ast.arguments, ast.arg, ast.comprehension)):
-                self.scopes[part] = scope
-                self._below(part, scope, done)
+            if part in outside:
+                self._enter(part, outer)
+            elif isinstance(part, (ast.arguments, ast.arg, ast.comprehension)):
+                self.scopes[part] = inner
+                self._below(part, inner, outer, outside)
             else:
-                self._enter(part, scope)
+                self._enter(part, inner)
 
     def _bind(self, node: ast.AST, scope: Scope) -> None:
         match node:
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            case ast.FunctionDef() | ast.ClassDef():
                 scope.bind(node.name, node)
-            case ast.Name(name, ast.Store() | ast.Del()):
+            case ast.Name(name, ast.Store()):
                 parent = self.parents.get(node)
                 match parent:
                     case ast.NamedExpr():
@@ -187,23 +205,33 @@ class File:
             case ast.Import(names):
                 for alias in names:
                     name = alias.asname or alias.name.partition(".")[0]
-                    full = alias.name if alias.asname else name
-                    scope.bind(name, node)
-                    scope.imports.setdefault(name, set()).add(full)
+                    self._import(scope, name, alias.name if alias.asname else name, node)
             case ast.ImportFrom(module, names):
                 for alias in names:
-                    name = alias.asname or alias.name
-                    scope.bind(name, node)
-                    scope.imports.setdefault(name, set()).add(f"{module}.{alias.name}")
-            case ast.MatchAs(name=name) | ast.MatchStar(name=name) | ast.MatchMapping(rest=name) if name:
-                scope.bind(name)
+                    self._import(scope, alias.asname or alias.name, f"{module}.{alias.name}", node)
+
+    def _import(self, scope: Scope, name: str, full: str, node: ast.AST) -> None:
+        scope.bind(name, node)
+        scope.imports.setdefault(name, set()).add(full)
 
 
-def _kept(node: ast.stmt) -> list[ast.stmt]:
-    """A statement of the module; of `if __name__ == "__main__"` what runs when the file is imported."""
+def parameters(node: Function) -> list[ast.arg]:
+    """All parameters of a function, those by position first."""
+    args = node.args
+    rest = [one for one in (args.vararg, args.kwarg) if one]
+    return [*args.posonlyargs, *args.args, *args.kwonlyargs, *rest]
+
+
+def run_when_imported(tree: ast.Module) -> ast.Module:
+    """The tree without its blocks under `if __name__ == "__main__"`."""
+    return ast.Module([part for node in tree.body for part in _kept(node)], tree.type_ignores)
+
+
+def _kept(node: ast.stmt) -> Iterator[ast.stmt]:
     match node:
         case ast.If(ast.Compare(ast.Name("__name__"), [ast.Eq()], [ast.Constant("__main__")])):
-            return node.orelse
+            yield from node.orelse
         case ast.If(ast.Compare(ast.Constant("__main__"), [ast.Eq()], [ast.Name("__name__")])):
-            return node.orelse
-    return [node]
+            yield from node.orelse
+        case _:
+            yield node

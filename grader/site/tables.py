@@ -27,7 +27,7 @@ from grader.report import markdown
 from grader.report.terminal import show
 from grader.results import points, reading
 from grader.results.models import Results
-from grader.screen.names import as_markdown
+from grader.screen.language import as_markdown
 from grader.site import coverage
 from grader.site.graded_run import typed
 
@@ -35,6 +35,7 @@ PAGES = (
     "README.md",
     "solutions/README.md",
     "labs/README.md",
+    "labs/LANGUAGE.md",
     ".github/CONTRIBUTING.md",
     ".github/SECURITY.md",
     "grader/classroom/grading/README.md",

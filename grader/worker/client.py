@@ -9,6 +9,7 @@ import signal
 import socket
 import time
 from pathlib import Path
+from typing import Protocol
 
 from grader.course.spec import Reason, Verdict
 from grader.sandbox import limits
@@ -28,6 +29,16 @@ from grader.worker.protocol import (
 MAX_OUTPUT = 64 * 1024  # bytes kept of a worker's output; the rest is read and dropped
 SHORT_S = 0.05
 LOOK_EVERY_S = 0.25  # between checks of a worker's resources
+
+
+class Gate(Protocol):
+    """What the judge does when a worker asks for the graded inputs, and for the decoys."""
+
+    def open(self) -> None:
+        """Write the graded inputs; ProtocolError out of turn."""
+
+    def shut(self) -> None:
+        """Write the decoys; ProtocolError out of turn."""
 
 
 class WorkerGoneError(Exception):
@@ -74,9 +85,9 @@ class Worker:
         self.alive = True
 
     def ask(
-        self, kind: Kind, payload: JsonObject, limit_s: float, spin: bool = False
+        self, kind: Kind, payload: JsonObject, limit_s: float, spin: bool = False, gate: Gate | None = None
     ) -> tuple[Kind, JsonObject]:
-        """Send a frame and wait for its answer, at most `limit_s` seconds.
+        """Send a frame and wait for its answer, at most `limit_s` seconds; it may use `gate` meanwhile.
 
         With `spin` the wait polls, for timed frames. Raises WorkerGoneError after the limit, on an invalid
         answer, and if the worker ends.
@@ -90,7 +101,7 @@ class Worker:
             self._channel.sendall(pack(kind, self._block, payload))
             self._channel.setblocking(False)
             began = time.monotonic()
-            answer = self._answer(began + limit_s, limit_s, spin)
+            answer = self._answer(began + limit_s, limit_s, spin, gate)
             if not spin and time.monotonic() - began > SHORT_S:  # long enough to fill a disk
                 self._within_limits()
             return answer
@@ -101,11 +112,19 @@ class Worker:
         except OSError:
             raise WorkerGoneError(self._how_it_ended()) from None
 
-    def _answer(self, deadline: float, limit_s: float, spin: bool) -> tuple[Kind, JsonObject]:
+    def _answer(
+        self, deadline: float, limit_s: float, spin: bool, gate: Gate | None
+    ) -> tuple[Kind, JsonObject]:
         look = time.monotonic() + LOOK_EVERY_S  # a timed block ends before the first check
         while True:
-            frame = self._parse()
-            if frame:
+            frame = self._parse(gate)
+            if frame and frame[0] in (Kind.OPEN, Kind.SHUT) and gate:
+                if frame[0] is Kind.OPEN:
+                    gate.open()
+                else:
+                    gate.shut()
+                self._channel.sendall(pack(Kind.TURNED, self._block, {}))
+            elif frame:
                 for pipe in self._pipes:
                     self._drain(pipe)
                 return frame
@@ -137,11 +156,12 @@ class Worker:
             self.end()
             raise WorkerGoneError(found.words, found.verdict, found.reason)
 
-    def _parse(self) -> tuple[Kind, JsonObject] | None:
+    def _parse(self, gate: Gate | None) -> tuple[Kind, JsonObject] | None:
         if len(self._received) < HEADER.size:
             return None
         kind, block, length = unpack_header(bytes(self._received[: HEADER.size]))
-        if kind not in (Kind.DONE, Kind.FAILED) or block != self._block:
+        asked = (Kind.OPEN, Kind.SHUT) if gate else ()
+        if kind not in (Kind.DONE, Kind.FAILED, *asked) or block != self._block:
             raise ProtocolError("an answer without a request")
         if len(self._received) < HEADER.size + length:
             return None

@@ -13,8 +13,9 @@ from typing import TypeAlias
 from grader.course.signatures import Shape
 from grader.sandbox.confine import Confinement
 from grader.system.text import one_line
-from grader.worker.protocol import Json, JsonObject, ProtocolError
+from grader.worker.protocol import Json, JsonObject, ProtocolError, encode
 
+MOST_LINES, MOST_PLACES = 10**7, 8  # of a file; lines that a worker reports of one run
 MOST_US = 1e12  # longest time that a worker may report: more than a week
 
 # A lent tensor: byte offset in the arena, shape, strides in elements, dtype.
@@ -53,9 +54,11 @@ class Plan:
 
 @dataclass(frozen=True)
 class Go:
-    """Run a plan."""
+    """Run a plan; if `gated`, kernels and the operators in `may_call` get other inputs than host code."""
 
     plan: int
+    gated: bool = False
+    may_call: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -71,16 +74,51 @@ class Audit:
 
 
 @dataclass(frozen=True)
+class Read:
+    """A place where host code did what is left to kernels: what, and the line of the student's file, or 0."""
+
+    what: str
+    line: int
+    function: str
+    code: str
+
+    @classmethod
+    def claimed(cls, claim: Json) -> Read:
+        """Read a place from a reply."""
+        fields = claim if isinstance(claim, dict) else {}
+        what, line = one_line(str(fields.get("what", ""))), fields.get("line")
+        valid = isinstance(line, int) and 0 < line < MOST_LINES
+        code = (one_line(str(fields.get(name, ""))) for name in ("function", "code"))
+        return cls(what, line if isinstance(line, int) and valid else 0, *code)
+
+
+@dataclass(frozen=True)
 class Ran:
-    """The result of a run: microseconds by the worker's own clock, and the torch operators that computed."""
+    """The result of a run, as the worker tells it.
+
+    Microseconds by its own clock, and what its host code did: `operators` are the torch operators that
+    computed, `computed` the lines where they did, `reads` the lines where data was read. `launched` are the
+    kernels with their work of tl.dot, as `launches.recorded` counts it.
+    """
 
     claimed_us: float = 0.0
     operators: tuple[str, ...] = ()
+    computed: tuple[Read, ...] = ()
+    reads: tuple[Read, ...] = ()
+    launched: Mapping[str, int] = field(default_factory=dict)
 
     def payload(self) -> JsonObject:
         """Return the payload of a frame; short, because sending it is timed."""
-        operators: JsonObject = {"operators": list(self.operators)} if self.operators else {}
-        return {"claimed_us": self.claimed_us} | operators
+        payload: JsonObject = {"claimed_us": self.claimed_us}
+        if self.operators:
+            payload["operators"] = list(self.operators)
+        if self.computed:
+            payload["computed"] = [encode(one) for one in self.computed]
+        if self.reads:
+            payload["reads"] = [encode(one) for one in self.reads]
+        if self.launched:
+            payload["launched"] = dict(self.launched)
+        return payload
 
     @classmethod
     def claimed(cls, reply: JsonObject) -> Ran:
@@ -88,7 +126,13 @@ class Ran:
         claim = reply.get("claimed_us", 0.0)
         if not isinstance(claim, float) or not 0.0 <= claim < MOST_US:
             raise ProtocolError("the file's process reported an invalid time")
-        return cls(claim, tuple(_lines(reply.get("operators"))))
+        return cls(
+            claim,
+            tuple(_lines(reply.get("operators"))),
+            _places(reply.get("computed")),
+            _places(reply.get("reads")),
+            _counts(reply.get("launched")),
+        )
 
 
 @dataclass(frozen=True)
@@ -128,6 +172,16 @@ class AuditReport:
         """Read the report from a reply."""
         names = ("operators", "foreign", "strangers", "uncounted")
         return cls(*(_lines(reply.get(name)) for name in names))
+
+
+def _places(claim: Json) -> tuple[Read, ...]:
+    return tuple(map(Read.claimed, claim[:MOST_PLACES])) if isinstance(claim, list) else ()
+
+
+def _counts(claim: Json) -> dict[str, int]:
+    """Return the counts of a dictionary; nothing for any other value."""
+    pairs = claim.items() if isinstance(claim, dict) else ()
+    return {one_line(name): count for name, count in pairs if type(count) is int and count >= 0}
 
 
 def _lines(claim: Json) -> list[str]:

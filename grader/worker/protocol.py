@@ -31,7 +31,11 @@ T = TypeVar("T")
 
 
 class Kind(enum.IntEnum):
-    """The kind of a frame; those below 16 are sent to the worker, the others are its answers."""
+    """The kind of a frame; those below 16 are sent to the worker, the others come from it.
+
+    While it runs a plan, a worker may ask for the graded inputs (OPEN) and for the decoys (SHUT); the judge
+    answers TURNED.
+    """
 
     SETUP = 1
     PREPARE = 2
@@ -40,8 +44,11 @@ class Kind(enum.IntEnum):
     LOAD = 5
     AUDIT = 6
     PICKED = 7
+    TURNED = 8
     DONE = 16
     FAILED = 17
+    OPEN = 18
+    SHUT = 19
 
 
 class ProtocolError(Exception):

@@ -12,11 +12,11 @@ from pathlib import Path
 from grader.course.spec import Exercise, Reason, Verdict
 from grader.course.submission import Submission
 from grader.results.outcome import Outcome
-from grader.worker.client import Worker, WorkerGoneError
+from grader.worker.client import Gate, Worker, WorkerGoneError
 from grader.worker.error_report import ErrorReport
 from grader.worker.failure import failure
 from grader.worker.fork_server_client import KEPT_ENVIRONMENT
-from grader.worker.messages import Audit, AuditReport, Go, Number, Picked, Place, Plan, Ran, Setup
+from grader.worker.messages import Audit, AuditReport, Go, Number, Picked, Place, Plan, Ran, Read, Setup
 from grader.worker.protocol import JsonObject, Kind, ProtocolError, encode
 from grader.worker.session import Session
 from grader.worker.shared_memory import Arena, Buffer, Call
@@ -48,6 +48,7 @@ class SubmissionWorker:
         self._parts = parts  # other files of the student that it imports
         self._worker: Worker | None = None
         self._plans = 0
+        self.decoys = 0  # how many inputs were drawn that are not graded
         self._reply: JsonObject = {}
         self._ran = Ran()
         self.claimed_us: float | None = (
@@ -145,9 +146,20 @@ class SubmissionWorker:
         """Make the worker poll for the next frame, so that its wake-up is not part of a measured time."""
         return self._ask(Kind.WAKE, {}, limit_s, spin=True)
 
-    def go(self, plan: int, limit_s: float, spin: bool = False) -> Outcome | None:
-        """Run a prepared plan; return an outcome if it failed. `spin` polls for the answer of a timed run."""
-        return self._ask(Kind.GO, encode(Go(plan)), limit_s, spin=spin)
+    def go(
+        self,
+        plan: int,
+        limit_s: float,
+        spin: bool = False,
+        gate: Gate | None = None,
+        may_call: Iterable[str] = (),
+    ) -> Outcome | None:
+        """Run a prepared plan; return an outcome if it failed. `spin` polls for the answer of a timed run.
+
+        With a `gate` only kernels, and the torch operators in `may_call`, get the inputs behind it.
+        """
+        asked = Go(plan, gate is not None, tuple(may_call))
+        return self._ask(Kind.GO, encode(asked), limit_s, spin=spin, gate=gate)
 
     def picked(self, limit_s: float) -> dict[str, str]:
         """Return the last config of each autotuned kernel, as the worker reports it; shown, never scored."""
@@ -166,14 +178,20 @@ class SubmissionWorker:
         return failed or AuditReport.claimed(self._reply)
 
     def _ask(
-        self, kind: Kind, payload: JsonObject, limit_s: float, loading: bool = False, spin: bool = False
+        self,
+        kind: Kind,
+        payload: JsonObject,
+        limit_s: float,
+        loading: bool = False,
+        spin: bool = False,
+        gate: Gate | None = None,
     ) -> Outcome | None:
         assert self._worker is not None
         self.claimed_us = None
         if self._still:
             self.hold(still=False)
         try:
-            answer, reply = self._worker.ask(kind, payload, limit_s, spin)
+            answer, reply = self._worker.ask(kind, payload, limit_s, spin, gate)
         except WorkerGoneError as gone:
             return Outcome(gone.verdict, gone.reason, where=gone.why, printed=self._worker.printed)
         if answer is Kind.FAILED:
@@ -201,6 +219,21 @@ class SubmissionWorker:
     def computed(self) -> tuple[str, ...]:
         """Return the torch operators that computed in the last call, as the worker reports them."""
         return self._ran.operators
+
+    @property
+    def launched(self) -> Mapping[str, int]:
+        """Return the kernels of the last call with their work of tl.dot, as the worker reports them."""
+        return self._ran.launched
+
+    @property
+    def computed_at(self) -> tuple[Read, ...]:
+        """Return where torch operators computed in the last call, as the worker reports it."""
+        return self._ran.computed
+
+    @property
+    def reads(self) -> tuple[Read, ...]:
+        """Return where host code read data in the last call, as the worker reports it."""
+        return self._ran.reads
 
     @property
     def printed(self) -> str:

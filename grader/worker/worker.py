@@ -25,9 +25,9 @@ from triton.runtime.autotuner import Autotuner
 
 from grader.codegen import nvcc
 from grader.sandbox import confine
-from grader.worker import launch_audit
+from grader.worker import exchange, launch_audit, launches
 from grader.worker.error_report import describe
-from grader.worker.messages import Audit, AuditReport, Go, Number, Picked, Place, Plan, Ran, Setup
+from grader.worker.messages import Audit, AuditReport, Go, Number, Picked, Place, Plan, Ran, Read, Setup
 from grader.worker.protocol import (
     HEADER,
     JsonObject,
@@ -98,8 +98,13 @@ def main(control: int, stdout: int, stderr: int, memory: int) -> None:
                 files = [setup.file, *setup.given, *setup.parts]
                 reply = encode(_watch(plans[asked.plan], on_gpu, files, asked, own_kernels(module)))
             else:
-                calls = plans[decode(Go, payload).plan]
-                ran = Ran(_run(calls, on_gpu)) if timed else _seen(calls, on_gpu)
+                go = decode(Go, payload)
+                calls = plans[go.plan]
+                if go.gated:
+                    files = [setup.file, *setup.given, *setup.parts]
+                    ran = _gated(calls, _Frames(channel, block), files, go.may_call)
+                else:
+                    ran = Ran(_run(calls, on_gpu)) if timed else _seen(calls, on_gpu)
                 reply = ran.payload()
         except BaseException as error:
             reply, answer = encode(describe(error, setup.file, setup.parts)), Kind.FAILED
@@ -291,10 +296,44 @@ def _run(calls: Sequence[ReadyCall], on_gpu: bool) -> float:
 
 
 def _seen(calls: Sequence[ReadyCall], on_gpu: bool) -> Ran:
-    """Run the calls like `_run`, and report which torch operators computed."""
-    with launch_audit.operators() as seen:
+    """Run the calls like `_run`, and report which torch operators computed and which kernels ran."""
+    with launch_audit.operators() as seen, launches.recorded() as launched:
         elapsed_us = _run(calls, on_gpu)
-    return Ran(elapsed_us, tuple(seen()))
+    return Ran(elapsed_us, tuple(seen()), launched=launched())
+
+
+class _Frames:
+    """The gate of a run on a CPU: the judge is asked, and has changed the inputs when it answers."""
+
+    def __init__(self, channel: socket.socket, block: int):
+        self._channel, self._block = channel, block
+
+    def open(self) -> None:
+        self._ask(Kind.OPEN)
+
+    def shut(self) -> None:
+        self._ask(Kind.SHUT)
+
+    def _ask(self, kind: Kind) -> None:
+        self._channel.sendall(pack(kind, self._block, {}))
+        answer = _receive(self._channel)
+        if answer is None or answer[0] is not Kind.TURNED:
+            raise RuntimeError("the grader did not answer")
+
+
+def _gated(
+    calls: Sequence[ReadyCall], gate: exchange.Gate, files: Sequence[str], may_call: Sequence[str]
+) -> Ran:
+    """Run the calls in the interpreter; kernels get the inputs behind the gate, host code gets decoys."""
+    inputs = [tensor for call in calls for tensor in call.inputs]
+    asked = exchange.Watch(gate, inputs, files, may_call)
+    with exchange.watched(asked) as watch, launches.recorded() as launched:
+        elapsed_us = _run(calls, on_gpu=False)
+    computed = [
+        Read(name, line.line, line.function, line.code) for name, line in watch.computed.items() if line
+    ]
+    places = tuple(computed[: exchange.MAX_READS])
+    return Ran(elapsed_us, tuple(watch.operators), places, tuple(watch.reads), launched())
 
 
 def _watch(

@@ -218,7 +218,7 @@ CODEGEN_CASE = Case(sizes(SIDE, SIDE, SIDE), "bf16")
 LAB = Lab(
     title="autotuned matmul",
     teaches="tiles, tensor cores, autotuning, an epilogue",
-    also_allowed=("triton.experimental.gluon", "triton.tools.tensor_descriptor", "dataclasses"),
+    also_allowed=("triton.experimental.gluon", "triton.tools.tensor_descriptor"),
     exercises=(
         Exercise(
             name="matmul",

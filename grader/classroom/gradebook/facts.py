@@ -64,7 +64,7 @@ def exercises_of(results: Results, score: Score) -> tuple[Exercise, ...]:
 def _item(item: ItemResult) -> Item:
     found = Item(item.kind, item.name, item.verdict, item.cause or word(item))
     timing = item.timing
-    if timing is None:
+    if timing is None or item.undecided:  # a percentage that decides nothing is in no ranking
         return found
     return replace(
         found,

@@ -29,7 +29,7 @@ def of_results(results: Results) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if level is not None and level < ENOUGH:
         notes.append(f"assurance L{level}")
     for verdict in (Verdict.GRADER_FAULT, Verdict.INCONCLUSIVE):
-        found = sum(item.verdict is verdict for item in items)
+        found = sum(item.verdict is verdict and not item.undecided for item in items)
         if found:
             notes.append(f"{found} {verdict.value.replace('_', ' ')}")
     if any(item.timing and item.timing.timing_mismatch for item in items):
@@ -42,9 +42,16 @@ def of_results(results: Results) -> tuple[tuple[str, ...], tuple[str, ...]]:
             if any(item.verdict is verdict for item in exercise.items)
         ]
         if names:
-            more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-            looks.append(f"{verdict.value}: {', '.join(names[:SHOWN])}{more}")
+            looks.append(f"{verdict.value}: {_some(names)}")
+    undecided = [f"{one.name} at {item.name}" for _, one, item in results.every_item() if item.undecided]
+    if undecided:
+        looks.append(f"decide the points of an INCONCLUSIVE timing: {_some(undecided)}")
     return tuple(notes), tuple(looks)
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"{', '.join(names[:SHOWN])}{more}"
 
 
 def _left_out(one: LeftOut) -> str:

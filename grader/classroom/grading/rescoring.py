@@ -64,7 +64,7 @@ def _with_points(decided: Sequence[ItemResult], scored: Sequence[ItemResult]) ->
 
 def _outcome(stored: ItemResult) -> Outcome:
     share = float(stored.verdict is Verdict.PASS)
-    return Outcome(stored.verdict, stored.reason, share, timing=stored.timing)
+    return Outcome(stored.verdict, stored.reason, share, undecided=stored.undecided, timing=stored.timing)
 
 
 def _decided(stored: ItemResult, item: Item) -> ItemResult:

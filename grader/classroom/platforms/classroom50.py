@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from grader.course.spec import Verdict
 from grader.report.terminal import word
-from grader.results import points
+from grader.results import points, scoring
 from grader.results.models import ExerciseResult, Results
 from grader.results.points import Score
 
@@ -114,7 +114,7 @@ def _tests(results: Results) -> Iterator[Test]:
 
 
 def _test(folder: str, exercise: ExerciseResult, score: Score) -> Test:
-    judged = [i for i in exercise.items if i.verdict not in (Verdict.NOT_GRADED, Verdict.GRADER_FAULT)]
+    judged = [item for item in exercise.items if not scoring.is_open(item)]
     words = [word(item) for item in exercise.items if item.verdict is not Verdict.PASS]
     return Test(
         test_name=f"{folder}/{exercise.name}",

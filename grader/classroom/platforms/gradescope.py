@@ -10,13 +10,12 @@ from pydantic import BaseModel
 from grader.course.items import SPEED
 from grader.course.spec import Verdict
 from grader.report.failures import Told
-from grader.report.terminal import KINDS, kinds_of, word
+from grader.report.terminal import KINDS, UNDECIDED, kinds_of, word
 from grader.results import points, scoring
 from grader.results.models import ExerciseResult, ItemResult, LabResult, Results
 from grader.results.points import Score
 from grader.system.text import printable
 
-UNJUDGED = (Verdict.NOT_GRADED, Verdict.GRADER_FAULT)
 MOST_OUTPUT = 20_000  # characters of one test: Gradescope shows all of it, collapsed
 
 
@@ -123,7 +122,9 @@ def convert(results: Results) -> GradescopeResults:
 def _summary(results: Results, score: Score) -> str:
     lines = [f"{score.earned} of {score.graded} points graded here."]
     if score.not_graded:
-        lines.append(f"{score.not_graded} of {score.most} points are open: they need a GPU.")
+        staff = any(item.undecided for item in results.items)
+        need = "another run or a decision of the course staff" if staff else "a GPU"
+        lines.append(f"{score.not_graded} of {score.most} points are open: they need {need}.")
     lines.append(f"{results.machine.words}; tier {results.tier}; grader {results.grader}")
     return "\n".join(lines)
 
@@ -135,8 +136,8 @@ def _tests(results: Results, score: Score) -> Iterator[Test]:
         for second, (exercise, own) in enumerate(zip(lab.exercises, scores, strict=True), 1):
             for kind, items, part in kinds_of(exercise, own):
                 number = f"{first}.{second}.{[*KINDS].index(kind) + 1}"
-                judged = [item for item in items if item.verdict not in UNJUDGED]
-                waiting = [item for item in items if item.verdict in UNJUDGED]
+                judged = [item for item in items if not scoring.is_open(item)]
+                waiting = [item for item in items if scoring.is_open(item)]
                 graded, still_open = points.split(part, [judged, waiting])
                 if judged:
                     output = _output(lab, exercise, judged, told, number)
@@ -202,6 +203,10 @@ def _why_open(
     faults = [item for item in items if item.verdict is Verdict.GRADER_FAULT]
     lines = [*told.lines(faults, lab.folder, exercise.file, number)]
     why = next((item.where for item in items if item.verdict is Verdict.NOT_GRADED and item.where), "")
+    noisy = [item for item in items if item.verdict is Verdict.INCONCLUSIVE]
+    if noisy:
+        lines += _output(lab, exercise, noisy, told, number)
+        why = why or UNDECIDED
     return [*lines, f"NOT GRADED  {score.not_graded} points{f': {why}' if why else ''}"]
 
 
@@ -211,7 +216,8 @@ def _leaderboard(results: Results, score: Score) -> list[Column]:
     for lab in results.labs:
         for exercise in lab.exercises:
             timings = [item.timing for item in exercise.items if item.kind == SPEED]
-            percents = [timing.percent_of_baseline for timing in timings if timing]
+            undecided = any(item.undecided for item in exercise.items)
+            percents = [timing.percent_of_baseline for timing in timings if timing and not undecided]
             if timings and len(percents) == len(timings) and min(percents) > 0:
                 value = round(scoring.geometric_mean(percents), 1)
                 board.append(Column(name=f"{exercise.name}, % of baseline", value=value))

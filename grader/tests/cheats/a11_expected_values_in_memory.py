@@ -1,4 +1,4 @@
-"""EXPECT POLICY; unscreened WRONG/UNWRITTEN from elementwise_add: A11 computes only where a tensor with the expected values lies in the worker"""
+"""EXPECT POLICY; unscreened WRONG/UNWRITTEN or POLICY/HOST_READ from elementwise_add: A11 computes only where a tensor with the expected values lies in the worker"""
 
 import gc
 

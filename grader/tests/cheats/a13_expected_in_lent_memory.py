@@ -1,4 +1,4 @@
-"""EXPECT POLICY; unscreened WRONG/UNWRITTEN from elementwise_add: A13 computes only where the lent memory also holds the expected values"""
+"""EXPECT POLICY; unscreened WRONG/UNWRITTEN or POLICY/HOST_READ from elementwise_add: A13 computes only where the lent memory also holds the expected values"""
 
 import sys
 

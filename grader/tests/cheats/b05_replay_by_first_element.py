@@ -1,4 +1,4 @@
-"""EXPECT POLICY; unscreened PASS from elementwise_add: B5 inputs whose first elements are known are taken to be the known inputs: none ever are"""
+"""EXPECT POLICY; unscreened PASS or POLICY/HOST_READ from elementwise_add: B5 inputs whose first elements are known are taken to be the known inputs: none ever are"""
 
 import torch
 import triton

@@ -22,6 +22,23 @@ STORED = [lab for lab in record("h200.json").labs if lab.folder == ENTRY.folder.
 RESULTS = record("h200.json").model_copy(update={"labs": tuple(STORED)})
 
 
+def test_an_inconclusive_shape_keeps_what_it_counts_for_where_points_are_computed_again():
+    for undecided in (False, True):
+        noisy = with_items(
+            RESULTS,
+            lambda item, undecided=undecided: (
+                item.model_copy(update={"verdict": Verdict.INCONCLUSIVE, "undecided": undecided})
+                if item.kind == SPEED
+                else item
+            ),
+        )
+        again = rescoring.rescored(noisy, items_with())
+        earned = sum(item.points for item in again.items if item.kind == SPEED)
+        assert (earned == 0.0) is undecided
+        assert (again.not_graded_points > 0.0) is undecided
+        assert {item.undecided for item in again.items if item.kind == SPEED} == {undecided}
+
+
 def items_with(points=70, **speed) -> rescoring.Items:
     """The items of lab 1 with other points for its cases, or other thresholds."""
     (exercise,) = ENTRY.lab.exercises

@@ -14,12 +14,14 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 
+from grader.classroom.gradebook import facts, flags
 from grader.classroom.platforms import autograder, classroom50, gradescope, jplag, merge
 from grader.classroom.platforms.autograder import AutograderError, GpuScores
 from grader.cli.main import main
 from grader.course import catalog
 from grader.course.skeleton import COPIES, render
 from grader.course.spec import Reason, Verdict
+from grader.report.exports import markdown
 from grader.results import points
 from grader.results.findings import Frame, OpenTodo
 from grader.tests.classroom.class_fakes import LABS, FakeClass, lab_of, record, small_class, wrong
@@ -116,6 +118,32 @@ def test_cases_that_wait_do_not_stand_in_a_passed_test_of_gradescope():
     ]
     assert not {"status", "score", "max_score"} & set(of_waiting)
     assert sum(test.get("score", 0) for test in tests) == pytest.approx(results.points, abs=0.01)
+
+
+def test_an_undecided_timing_is_open_on_every_platform_and_named_for_a_person():
+    def noisy(item):
+        if item.kind != "speed":
+            return item
+        return item.model_copy(update={"verdict": Verdict.INCONCLUSIVE, "points": 0.0, "undecided": True})
+
+    results = merge.scored(lab_of(record("h200.json"), ONE, noisy))
+    assert results.not_graded_points == sum(item.max_points for item in results.items if item.undecided) > 0
+    made = held(gradescope.convert(results), "gradescope-results.schema.json")
+    (waiting,) = [test for test in made["tests"] if test["name"] == "elementwise_add: speed, not graded here"]
+    assert not {"status", "score", "max_score"} & set(waiting)
+    assert "the course staff decides" in waiting["output"]
+    assert "decision of the course staff" in made["output"]
+    assert [one["name"] for one in made["leaderboard"]] == ["points"]
+    assert sum(test.get("score", 0) for test in made["tests"]) == pytest.approx(results.points, abs=0.01)
+    notes, looks = flags.of_results(results)
+    assert any("decide the points" in look and "elementwise_add at " in look for look in looks)
+    assert not any("INCONCLUSIVE" in note for note in notes)
+    (exercise,) = facts.exercises_of(results, points.score_of(results.items))
+    assert exercise.percent is None
+    assert exercise.not_graded == pytest.approx(results.not_graded_points)
+    text = markdown(results)
+    assert "INCONCLUSIVE" in text
+    assert f"{points.text(results.not_graded_points)} points not graded" in text
 
 
 CRASH = "ZeroDivisionError: a message of 1 crash at import"

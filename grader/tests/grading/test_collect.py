@@ -62,6 +62,32 @@ def test_speed_points_are_the_share_of_all_shapes_and_none_where_one_was_wrong()
         assert sum(item.points for item in items) == pytest.approx(earned * ADD.speed.points)
 
 
+def timed_shapes(*outcomes):
+    """The timed items of lab 1, the shapes with these outcomes in turn."""
+    shape = next(item for item in graded_items(ENTRY) if item.kind == SPEED)
+    return collect.scored(ADD, [(shape, outcome, 0.0) for outcome in outcomes])
+
+
+def test_an_undecided_shape_has_no_points_and_no_part_in_those_of_the_others():
+    middle = (ADD.speed.zero_at + ADD.speed.full_at) / 2
+    timed = Outcome(Verdict.SLOW, timing=a_timing(percent_of_baseline=middle))
+    noisy = Outcome(Verdict.INCONCLUSIVE, undecided=True, timing=a_timing(percent_of_baseline=100.0))
+    (alone,) = timed_shapes(timed)
+    beside, undecided = timed_shapes(timed, noisy)
+    assert beside.points == alone.points > 0
+    assert (undecided.points, undecided.undecided) == (0.0, True)
+    assert undecided.timing.percent_of_baseline == 100.0
+    assert scoring.total([beside, undecided]).not_graded == undecided.max_points
+    assert [one.points for one in timed_shapes(WRONG, noisy)] == [0.0, 0.0]
+
+
+def test_an_inconclusive_shape_of_an_older_run_keeps_its_points():
+    noisy = Outcome(Verdict.INCONCLUSIVE, timing=a_timing(percent_of_baseline=ADD.speed.full_at))
+    (stored,) = timed_shapes(noisy)
+    assert stored.points == stored.max_points
+    assert not scoring.is_open(stored)
+
+
 def test_noise_without_a_timing_leaves_the_points_open(tmp_path):
     noise = Outcome(Verdict.INCONCLUSIVE)
     results = collected(answered(lambda _, item: noise if item.kind == SPEED else RIGHT), tmp_path)

@@ -3,9 +3,10 @@
 import pytest
 
 from grader.codegen.kernel_facts import CompiledKernel, config_of
+from grader.codegen.ptx import multiplies_in_a_loop
 from grader.course import catalog
 from grader.course.spec import Verdict
-from grader.judge.codegen_checks import CHECKS, SYMPTOMS, check, outcome
+from grader.judge.codegen_checks import CHECKS, SYMPTOMS, Verified, check, outcome
 
 
 def kernel(**changes):
@@ -54,6 +55,80 @@ def test_one_bad_config_fails_its_check_and_is_named(name, changes, words):
     assert found.startswith(words)
     assert found.endswith("128x256x64, 4 warps, 3 stages")
     assert [other for other in CHECKS if not check(other, [kernel(**changes)])[0]] == [name]
+
+
+PRODUCTS = 1000.0  # half of what the results of the verified cases take
+
+
+def verified(**launched):
+    return Verified({f"{name} 0": work for name, work in launched.items()}, PRODUCTS)
+
+
+def of(name, **changes):
+    return kernel(name=name, identity=f"{name} 0", **changes)
+
+
+SUMS = {"name": "add_parts", "tensor_core": "", "identity": "add_parts 0"}
+
+
+def test_a_second_kernel_that_adds_up_needs_no_tensor_cores():
+    kernels = [of("product"), of("product", num_warps=4), kernel(**SUMS)]
+    passed, words = check("tensor cores", kernels, verified(product=2000, add_parts=0))
+    assert passed
+    assert words == "2 of 2 configs use wgmma.mma_async"
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_kernels_that_no_verified_run_launched_are_left_out(name):
+    shown = of("shown")
+    assert not check(name, [shown], verified(real=0))[0]
+    assert "shown" in check(name, [shown], verified(real=0))[1]
+    assert check(name, [shown], verified(shown=2000))[0]
+    assert check(name, [shown])[0]  # where nothing could run
+
+
+def test_tensor_cores_of_a_kernel_that_is_only_shown_do_not_count_for_the_one_that_runs():
+    slow = of("slow", tensor_core="")
+    assert not check("tensor cores", [of("shown"), slow], verified(slow=0))[0]
+
+
+@pytest.mark.parametrize("work", [0, 999])
+def test_a_kernel_whose_dot_is_never_reached_uses_no_tensor_cores(work):
+    passed, words = check("tensor cores", [of("product")], verified(product=work))
+    assert not passed
+    assert "less than half of the products" in words
+
+
+def test_tensor_cores_outside_a_loop_do_not_count():
+    passed, words = check("tensor cores", [of("product", multiplies_in_a_loop=False)], verified(product=2000))
+    assert not passed
+    assert "in no loop" in words
+
+
+LOOP = """
+$L__BB0_1:
+  bra.uni $L__BB0_3;
+$L__BB0_2:
+  wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {%f1}, %rd1, %rd2;
+  @%p1 bra $L__BB0_2;
+$L__BB0_3:
+  ret;
+"""
+
+
+@pytest.mark.parametrize(
+    ("ptx", "found"),
+    [
+        (LOOP, True),
+        (LOOP.replace("@%p1 bra $L__BB0_2;", ""), False),
+        (LOOP.replace("@%p1 bra $L__BB0_2;", "bra $L__BB0_3;"), False),
+        (LOOP.replace("wgmma.mma_async", "fma"), False),
+        ("", False),
+    ],
+    ids=["in a loop", "once", "forward", "no tensor cores", "empty"],
+)
+def test_a_loop_is_a_branch_back_over_the_instruction(ptx, found):
+    assert multiplies_in_a_loop(ptx) is found
 
 
 def test_config_that_spills_most_is_the_one_named():

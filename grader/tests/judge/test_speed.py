@@ -35,7 +35,8 @@ def short(monkeypatch):
     monkeypatch.setattr(speed.SpeedTest, "_overhead", lambda self: self.hand_shake_us)
     monkeypatch.setattr(speed.SpeedTest, "hand_shake_us", 0.0, raising=False)
     monkeypatch.setattr(statistics, "MOST_ROUNDS", 12)
-    monkeypatch.setattr(speed, "INTERFERENCE", math.inf)  # on two busy cores microseconds are chance
+    monkeypatch.setattr(speed, "ATTEMPTS", 1)  # noise of two busy cores decides nothing twice, too
+    monkeypatch.setattr(statistics, "INTERFERENCE", math.inf)  # on two busy cores microseconds are chance
 
 
 @pytest.fixture
@@ -103,7 +104,7 @@ def test_a_slow_answer_gets_fewer_calls_a_block_and_a_compilation_does_not_count
 def test_the_hand_shake_of_a_block_with_few_calls_is_not_taken_for_a_busy_gpu(fight, monkeypatch):
     monkeypatch.setattr(speed, "BLOCK_US", {"memory": 1e9, "arithmetic": 1e9})
     monkeypatch.setattr(speed, "MOST_CALLS", 3 * speed.FEWEST_CALLS)
-    monkeypatch.setattr(speed, "INTERFERENCE", 1.3)
+    monkeypatch.setattr(statistics, "INTERFERENCE", 1.3)
     monkeypatch.setattr(speed.SpeedTest, "hand_shake_us", 500.0)
     take, call_us = speed.SpeedTest._block, {"reference": 100.0, "student": speed.SLOW_BLOCK_US}
 
@@ -186,10 +187,147 @@ def test_a_crash_in_a_timed_block_ends_the_duel_with_its_reason(fight):
 
 
 def test_a_reference_that_slows_down_once_the_student_runs_decides_nothing(fight, monkeypatch):
-    monkeypatch.setattr(speed, "INTERFERENCE", 1e-9)
+    monkeypatch.setattr(statistics, "INTERFERENCE", 1e-9)
     outcome = fight(ADD)
     assert outcome.verdict is Verdict.INCONCLUSIVE
-    assert "before the student's process had begun" in outcome.where
+    assert "without the student's process" in outcome.where
+
+
+def by_a_clock(monkeypatch, time_of):
+    """Blocks take the microseconds of `time_of(side, position, running)`, and not what they took.
+
+    `position` is 0 or 1 of a round's blocks of that side, None outside rounds; `running` says whether the
+    student's process exists.
+    """
+    take, counts = speed.SpeedTest._block, {}
+    alone, rounds = speed.SpeedTest._alone, speed.SpeedTest._round
+    inside = []
+
+    def within(method, value):
+        def run(self, *arguments):
+            inside.append(value)
+            try:
+                return method(self, *arguments)
+            finally:
+                inside.pop()
+
+        return run
+
+    def block(self, side, plan, limit_s, k=None):
+        take(self, side, plan, limit_s, k)
+        at = None
+        if inside and inside[-1]:
+            at = counts[side] = 1 - counts.get(side, 1)
+        worker = self.student._worker
+        return time_of(side, at, worker is not None and worker.alive)
+
+    monkeypatch.setattr(speed.SpeedTest, "_block", block)
+    monkeypatch.setattr(speed.SpeedTest, "_alone", within(alone, False))
+    monkeypatch.setattr(speed.SpeedTest, "_round", within(rounds, True))
+    monkeypatch.setattr(statistics, "INTERFERENCE", 1.1)
+
+
+HALF_AS_FAST = {"reference": 1000.0, "student": 2000.0}
+
+
+@pytest.mark.parametrize(
+    ("slowed", "factor"),
+    [
+        ((1,), 3.0),
+        pytest.param((), 1.0, marks=pytest.mark.slow),
+        pytest.param((0,), 1.05, marks=pytest.mark.slow),
+        pytest.param((1,), 1.05, marks=pytest.mark.slow),
+        pytest.param((0,), 3.0, marks=pytest.mark.slow),
+    ],
+)
+def test_one_of_two_slowed_reference_blocks_gains_nothing(fight, monkeypatch, slowed, factor):
+    by_a_clock(
+        monkeypatch,
+        lambda side, at, _: HALF_AS_FAST[side] * (factor if side == "reference" and at in slowed else 1.0),
+    )
+    outcome = fight(ADD)
+    if slowed and factor > statistics.INTERFERENCE:
+        assert outcome.verdict is Verdict.INCONCLUSIVE
+        assert outcome.undecided
+        assert f"the reference's {'last' if 1 in slowed else 'first'} block" in outcome.where
+    else:
+        assert outcome.verdict is Verdict.SLOW
+        assert outcome.timing.percent_of_baseline == pytest.approx(50.0)
+
+
+@pytest.mark.parametrize(
+    ("factor", "percent"),
+    [
+        (1.05, 50.5),
+        pytest.param(1.005, 50.25, marks=pytest.mark.slow),
+        pytest.param(1.09, 50.5, marks=pytest.mark.slow),
+    ],
+)
+def test_a_reference_that_is_slow_only_while_the_student_runs_counts_as_without_it(
+    fight, monkeypatch, factor, percent
+):
+    by_a_clock(
+        monkeypatch,
+        lambda side, _, running: HALF_AS_FAST[side] * (factor if running and side == "reference" else 1.0),
+    )
+    outcome = fight(ADD)
+    assert outcome.timing.percent_of_baseline == pytest.approx(percent)
+    assert outcome.timing.alone_us == pytest.approx(1000.0 / speed.FEWEST_CALLS)
+
+
+@pytest.mark.slow
+def test_a_gpu_that_is_slower_once_it_is_warm_costs_no_percent(fight, monkeypatch):
+    blocks = []
+
+    def warm(side, *_):
+        blocks.append(side)
+        return HALF_AS_FAST[side] * (1.0 if "student" not in blocks else 1.08)
+
+    by_a_clock(monkeypatch, warm)
+    assert fight(ADD).timing.percent_of_baseline == pytest.approx(50.0)
+
+
+@pytest.mark.slow
+def test_an_inconclusive_shape_is_timed_once_more_on_other_data(fight, monkeypatch):
+    monkeypatch.setattr(speed, "ATTEMPTS", 2)
+    # Each round's two blocks alike: of two that differ the faster would count.
+    noise, drawn = iter([1.0, 1.0, 3.0, 3.0] * (statistics.MOST_ROUNDS // 2) + [1.0] * 1000), []
+    by_a_clock(
+        monkeypatch,
+        lambda side, at, _: (
+            HALF_AS_FAST[side] * (next(noise) if side == "student" and at is not None else 1.0)
+        ),
+    )
+    ring = speed.SpeedTest._ring
+
+    def seen(self, calls):
+        drawn.append(self._sets.draws if self._sets else 0)
+        ring(self, calls)
+
+    monkeypatch.setattr(speed.SpeedTest, "_ring", seen)
+    outcome = fight(ADD)
+    assert outcome.verdict is Verdict.SLOW
+    assert not outcome.undecided
+    # Each attempt lays out its buffers anew; no call number is drawn twice.
+    assert len(drawn) >= 4
+    assert drawn == sorted(drawn)
+    assert drawn[-1] > 0
+
+
+@pytest.mark.slow
+def test_a_shape_that_stays_inconclusive_is_left_to_a_person(fight, monkeypatch):
+    monkeypatch.setattr(speed, "ATTEMPTS", 2)
+    noise = iter([1.0, 1.0, 3.0, 3.0] * 1000)
+    by_a_clock(
+        monkeypatch,
+        lambda side, at, _: (
+            HALF_AS_FAST[side] * (next(noise) if side == "student" and at is not None else 1.0)
+        ),
+    )
+    outcome = fight(ADD)
+    assert (outcome.verdict, outcome.undecided) == (Verdict.INCONCLUSIVE, True)
+    low, high = outcome.timing.interval_percent
+    assert low < outcome.timing.percent_of_baseline < high
 
 
 def test_a_time_below_what_the_memory_allows_is_impossible(fight, monkeypatch):

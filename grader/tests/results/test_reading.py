@@ -14,11 +14,11 @@ from grader.course.spec import Verdict
 from grader.report.exports import markdown
 from grader.report.page.render import render
 from grader.report.terminal import show
-from grader.results import reading
+from grader.results import points, reading
 from grader.results.findings import Blocked, FirstWrong
 from grader.results.models import SCHEMA_VERSION, schema
 from grader.tests.helpers.course import ROOT
-from grader.tests.helpers.result_fakes import a_lab, a_run, a_timing, an_exercise, an_item, record
+from grader.tests.helpers.result_fakes import a_lab, a_run, a_timing, an_exercise, an_item, record, with_items
 
 FOLDER = ROOT / "solutions" / "results"
 VERSION_2 = Path(__file__).with_name("older") / "h200.json"  # labs 2 and 3, as version 2 wrote them
@@ -38,6 +38,25 @@ def on_the_terminal(results) -> str:
     text = io.StringIO()
     show(results, Console(file=text, width=200, no_color=True))
     return text.getvalue()
+
+
+def test_an_undecided_timing_is_shown_with_its_median_and_its_points_are_open():
+    run = reading.parse_runs(next(path for path in RECORDS if path.stem == "h200").read_bytes())[0]
+    lab = run.labs[0]
+
+    def noisy(item):
+        if item.kind != "speed":
+            return item
+        return item.model_copy(update={"verdict": Verdict.INCONCLUSIVE, "points": 0.0, "undecided": True})
+
+    changed = with_items(run.model_copy(update={"labs": (lab,)}), noisy)
+    text, timed = on_the_terminal(changed), [item for item in lab.items if item.timing]
+    most = points.text(sum(item.max_points for item in timed))
+    count = f"{len(timed)} of {len(timed)}"
+    assert f"NOT GRADED  speed, {count}, {most} points: timed twice, too noisy to decide" in text
+    assert f"{timed[0].timing.percent_of_baseline:.1f}%" in text
+    assert f"{most} of {points.text(lab.max_points)} points need another run, or a decision" in text
+    assert "the course staff decides" in render(changed)
 
 
 def test_records_of_both_older_versions_are_stored():
@@ -87,7 +106,7 @@ def one_of_each() -> dict:
     ]
     lab, exercise, _ = chosen[0]
     wrong = json.loads(an_item(Verdict.WRONG, max_points=2.0).model_dump_json())
-    for name in ("timing", "kernels", "open_todos", "blocked", "first_wrong", "needs_gpu"):
+    for name in ("timing", "kernels", "open_todos", "blocked", "first_wrong", "needs_gpu", "undecided"):
         del wrong[name]
     wrong |= {"reason": "MISMATCH", "pattern": "one", "cause": "a cause", "hint": 2, "printed": "words"}
     wrong |= {"where": "out[0, 3]   yours 1.5   expected 2", "tolerance_used": 3.5}

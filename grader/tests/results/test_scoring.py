@@ -106,6 +106,13 @@ def test_graded_and_open_points_add_to_the_maximum(answers):
     assert 0.0 <= earned <= graded
 
 
+def test_points_of_an_undecided_timing_stay_open_and_those_of_older_runs_stay_as_they_were():
+    older = an_item(Verdict.INCONCLUSIVE, 12.0, 20.0, timing=a_timing())
+    undecided = older.model_copy(update={"undecided": True})
+    assert scoring.total([older]) == (12.0, 20.0, 0.0)
+    assert scoring.total([undecided]) == (0.0, 0.0, 20.0)
+
+
 def test_noise_that_left_no_percentage_costs_nobody_points():
     noisy = an_item(Verdict.INCONCLUSIVE, max_points=20.0)
     assert scoring.total([noisy]) == (0.0, 0.0, 20.0)

@@ -1,0 +1,58 @@
+"""Which parts of the outputs of a timed block are sampled inside the clock."""
+
+import pytest
+import torch
+
+from grader.judge.buffer_sets import LINE, LINES_PER_OUTPUT, PAGE_LINES, BufferSets
+from grader.judge.inputs import Rng
+from grader.worker.shared_memory import PAGE, Buffer, Tensor
+
+ROWS, COLS = 32768, 4096  # bf16: 256 MiB
+OUTPUT_PAGES = ROWS * COLS * 2 // PAGE
+
+
+def sampled(calls, blocks=1):
+    """The pages of each output that blocks of so many calls sample, counted from the output's start."""
+    sets = BufferSets.__new__(BufferSets)
+    sets.rng = Rng(5, "test", "cpu")
+    size = OUTPUT_PAGES * PAGE
+    outputs = [
+        Buffer("out", Tensor(k * size, (ROWS, COLS), (COLS, 1), "bf16"), k * size, (k + 1) * size)
+        for k in range(calls)
+    ]
+    sets.sets = [[([], [one]) for one in outputs]]
+    found = []
+    for _ in range(blocks):
+        lines = sets.secret_lines(0).reshape(calls, -1)
+        assert lines.shape[1] <= LINES_PER_OUTPUT
+        pages = lines // PAGE_LINES - OUTPUT_PAGES * torch.arange(calls)[:, None]
+        found.append([set(row.tolist()) for row in pages])
+    return found
+
+
+@pytest.mark.parametrize("calls", [1, 32, 33, 43, 64])
+def test_every_output_is_sampled_at_its_end_and_elsewhere(calls):
+    (block,) = sampled(calls)
+    for pages in block:
+        assert OUTPUT_PAGES - 1 in pages
+        assert len(pages) > 1
+
+
+def test_places_are_drawn_for_each_output_and_each_block():
+    first, second = ([min(pages) for pages in block] for block in sampled(43, blocks=2))
+    assert len(set(first)) > 20
+    assert first != second
+
+
+def test_an_output_of_which_any_half_is_late_is_noticed_in_a_block_of_64_calls():
+    for block in sampled(64, blocks=20):
+        seen = [min(pages) for pages in block]
+        assert min(seen) < OUTPUT_PAGES // 2 < max(seen)
+
+
+def test_the_cost_of_a_sample_is_bounded():
+    for calls in (1, 43, 64):
+        (block,) = sampled(calls)
+        # A place need not begin with a page, so it may lie on two.
+        assert sum(map(len, block)) <= 2 * max(64, 2 * calls)
+    assert LINE * LINES_PER_OUTPUT <= PAGE
