@@ -129,10 +129,8 @@ class Worker:
 
     def _within_limits(self) -> None:
         """Kill a worker that exceeds its memory, processes or files, and raise WorkerGoneError."""
-        # Only the pages of the arena that were touched take memory.
-        lent_bytes = 512 * os.fstat(self._memory).st_blocks if self._memory is not None else 0
         found = limits.too_much_written(self._scratch)
-        found = found or limits.beyond_limits(self.pid, workers, lent_bytes)
+        found = found or limits.beyond_limits(self.pid, workers, self._memory)
         if found:
             self.end()
             raise WorkerGoneError(found.words, found.verdict, found.reason)
