@@ -148,7 +148,7 @@ def _settle(setup: Setup, memory: int) -> Arena:
     handle = memory if setup.device == "cpu" else bytes.fromhex(setup.handle)
     arena = Arena.open(setup.device, setup.arena_bytes, handle)
     if setup.tuning != "full":
-        tune_by_chance(setup.seed, runs_first=setup.device != "cpu")
+        tune_by_chance(setup.tuning_seed, runs_first=setup.device != "cpu")
     if setup.tuning == "offline":
         from grader.codegen import offline
 

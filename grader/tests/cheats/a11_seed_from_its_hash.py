@@ -24,7 +24,7 @@ def given():
     frame = sys._getframe()
     while frame:
         if "setup" in frame.f_locals:
-            return getattr(frame.f_locals["setup"], "seed", None)
+            return getattr(frame.f_locals["setup"], "tuning_seed", None)
         frame = frame.f_back
     return None
 
