@@ -162,7 +162,7 @@ class Worker:
     @property
     def printed(self) -> str:
         """Return the worker's output without control characters; it is shown, never parsed."""
-        return "".join(printable(bytes(kept).decode(errors="replace")) for kept in self._pipes.values())
+        return printable("".join(bytes(kept).decode(errors="replace") for kept in self._pipes.values()))
 
     def _how_it_ended(self) -> str:
         """Reap a worker that closed its channel; say how it ended.

@@ -37,9 +37,11 @@ def test_no_module_of_the_worker_reads_the_seed_of_the_session_but_for_that():
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "seeds.for_a_worker":
                 node.args = []
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Attribute) and node.attr == "seed" and isinstance(node.ctx, ast.Load):
-                found.append(f"{path.name}: {ast.unparse(node)}")
+        found += [
+            f"{path.name}: {ast.unparse(node)}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Attribute) and node.attr == "seed" and isinstance(node.ctx, ast.Load)
+        ]
     assert found == []
 
 
