@@ -101,8 +101,8 @@ class SubmissionWorker:
         parent = self.session.parent(self._interpreted)
         self._still = False
         # Only on a CPU: the import might initialize CUDA in the fork server, which could then not fork.
-        files = (copy, *(copy.parent / part.name for part in self._parts))
-        operators = on_cpu and any(b"triton_op" in file.read_bytes() for file in files)
+        read = (self._submission, *self._parts)
+        operators = on_cpu and any(b"triton_op" in (one.data or b"") for one in read)
         memory = handle if isinstance(handle, int) else None
         self._worker = Worker(parent, memory, tuple(map(Path, write)), operators)
         failed = self._ask(Kind.SETUP, encode(setup), LOAD_LIMIT_S)

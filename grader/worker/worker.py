@@ -215,7 +215,7 @@ def _build(setup: Setup) -> nvcc.Library:
     on_gpu = setup.device != "cpu"
     major_minor = torch.cuda.get_device_capability() if on_gpu else divmod(setup.arch, 10)
     folder = Path(setup.environment["TRITON_CACHE_DIR"])
-    return nvcc.load(Path(setup.file), folder, nvcc.arch_name(*major_minor), runs=on_gpu)
+    return nvcc.load(Path(setup.file), folder, nvcc.arch_name(*major_minor), runs=on_gpu, checked=True)
 
 
 def picked(module: object) -> dict[str, str]:
