@@ -1,7 +1,7 @@
 """What a CUDA C++ file may include: a list of headers, which keeps the work in the file itself.
 
-This reads the text and says quickly which line is meant; `codegen/native_check.py` decides by what the compiler
-opened.
+This reads the text and says quickly which line is meant; `codegen/native_check.py` decides by what the
+compiler opened.
 """
 
 from __future__ import annotations

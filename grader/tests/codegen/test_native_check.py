@@ -19,8 +19,8 @@ def test_only_the_compilers_own_assembler_is_permitted():
 
 @pytest.mark.parametrize(
     "name",
-    ["dlopen", "dlsym", "PyRun_SimpleString", "system", "fopen", "open", "read", "mmap", "mprotect", "syscall",
-     "fork", "socket", "cublasGemmEx", "cublasCreate_v2", "cudnnCreate", "cudaLibraryLoadFromFile", "getenv",
+    ["dlopen", "dlsym", "PyRun_SimpleString", "system", "fopen", "open", "read", "mmap", "mprotect",
+     "syscall", "fork", "socket", "cublasGemmEx", "cublasCreate_v2", "cudnnCreate", "cudaLibraryLoadFromFile", "getenv",
      "pthread_create", "at_sum", "_ZN2at4mmEv", "_ZNSt13basic_filebufIcE4openEPKc", "_ZNSt6thread4joinEv",
      "__libc_dlopen_mode", "cuModuleLoad", "_dl_sym", "posix_memalign_or_dlopen"],
 )  # fmt: skip
