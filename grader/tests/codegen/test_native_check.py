@@ -8,7 +8,7 @@ from grader.codegen import native_check, nvcc
 from grader.tests.helpers.course import ROOT
 
 CHEATS = ROOT / "grader" / "tests" / "cheats"
-FATBIN = '#APP\n\t.section .nv_fatbin, "a"\n.align 8\nfatbinData:\n.quad 0x00100001ba55ed50,0x1\n.text\n\n#NO_APP\n'
+FATBIN = "#APP\n\t.section .nv_fatbin, \"a\"\n.align 8\nfatbinData:\n.quad 0x1,0x1\n.text\n\n#NO_APP\n"
 
 
 def test_only_the_compilers_own_assembler_is_permitted():
@@ -20,7 +20,8 @@ def test_only_the_compilers_own_assembler_is_permitted():
 @pytest.mark.parametrize(
     "name",
     ["dlopen", "dlsym", "PyRun_SimpleString", "system", "fopen", "open", "read", "mmap", "mprotect",
-     "syscall", "fork", "socket", "cublasGemmEx", "cublasCreate_v2", "cudnnCreate", "cudaLibraryLoadFromFile", "getenv",
+     "syscall", "fork", "socket", "cublasGemmEx", "cublasCreate_v2",
+     "cudnnCreate", "cudaLibraryLoadFromFile", "getenv",
      "pthread_create", "at_sum", "_ZN2at4mmEv", "_ZNSt13basic_filebufIcE4openEPKc", "_ZNSt6thread4joinEv",
      "__libc_dlopen_mode", "cuModuleLoad", "_dl_sym", "posix_memalign_or_dlopen"],
 )  # fmt: skip
