@@ -12,6 +12,7 @@ import json
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
+from grader.codegen import native_check
+from grader.course.native_headers import HEADERS
 from grader.system.processes import LimitError, run_tool
 
 PROGRAM_FLAGS = ("-std=c++17", "-O3", "-lineinfo")
@@ -37,6 +40,10 @@ class BuildError(RuntimeError):
     def __init__(self, line: int, text: str):
         super().__init__(f"line {line}: {text}" if line else text)
         self.line, self.text = line, text
+
+
+class NotPermittedError(RuntimeError):
+    """The file compiles, and does what a submission may not."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +77,51 @@ def build(file: Path, target: Path, archs: Sequence[str], nvcc: Path) -> list[Ke
     """
     code = [f"-gencode=arch={arch.replace('sm', 'compute')},code={arch}" for arch in archs]
     return list(_kernels(_compile([str(nvcc), *FLAGS, *code, file.name, "-o", str(target)], file.parent)))
+
+
+def build_checked(file: Path, target: Path, arch: str, nvcc: Path) -> list[Kernel]:
+    """Compile a submission like `build`, in two steps, and check what the compiler made of it in between.
+
+    Raises NotPermittedError for a file that the preprocessor opened and that no permitted header includes,
+    for assembler in host code, and for an undefined symbol that host code does not need; otherwise like
+    `build`.
+    """
+    code = f"-gencode=arch={arch.replace('sm', 'compute')},code={arch}"
+    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+        kept = Path(scratch)
+        part = kept / "part.o"
+        keep = ("--keep", "--keep-dir", scratch, "-Xcompiler", "-save-temps=obj")
+        flags = [flag for flag in FLAGS if flag != "-shared"]
+        said = _compile([str(nvcc), *flags, *keep, code, "-c", file.name, "-o", str(part)], file.parent)
+        permitted = _permitted_files(kept, code, nvcc)
+        preprocessed = [*kept.glob("*.cpp1.ii"), *kept.glob("*.cpp4.ii")]
+        assembly = [path.read_text("utf-8", "replace") for path in kept.glob("part*.s")]
+        if not preprocessed or not assembly:
+            raise BuildError(0, "the compiler kept none of the files by which the host code is checked")
+        found = native_check.opened(preprocessed, file.parent)
+        for path in native_check.strange_files(found, permitted, file.parent):
+            raise NotPermittedError(f"{os.path.basename(path)} is not on the list of headers")
+        for text in assembly:
+            for line in native_check.host_assembler(text):
+                raise NotPermittedError(f"host code has no assembler: {line[:80]}")
+        for name in native_check.strange_symbols(run_tool(["nm", "-u", str(part)], LIMIT_S).said):
+            raise NotPermittedError(f"host code may not call {name[:80]}")
+        _compile([str(nvcc), "-shared", code, str(part), "-o", str(target)], file.parent)
+    return list(_kernels(said))
+
+
+def _permitted_files(scratch: Path, code: str, nvcc: Path) -> set[str]:
+    """Return the files that the permitted headers are made of, in host code and in device code."""
+    file = scratch / "headers.cu"
+    file.write_text("".join(f"#include <{name}>\n" for name in sorted(HEADERS)))
+    arch = re.findall(r"\d+", code)[0]
+    files: set[str] = set()
+    for number, define in enumerate(("", f"-D__CUDA_ARCH__={arch}0")):
+        out = scratch / f"headers-{number}.ii"
+        flags = [*PROGRAM_FLAGS, *([define] if define else [])]
+        _compile([str(nvcc), *flags, code, "-E", file.name, "-o", str(out)], scratch)
+        files |= native_check.opened([out], scratch)
+    return files
 
 
 def build_program(file: Path, target: Path, arch: str, nvcc: Path) -> None:
@@ -157,10 +209,11 @@ def library(file: Path, folder: Path, arch: str) -> Path:
     return folder / f"{file.stem}-{arch}.so"
 
 
-def load(file: Path, folder: Path, arch: str, runs: bool) -> Library:
+def load(file: Path, folder: Path, arch: str, runs: bool, checked: bool = False) -> Library:
     """Load a file, compiled into `folder` unless it is there already; without functions unless `runs`.
 
-    Raises BuildError if the file does not compile, or if nvcc is not found.
+    Raises BuildError if the file does not compile, or if nvcc is not found; if it is to be `checked`, also
+    NotPermittedError.
     """
     nvcc = compiler()
     if nvcc is None:
@@ -169,7 +222,7 @@ def load(file: Path, folder: Path, arch: str, runs: bool) -> Library:
     names = target.with_suffix(".json")
     if not names.is_file():
         part = target.with_suffix(f".{os.getpid()}")
-        kernels = build(file, part, (arch,), nvcc)
+        kernels = build_checked(file, part, arch, nvcc) if checked else build(file, part, (arch,), nvcc)
         part.replace(target)
         names.write_text(json.dumps([kernel.name for kernel in kernels]))
     return Library(target if runs else None, json.loads(names.read_text()))

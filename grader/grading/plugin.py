@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import secrets
 import time
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from grader.grading.options import DECLARED, Declaration, Reader, RunOptions
 from grader.judge.run import Run
 from grader.report.terminal import explain
 from grader.results.outcome import Outcome
-from grader.system import gpu
+from grader.system import gpu, seeds
 from grader.system.gpu_lock import GpuLock
 
 RUN = pytest.StashKey[Run]()
@@ -75,7 +74,7 @@ def pytest_configure(config):
     run = Run(
         asked.source,
         tier,
-        secrets.randbits(32) if seed is None else seed,
+        seeds.drawn() if seed is None else seed,
         found if tier == "gpu" else None,
         asked.arch,
         screened=asked.screened,

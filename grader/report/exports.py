@@ -11,6 +11,7 @@ from grader.report.terminal import kinds_of, word
 from grader.results import points
 from grader.results.models import Results
 from grader.system.files import replace
+from grader.system.text import harmless
 
 
 def markdown(results: Results) -> str:
@@ -56,7 +57,7 @@ def markdown(results: Results) -> str:
     ]
     if failures:
         # Indented text is code in Markdown, so nothing that a student printed becomes markup.
-        lines += ["", "### What failed", "", *("    " + line for line in failures)]
+        lines += ["", "### What failed", "", *("    " + harmless(line) for line in failures)]
     return "\n".join(lines) + "\n"
 
 

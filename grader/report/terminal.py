@@ -16,6 +16,7 @@ from grader.results import points
 from grader.results.models import ExerciseResult, ItemResult, LabResult, Results
 from grader.results.outcome import Outcome, result_of
 from grader.results.points import Score, Shown
+from grader.system.text import harmless
 
 WIDTH = 100
 KINDS = {CORRECTNESS: "correctness", CODEGEN: "generated code", SPEED: "speed", DOCUMENT: "document"}
@@ -53,8 +54,12 @@ def word(item: ItemResult) -> str:
 def details_of(item: ItemResult, folder: str, file: str, source: str = LABS) -> Iterator[str]:
     """Yield the lines below an item's verdict: where, which pattern, why, and what to read.
 
-    `source` is the graded tree, as given to `--from`.
+    `source` is the graded tree, as given to `--from`. No line is a command in the log of a CI service.
     """
+    yield from map(harmless, _details(item, folder, file, source))
+
+
+def _details(item: ItemResult, folder: str, file: str, source: str) -> Iterator[str]:
     path = path_of(folder, file, source)
     for todo in item.open_todos:
         yield f"    {path}:{todo.line}  TODO {todo.number}: {todo.text}"
@@ -276,7 +281,7 @@ def show(results: Results, console: Console) -> None:
     labs = points.split(score, [lab.items for lab in results.labs])
     for lab, own in zip(results.labs, labs, strict=True):
         for line, style in _lab_lines(lab, own, results.source):
-            console.print(Text(line, style=style), soft_wrap=True)
+            console.print(Text(harmless(line), style=style), soft_wrap=True)
     console.print()
     total = f"{score.earned} / {score.graded}"
     console.print(Text(f"{'total':<{WIDTH - 16}}{total:>14}", style="bold"), soft_wrap=True)

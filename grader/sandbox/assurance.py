@@ -7,25 +7,16 @@ import random
 from dataclasses import dataclass
 from pathlib import Path
 
-from grader.sandbox.confine import Findings
-
-NEEDED = (
-    "files of the grader",
-    "files of others",
-    "writing to /tmp",
-    "signals to the judge",
-    "memory of the judge",
-    "the network",
-    "privileges",
-)
+from grader.sandbox.probe import NEEDED, Findings
 
 
 @dataclass(frozen=True)
 class Assurance:
-    """L1: a separate process. L2: that process cannot reach anything in NEEDED."""
+    """L1: a separate process. L2: it has a user of its own, and cannot reach anything in NEEDED."""
 
     level: int
     missing: tuple[str, ...]  # what the next level needs, in words
+    refused: tuple[str, ...] = ()  # the kinds of attempts that the probe saw refused
 
     @property
     def words(self) -> str:
@@ -38,10 +29,15 @@ class Assurance:
 def assess(findings: Findings) -> Assurance:
     """Derive the level from a probe's findings."""
     reached = [name for name in NEEDED if name not in findings.refused]
-    if not reached:
-        return Assurance(2, ("a container of its own, without network, for each submission",))
     why = [reason for reason in (findings.no_files, findings.no_calls) if reason]
-    return Assurance(1, (*why, *(f"within reach: {name}" for name in reached)))
+    if findings.no_user:
+        why.append(f"a user of its own for each worker ({findings.no_user})")
+    if not reached and not why:
+        missing = ("a container of its own, without network, for each submission",)
+        return Assurance(2, missing, findings.refused)
+    tried = {one.partition(" (")[0]: one for one in findings.reached}
+    within = (f"within reach: {tried.get(name, name)}" for name in reached)
+    return Assurance(1, (*why, *within), findings.refused)
 
 
 def throwaway_user() -> int:

@@ -1,24 +1,20 @@
-"""Confine a worker before it imports a student's file, and probe what this machine enforces."""
+"""Confine a worker before it imports a student's file."""
 
 from __future__ import annotations
 
 import ctypes
-import errno
 import glob
-import json
 import os
 import resource
 import shutil
 import signal
-import socket
 import sys
 import sysconfig
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import TypeVar
 
 from grader.sandbox import landlock, seccomp
 
@@ -29,6 +25,7 @@ FILE_BYTES = 256 << 20  # largest file that a worker may write; entries of Trito
 PROCESSES = 256  # of a worker's own user, including threads: ptxas and a C compiler beside CUDA's threads
 DATA_BYTES = 4 << 30  # private memory of a worker without CUDA; CUDA reserves far more than it uses
 OPEN_FILES = 4096
+RLIMIT_MSGQUEUE = 12  # the module resource does not name it
 SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin")
 SETTINGS = (
     "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/localtime",
@@ -43,7 +40,6 @@ LIBRARIES = ("torch", "triton", "numpy")
 COURSE = Path(__file__).resolve().parents[2]
 
 _libc = ctypes.CDLL(None, use_errno=True)
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -56,6 +52,7 @@ class Confinement:
     judge: int = 0  # the worker is killed when this process ends
     programs: bool = False  # may start programs, such as a compiler
     limit_data: bool = False
+    memory_files: bool = False  # may create files in memory, as CUDA does; their sizes are watched
     files: bool = True  # apply Landlock, if the probe found it
     calls: bool = True  # apply the seccomp filter, if the probe found it
 
@@ -81,7 +78,7 @@ def apply(wanted: Confinement) -> None:
         if wanted.files:
             landlock.restrict(*view(wanted.read, wanted.write))
         if wanted.calls:
-            seccomp.install(wanted.programs)
+            seccomp.install(wanted.programs, wanted.memory_files)
     except OSError as error:
         raise ConfinementError(str(error)) from error
 
@@ -131,6 +128,7 @@ def _limits(wanted: Confinement) -> None:
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_FSIZE, FILE_BYTES)
     _limit(resource.RLIMIT_NOFILE, OPEN_FILES)
+    _limit(RLIMIT_MSGQUEUE, 0)
     if wanted.uid:  # the limit counts all processes of a user, so it needs a user of the worker's own
         _limit(resource.RLIMIT_NPROC, PROCESSES)
     if wanted.limit_data:
@@ -156,107 +154,3 @@ def _drop_privileges(uid: int) -> None:
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION, 0)
     if _libc.capset(header, (ctypes.c_uint32 * 6)()):
         raise OSError(ctypes.get_errno(), "capset")
-
-
-# -- the probe
-
-
-@dataclass(frozen=True)
-class Findings:
-    """What the probe saw refused in a confined process; an empty reason means that the measure works."""
-
-    no_files: str = "not tried"
-    no_calls: str = "not tried"
-    no_user: str = "not tried"
-    refused: tuple[str, ...] = ()
-    reached: tuple[str, ...] = ()
-
-
-def probe(judge: int, uid: int) -> Findings:
-    """Confine a child process like a worker, let it try what is forbidden, and report what was refused.
-
-    Call it in a process that has imported torch and triton and has only one thread.
-    """
-    no_files = "" if landlock.abi() else "this kernel has no Landlock, or it is switched off"
-    no_calls = _attempt(lambda: seccomp.install(False))
-    no_user = "not started as root"
-    if os.geteuid() == 0:
-        no_user = "no range of user ids to take one from" if not uid else _attempt(lambda: _as_user(uid))
-    wanted = Confinement(
-        uid=0 if no_user else uid, judge=0, programs=True, files=not no_files, calls=not no_calls
-    )
-    answer = _in_child(lambda: _try_everything(wanted, judge))
-    if answer is None:
-        return Findings(no_files, no_calls, no_user, (), ("the probe ended without an answer",))
-    refused, reached = answer
-    return Findings(no_files, no_calls, no_user, tuple(refused), tuple(reached))
-
-
-def _as_user(uid: int) -> None:
-    """Change to another user and try to read what a worker imports late; OSError if that fails."""
-    os.setresgid(uid, uid, uid)
-    os.setresuid(uid, uid, uid)
-    for name in ("torch", "triton"):
-        with open(sys.modules[name].__file__ or "", "rb") as file:
-            file.read(1)
-    with open(os.path.join(sysconfig.get_path("stdlib"), "os.py"), "rb") as file:
-        file.read(1)
-    if not os.access(os.path.realpath(sys.executable), os.X_OK):
-        raise OSError(errno.EACCES, "the interpreter cannot be run by another user")
-
-
-def _try_everything(wanted: Confinement, judge: int) -> tuple[list[str], list[str]]:
-    """Return the names of the attempts that were refused, and of those that succeeded."""
-    hidden = str(COURSE / "grader" / "judge" / "comparison.py")
-    ours = socket.socket(socket.AF_UNIX)
-    ours.close()
-    apply(wanted)
-    attempts: dict[str, Callable[[], object]] = {
-        "files of the grader": lambda: open(hidden).close(),
-        "files of others": lambda: os.listdir("/"),
-        "writing to /tmp": lambda: open(f"/tmp/grader-probe-{os.getpid()}", "w").close(),
-        "signals to the judge": lambda: os.kill(judge, 0),
-        "memory of the judge": lambda: open(f"/proc/{judge}/mem", "rb").close(),
-        "the network": lambda: socket.socket(socket.AF_INET).close(),
-        "privileges": lambda: os.chroot("/proc"),
-    }
-    refused, reached = [], []
-    for name, act in attempts.items():
-        try:
-            act()
-        except OSError:
-            refused.append(name)
-        else:
-            reached.append(name)
-    return refused, reached
-
-
-def _attempt(act: Callable[[], None]) -> str:
-    """Try a measure in a child process; return why it fails, or "" if it works."""
-
-    def tried() -> str:
-        try:
-            act()
-        except Exception as error:  # any error is a reason for the report
-            return str(error) or type(error).__name__
-        return ""
-
-    reason = _in_child(tried)
-    return "the process that tried it ended" if reason is None else reason
-
-
-def _in_child(act: Callable[[], T]) -> T | None:
-    """Return what `act` returns in a forked process, through JSON; None if the process ended before."""
-    ours, theirs = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.write(theirs, json.dumps(act()).encode())
-        finally:
-            os._exit(0)
-    os.close(theirs)
-    with os.fdopen(ours, "rb") as pipe:
-        data = pipe.read()
-    os.waitpid(child, 0)
-    answer: T | None = json.loads(data) if data else None
-    return answer

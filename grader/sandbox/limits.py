@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from grader.system.process_tree import family
 
 MOST_PROCESSES = 64  # a compiler and its helpers are about ten
 MOST_BYTES = 8 << 30  # of host memory, with the processes that it started, without the lent memory
-MOST_FILES, MOST_SCRATCH = 20_000, 768 << 20  # files and bytes in its folders
+MOST_FILES, MOST_SCRATCH = 20_000, 768 << 20  # files and bytes in its folders, and in files without a name
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,38 @@ def _share(pid: int) -> int:
     return 0
 
 
-def beyond_limits(pid: int, workers: Collection[int], lent_bytes: int) -> Excess | None:
-    """Return the limit that a worker and its descendants exceed together, not counting lent memory."""
+def _unnamed_bytes(pid: int, seen: set[tuple[int, int]]) -> int:
+    """Return the bytes on disk or in memory of the files without a name that a process holds.
+
+    These are files in memory, deleted files, and shared memory. A descriptor or a mapping holds them, and
+    neither a folder nor the resident pages of a process show all of them. Files in `seen`, by device and
+    inode, do not count; the others are added to it. Mappings can be looked at by root only.
+    """
+    held = 0
+    for folder in ("fd", "map_files"):
+        try:
+            names = os.listdir(f"/proc/{pid}/{folder}")
+        except OSError:
+            continue
+        for name in names:
+            try:
+                found = os.stat(f"/proc/{pid}/{folder}/{name}")
+            except OSError:
+                continue
+            if found.st_nlink == 0 and stat.S_ISREG(found.st_mode):
+                key = (found.st_dev, found.st_ino)
+                held += 0 if key in seen else 512 * found.st_blocks
+                seen.add(key)
+    return held
+
+
+def beyond_limits(pid: int, workers: Collection[int], lent: int | None) -> Excess | None:
+    """Return the limit that a worker and its descendants exceed together.
+
+    `lent` is the descriptor of the lent memory, which does not count; None if there is none on this host.
+    """
+    facts = os.fstat(lent) if lent is not None else None
+    lent_bytes = 512 * facts.st_blocks if facts else 0  # only pages that were touched take memory
     members = family(pid, workers)
     if len(members) > MOST_PROCESSES:
         words = f"the file's process started {len(members)} processes; at most {MOST_PROCESSES} are allowed"
@@ -57,6 +88,11 @@ def beyond_limits(pid: int, workers: Collection[int], lent_bytes: int) -> Excess
     if used > most:
         words = f"it used {used / 2**30:.1f} GiB of host memory; {MOST_BYTES / 2**30:.0f} GiB are allowed"
         return Excess(words, Verdict.OUT_OF_MEMORY, Reason.HOST)
+    seen = {(facts.st_dev, facts.st_ino)} if facts else set()
+    held = sum(_unnamed_bytes(one.pid, seen) for one in members)
+    if held > MOST_SCRATCH:
+        words = f"it holds {held / 2**20:.0f} MiB in files in memory and in deleted files"
+        return Excess(f"{words}; {MOST_SCRATCH >> 20} MiB are allowed", Verdict.RESOURCE_LIMIT)
     return None
 
 

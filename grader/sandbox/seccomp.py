@@ -1,4 +1,10 @@
-"""A seccomp filter: system calls that a worker does not need fail with an error, in all of its threads."""
+"""A seccomp filter: a list of system calls that a worker may make; all others fail, in all of its threads.
+
+The list is what Python, torch, Triton, a C compiler and CUDA's driver use. A call that is not listed fails
+with EPERM, and one that is newer than the list with ENOSYS, as on an older kernel. No call is allowed that
+acts on another process by its number, that reaches another process by a name or an address, or that creates
+an object which outlives the worker, except for files.
+"""
 
 from __future__ import annotations
 
@@ -8,42 +14,40 @@ import os
 import platform
 import socket
 import struct
+from collections.abc import Iterable, Iterator, Sequence
+
+from grader.sandbox.system_calls import ALLOWED, ATTRIBUTES, CHECKED, NEWEST, PROCESSES, SECCOMP
 
 SET_MODE_FILTER, TSYNC = 1, 1
 PR_SET_NO_NEW_PRIVS = 38
 ALLOW, ERRNO, KILL_PROCESS = 0x7FFF0000, 0x00050000, 0x80000000
-LOAD, JUMP_EQUAL, JUMP_BITS, RETURN = 0x20, 0x15, 0x45, 0x06  # of classic BPF: ld w abs, jeq, jset, ret
-NUMBER, ARCH, FIRST, SECOND = 0, 4, 16, 24  # offsets in struct seccomp_data; low words of the arguments
+LOAD, JUMP_EQUAL, JUMP_GREATER, JUMP_BITS, RETURN = (
+    0x20,
+    0x15,
+    0x25,
+    0x45,
+    0x06,
+)  # instructions of classic BPF
+NUMBER, ARCH = 0, 4  # offsets in struct seccomp_data; the arguments follow from 16 on, with 8 bytes each
 X32 = 0x40000000  # the third system call table of x86-64
-CLONE_THREAD, CLONE_NAMESPACES = 0x00010000, 0x7E020080
-TIOCSTI, TIOCLINUX = 0x5412, 0x541C  # push input into a terminal
-
-# Numbers for x86-64 and arm64; None if the call does not exist. Names as in the manual pages.
-CALLS = {
-    "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "kcmp": (312, 272),
-    "pidfd_open": (434, 434), "pidfd_getfd": (438, 438), "pidfd_send_signal": (424, 424),
-    "perf_event_open": (298, 241), "bpf": (321, 280), "userfaultfd": (323, 282), "io_uring_setup": (425, 425),
-    "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
-    "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51),
-    "open_tree": (428, 428), "move_mount": (429, 429), "fsopen": (430, 430), "mount_setattr": (442, 442),
-    "unshare": (272, 97), "setns": (308, 268), "init_module": (175, 105), "finit_module": (313, 273),
-    "kexec_load": (246, 104), "reboot": (169, 142), "swapon": (167, 224), "acct": (163, 89),
-    "settimeofday": (164, 170), "clock_settime": (227, 112), "adjtimex": (159, 171),
-    "sethostname": (170, 161),
-}  # fmt: skip
-# Not covered by Landlock: modes, owners, times and attributes of any file that this user owns.
-ATTRIBUTES = {
-    "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452),
-    "chown": (92, None), "fchown": (93, 55), "lchown": (94, None), "fchownat": (260, 54),
-    "utime": (132, None), "utimes": (235, None), "futimesat": (261, None), "utimensat": (280, 88),
-    "setxattr": (188, 5), "lsetxattr": (189, 6),
-    "fsetxattr": (190, 7), "removexattr": (197, 14), "lremovexattr": (198, 15), "fremovexattr": (199, 16),
-}  # fmt: skip
-SOCKET, IOCTL, CLONE, CLONE3 = (41, 198), (16, 29), (56, 220), (435, 435)
-FORKS = {"fork": (57, None), "vfork": (58, None)}
-EXECS = {"execve": (59, 221), "execveat": (322, 281)}
-SECCOMP = (317, 277)
 AUDIT_ARCH = (0xC000003E, 0xC00000B7)
+CLONE_THREAD, CLONE_PARENT, CLONE_NAMESPACES = 0x00010000, 0x00008000, 0x7E020080
+PRIO_PROCESS = 0
+# The first pushes input into a terminal, the others choose who gets a descriptor's signals.
+TIOCSTI, TIOCLINUX, TIOCSCTTY, FIOSETOWN, SIOCSPGRP = 0x5412, 0x541C, 0x540E, 0x8901, 0x8902
+F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE, F_NOTIFY = 8, 10, 15, 1024, 1026
+READ_PERSONALITY = 0xFFFFFFFF
+# Names, timer slack, huge pages, names of memory, and all that only reads. Not who may trace the worker, and
+# not whether it ends with the judge.
+PRCTL = (2, 3, 7, 15, 16, 21, 23, 27, 29, 30, 38, 39, 41, 42, 51, 52, 54, 56, 0x53564D41, 0x41555856)
+# The argument that names a process: 0 is the caller. sched_getaffinity is not among them, because the C
+# library asks it for threads by their own numbers, and it only reads.
+OF_A_PROCESS = {
+    "prlimit64": 0, "kill": 0, "tkill": 0, "tgkill": 0, "rt_sigqueueinfo": 0, "rt_tgsigqueueinfo": 0,
+    "sched_setaffinity": 0, "sched_setscheduler": 0, "sched_getscheduler": 0, "sched_setparam": 0,
+    "sched_getparam": 0, "sched_setattr": 0, "sched_getattr": 0, "sched_rr_get_interval": 0, "getpgid": 0,
+    "getsid": 0, "move_pages": 0, "setpriority": 1, "getpriority": 1,
+}  # fmt: skip
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -60,34 +64,58 @@ def table() -> int:
         raise OSError(errno.ENOSYS, f"no system call table for {platform.machine()}") from None
 
 
-def program(column: int, processes: bool) -> bytes:
-    """Build the filter. Without `processes`, new processes and programs are refused; threads are allowed.
+def program(column: int, processes: bool, pid: int, memory_files: bool = False) -> bytes:
+    """Build the filter for the process `pid`.
 
-    Changes to attributes of files, which a linker needs, are then refused as well.
+    Without `processes`, new processes and programs are refused; threads are allowed. Changes to attributes of
+    files, which a linker needs, are then refused as well. Without `memory_files` a file in memory cannot be
+    created: the worker's limit of them is none.
     """
+    code = [_load(ARCH), *_unless(JUMP_EQUAL, AUDIT_ARCH[column], KILL_PROCESS), _load(NUMBER)]
+    code += _if(JUMP_BITS, X32, _error(errno.ENOSYS)) if column == 0 else []
+    # These first, because the kernel remembers which calls are always allowed and runs the filter for these.
+    for name, rule in _rules(processes, pid, memory_files).items():
+        number = CHECKED[name][column]
+        if number is not None:
+            body = [*rule, _return(ALLOW)]
+            code += [_instruction(JUMP_EQUAL, 0, len(body), number), *body]
+    started = {**PROCESSES, **ATTRIBUTES}
+    for number in _numbers({**ALLOWED, **(started if processes else {})}.values(), column):
+        code += _if(JUMP_EQUAL, number, ALLOW)
+    if not processes:  # as at the limit of processes
+        forks = [PROCESSES["fork"], PROCESSES["vfork"]]
+        for number in _numbers(forks, column):
+            code += _if(JUMP_EQUAL, number, _error(errno.EAGAIN))
+    code += _if(JUMP_GREATER, NEWEST, _error(errno.ENOSYS))
+    return b"".join([*code, _return(_error(errno.EPERM))])
 
-    def refused(code: int) -> int:
-        return ERRNO | code
 
-    code = [_load(ARCH), _unless_equal(AUDIT_ARCH[column], KILL_PROCESS), _load(NUMBER)]
-    code += [_if_bits(X32, refused(errno.ENOSYS))] if column == 0 else []
-    numbers = [pair[column] for pair in CALLS.values()]
-    code += [_if_equal(number, refused(errno.EPERM)) for number in numbers]
-    # A filter cannot read its flags, which are in memory; the C library then uses clone.
-    code += [_if_equal(CLONE3[column], refused(errno.ENOSYS))]
-    if not processes:
-        forks = [number for pair in FORKS.values() if (number := pair[column])]
-        code += [_if_equal(number, refused(errno.EAGAIN)) for number in forks]
-        attributes = [number for pair in ATTRIBUTES.values() if (number := pair[column])]
-        code += [_if_equal(number, refused(errno.EPERM)) for number in attributes]
-        code += [_if_equal(pair[column], refused(errno.EPERM)) for pair in EXECS.values()]
-    code += _within(SOCKET[column], FIRST, [_unless_equal(socket.AF_UNIX, refused(errno.EACCES))])
-    code += _within(
-        IOCTL[column], SECOND, [_if_equal(call, refused(errno.EPERM)) for call in (TIOCSTI, TIOCLINUX)]
-    )
-    forked = [] if processes else [_unless_bits(CLONE_THREAD, refused(errno.EAGAIN))]
-    code += _within(CLONE[column], FIRST, [_if_bits(CLONE_NAMESPACES, refused(errno.EPERM)), *forked])
-    return b"".join([*(part for one in code for part in one), _instruction(RETURN, 0, 0, ALLOW)])
+def _rules(processes: bool, pid: int, memory_files: bool) -> dict[str, list[bytes]]:
+    """Return for each call that is checked the instructions that refuse it."""
+    own = (0, pid)
+    rules = {name: _only(argument, own) for name, argument in OF_A_PROCESS.items()}
+    rules["kill"] = _only(0, (0, pid, 2**32 - pid))  # the last is the process group of the worker
+    for name in ("setpriority", "getpriority"):
+        rules[name] = [*_only(0, (PRIO_PROCESS,)), *rules[name]]
+    flags = _if(JUMP_BITS, CLONE_NAMESPACES | CLONE_PARENT, _error(errno.EPERM))
+    flags += [] if processes else _unless(JUMP_BITS, CLONE_THREAD, _error(errno.EAGAIN))
+    refused_ioctls = (TIOCSTI, TIOCLINUX, TIOCSCTTY, FIOSETOWN, SIOCSPGRP)
+    datagrams = _if(JUMP_BITS, socket.SOCK_DGRAM, _error(errno.EACCES))  # such a pair can send to any path
+    return {
+        "ioctl": _none_of(1, refused_ioctls),
+        "fcntl": _none_of(1, (F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE, F_NOTIFY)),
+        # The address: a null pointer, in both of its words.
+        "sendto": [*_only(4, (0,)), *_only(4, (0,), high=True)],
+        "clone": [_argument(0), *flags],
+        # A filter cannot read its flags, which are in memory; the C library then uses clone.
+        "clone3": [_return(_error(errno.ENOSYS))],
+        "socket": [_return(_error(errno.EACCES))],
+        "socketpair": [*_only(0, (socket.AF_UNIX,)), _argument(1), *datagrams],
+        "memfd_create": [] if memory_files else [_return(_error(errno.EMFILE))],
+        "personality": _only(0, (READ_PERSONALITY,)),
+        "prctl": _only(0, PRCTL),
+        **rules,
+    }
 
 
 def no_new_privileges() -> None:
@@ -96,41 +124,58 @@ def no_new_privileges() -> None:
         raise OSError(ctypes.get_errno(), "no_new_privs")
 
 
-def install(processes: bool) -> None:
+def install(processes: bool, memory_files: bool = False) -> None:
     """Install the filter for every thread of this process, permanently; OSError if the kernel refuses."""
     column = table()
     no_new_privileges()
-    code = program(column, processes)
+    code = program(column, processes, os.getpid(), memory_files)
     filter_program = _Program(len(code) // 8, code)
     if _libc.syscall(SECCOMP[column], SET_MODE_FILTER, TSYNC, ctypes.byref(filter_program)):
         raise OSError(ctypes.get_errno(), f"seccomp: {os.strerror(ctypes.get_errno())}")
+
+
+def _numbers(pairs: Iterable[tuple[int | None, int | None]], column: int) -> Iterator[int]:
+    """Yield the numbers of the calls that exist on this machine."""
+    return (number for pair in pairs if (number := pair[column]) is not None)
 
 
 def _instruction(code: int, true: int, false: int, value: int) -> bytes:
     return struct.pack("<HBBI", code, true, false, value)
 
 
-def _load(offset: int) -> list[bytes]:
-    return [_instruction(LOAD, 0, 0, offset)]
+def _load(offset: int) -> bytes:
+    return _instruction(LOAD, 0, 0, offset)
 
 
-def _if_equal(value: int, result: int) -> list[bytes]:
-    return [_instruction(JUMP_EQUAL, 0, 1, value), _instruction(RETURN, 0, 0, result)]
+def _argument(number: int, high: bool = False) -> bytes:
+    """Load the low or the high word of an argument, numbered from 0."""
+    return _load(16 + 8 * number + 4 * high)
 
 
-def _unless_equal(value: int, result: int) -> list[bytes]:
-    return [_instruction(JUMP_EQUAL, 1, 0, value), _instruction(RETURN, 0, 0, result)]
+def _return(result: int) -> bytes:
+    return _instruction(RETURN, 0, 0, result)
 
 
-def _if_bits(value: int, result: int) -> list[bytes]:
-    return [_instruction(JUMP_BITS, 0, 1, value), _instruction(RETURN, 0, 0, result)]
+def _error(code: int) -> int:
+    return ERRNO | code
 
 
-def _unless_bits(value: int, result: int) -> list[bytes]:
-    return [_instruction(JUMP_BITS, 1, 0, value), _instruction(RETURN, 0, 0, result)]
+def _if(jump: int, value: int, result: int) -> list[bytes]:
+    """Return `result` if the loaded word passes the test."""
+    return [_instruction(jump, 0, 1, value), _return(result)]
 
 
-def _within(number: int, argument: int, checks: list[list[bytes]]) -> list[list[bytes]]:
-    """Check an argument of one call; afterwards the call's number is loaded again."""
-    body = [*_load(argument), *(part for check in checks for part in check), *_load(NUMBER)]
-    return [[_instruction(JUMP_EQUAL, 0, len(body), number), *body]]
+def _unless(jump: int, value: int, result: int) -> list[bytes]:
+    return [_instruction(jump, 1, 0, value), _return(result)]
+
+
+def _only(argument: int, values: Sequence[int], high: bool = False) -> list[bytes]:
+    """Refuse the call unless a word of this argument is one of `values`."""
+    tests = [_instruction(JUMP_EQUAL, len(values) - at, 0, value) for at, value in enumerate(values)]
+    return [_argument(argument, high), *tests, _return(_error(errno.EPERM))]
+
+
+def _none_of(argument: int, values: Iterable[int]) -> list[bytes]:
+    """Refuse the call if the low word of this argument is one of `values`."""
+    tests = [_if(JUMP_EQUAL, value, _error(errno.EPERM)) for value in values]
+    return [_argument(argument), *(part for test in tests for part in test)]

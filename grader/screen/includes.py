@@ -1,4 +1,8 @@
-"""What a CUDA C++ file may include: a list of headers, which keeps the work in the file itself."""
+"""What a CUDA C++ file may include: a list of headers, which keeps the work in the file itself.
+
+This reads the text and says quickly which line is meant; `codegen/native_check.py` decides by what the
+compiler opened.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,8 @@ import itertools
 import re
 from collections.abc import Iterator, Sequence
 
-HEADERS = frozenset(
-    {
-        "cooperative_groups.h", "cuda.h", "cuda_bf16.h", "cuda_fp16.h", "cuda_pipeline.h", "cuda_runtime.h",
-        "mma.h", "algorithm", "atomic", "climits", "cstddef", "cstdint", "limits.h", "stddef.h", "stdint.h",
-    }
-)  # fmt: skip
+from grader.course.native_headers import HEADERS
+
 # Comments and strings are one token each, so that what only looks like a directive inside of them is none.
 _TOKENS = re.compile(
     r'//[^\n]*|/\*.*?\*/|R"(?P<mark>[^()\\\s]{0,16})\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'',

@@ -64,6 +64,7 @@ ADVICE = {  # a pattern in the text of a row, and what to do about it
     "mismatch": "the driver was updated while it was in use: restart the machine",
     "no NVIDIA driver": "if there is a GPU, install its driver; in a container, start it with --gpus all",
 }
+MOST_WORDS = 600  # characters of a row
 HERE = "here"  # can be graded on this machine
 STYLES = {"ok": "green", "BROKEN": "red", "note": "yellow"}
 
@@ -77,7 +78,7 @@ def examine(console: Console) -> bool:
         console.print(Text(f"\n{title}", style="bold"))
         for name, state, words in rows:
             advice = [then for pattern, then in ADVICE.items() if state != "ok" and re.search(pattern, words)]
-            lines = [f"  {name:<10}{state:<8}{words.splitlines()[0][:200]}", *advice]
+            lines = [f"  {name:<10}{state:<8}{words.splitlines()[0][:MOST_WORDS]}", *advice]
             console.print(Text(f"\n{'':<20}".join(lines), style=STYLES.get(state, "")))
             broken |= {name} if state == "BROKEN" else set()
         return broken
@@ -119,6 +120,10 @@ def _tiers(folder: Path, found: gpu.Gpu | None, usable: bool) -> Iterator[Row]:
         yield _row("codegen", run.answer(asked[CODEGEN]), f"compiles for sm_{run.arch}, which needs no GPU")
         outcome = run.answer(asked[CORRECTNESS])
         yield _row("cpu", outcome, "runs in Triton's interpreter", state="note" if found else "BROKEN")
+        level = run.session.assurance
+        if level:
+            kinds = f"; refused in a trial: {', '.join(level.refused)}"
+            yield "isolation", "ok" if level.level > 1 else "note", f"level {level.words}{kinds}"
     if found and usable:
         with closing(Run(folder, "gpu", seed=1, gpu=found, screened=False)) as run:
             yield _row("gpu", run.answer(asked[CORRECTNESS]), "runs on the GPU, on memory shared by CUDA IPC")

@@ -148,10 +148,8 @@ class Worker:
 
     def _within_limits(self) -> None:
         """Kill a worker that exceeds its memory, processes or files, and raise WorkerGoneError."""
-        # Only the pages of the arena that were touched take memory.
-        lent_bytes = 512 * os.fstat(self._memory).st_blocks if self._memory is not None else 0
         found = limits.too_much_written(self._scratch)
-        found = found or limits.beyond_limits(self.pid, workers, lent_bytes)
+        found = found or limits.beyond_limits(self.pid, workers, self._memory)
         if found:
             self.end()
             raise WorkerGoneError(found.words, found.verdict, found.reason)
@@ -184,7 +182,7 @@ class Worker:
     @property
     def printed(self) -> str:
         """Return the worker's output without control characters; it is shown, never parsed."""
-        return "".join(printable(bytes(kept).decode(errors="replace")) for kept in self._pipes.values())
+        return printable("".join(bytes(kept).decode(errors="replace") for kept in self._pipes.values()))
 
     def _how_it_ended(self) -> str:
         """Reap a worker that closed its channel; say how it ended.

@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from grader.codegen.nvcc import BuildError
+from grader.codegen.nvcc import BuildError, NotPermittedError
 from grader.system.text import one_line, printable
 from grader.worker.protocol import Json, JsonObject
 
@@ -90,6 +90,8 @@ def describe(error: BaseException, path: str, parts: Sequence[str] = ()) -> Erro
         category = "gpu memory"
     elif "illegal memory access" in text or "misaligned address" in text or "device-side assert" in text:
         category = "illegal access"
+    elif isinstance(error, NotPermittedError):
+        category = "not permitted"
     elif names & COMPILE_ERRORS or isinstance(error, SyntaxError):
         category = "compile"
     else:

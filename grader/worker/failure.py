@@ -22,6 +22,8 @@ def failure(error: ErrorReport, loading: bool = False) -> Outcome:
         verdict, reason = Verdict.OUT_OF_MEMORY, Reason.GPU
     elif category == "limit":
         verdict = Verdict.RESOURCE_LIMIT
+    elif category == "not permitted":
+        verdict, where = Verdict.POLICY, text
     elif category == "exit":
         where = text
     elif category == "compile" or loading or _wrong_signature(error):

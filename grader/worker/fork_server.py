@@ -27,7 +27,7 @@ def main(control: int, uid: int) -> None:
     import triton
     import triton.language  # noqa: F401 - imported for the children
 
-    from grader.sandbox import confine
+    from grader.sandbox import probe
     from grader.worker import worker
 
     if os.environ.get("TRITON_INTERPRET") == "1":
@@ -37,7 +37,7 @@ def main(control: int, uid: int) -> None:
         interpreter_patches.remember_types()
         interpreter_patches.leave_out_the_check_for_overflow()
     requests = socket.socket(fileno=control)
-    findings = json.dumps(encode(confine.probe(os.getppid(), uid))).encode()
+    findings = json.dumps(encode(probe.probe(os.getppid(), uid))).encode()
     requests.sendall(struct.pack("<I", len(findings)) + findings)
     while True:
         message, fds, _, _ = socket.recv_fds(requests, 1, FDS_PER_WORKER)

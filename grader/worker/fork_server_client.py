@@ -11,7 +11,7 @@ import sys
 import threading
 from pathlib import Path
 
-from grader.sandbox.confine import Findings
+from grader.sandbox.probe import Findings
 from grader.system.process_tree import adopt_orphans
 from grader.worker.protocol import OPERATORS, PLAIN, ProtocolError, decode
 

@@ -36,7 +36,7 @@ class Setup:
     arena_bytes: int
     handle: str  # of the lent memory on a GPU, in hexadecimal; on a CPU a file descriptor is passed
     tuning: str  # of autotuned kernels: "full", "chance" or "offline"
-    seed: int  # for the random choice of configs
+    tuning_seed: int  # for the random choice of configs
     arch: int  # to compile for, 90 for sm_90
     confinement: Confinement
 

@@ -71,6 +71,7 @@ class Session:
             judge=os.getpid(),
             programs=not interpreted,
             limit_data=self.device == "cpu",
+            memory_files=self.device == "cuda",
             files=self.confined and not findings.no_files,
             calls=self.confined and not findings.no_calls,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,6 +11,7 @@ from pathlib import Path
 from grader.course.spec import Exercise, Reason, Verdict
 from grader.course.submission import Submission
 from grader.results.outcome import Outcome
+from grader.system import seeds
 from grader.worker.client import Gate, Worker, WorkerGoneError
 from grader.worker.error_report import ErrorReport
 from grader.worker.failure import failure
@@ -91,8 +91,8 @@ class SubmissionWorker:
             arena_bytes=self.arena.size,
             handle=handle.hex() if isinstance(handle, bytes) else "",
             tuning=self._tuning,
-            # A hash, because the worker must not learn the run's seed: inputs and poison are drawn from it.
-            seed=int.from_bytes(hashlib.sha256(f"{self.session.seed}/tuning".encode()).digest()[:4], "big"),
+            # Not the run's seed, from which inputs and poison are drawn, and nothing that follows from it.
+            tuning_seed=seeds.for_a_worker(self.session.seed),
             arch=self._arch,
             confinement=confinement,
         )
@@ -102,8 +102,8 @@ class SubmissionWorker:
         parent = self.session.parent(self._interpreted)
         self._still = False
         # Only on a CPU: the import might initialize CUDA in the fork server, which could then not fork.
-        files = (copy, *(copy.parent / part.name for part in self._parts))
-        operators = on_cpu and any(b"triton_op" in file.read_bytes() for file in files)
+        read = (self._submission, *self._parts)
+        operators = on_cpu and any(b"triton_op" in (one.data or b"") for one in read)
         memory = handle if isinstance(handle, int) else None
         self._worker = Worker(parent, memory, tuple(map(Path, write)), operators)
         failed = self._ask(Kind.SETUP, encode(setup), LOAD_LIMIT_S)

@@ -153,7 +153,7 @@ def _settle(setup: Setup, memory: int) -> Arena:
     handle = memory if setup.device == "cpu" else bytes.fromhex(setup.handle)
     arena = Arena.open(setup.device, setup.arena_bytes, handle)
     if setup.tuning != "full":
-        tune_by_chance(setup.seed, runs_first=setup.device != "cpu")
+        tune_by_chance(setup.tuning_seed, runs_first=setup.device != "cpu")
     if setup.tuning == "offline":
         from grader.codegen import offline
 
@@ -220,7 +220,7 @@ def _build(setup: Setup) -> nvcc.Library:
     on_gpu = setup.device != "cpu"
     major_minor = torch.cuda.get_device_capability() if on_gpu else divmod(setup.arch, 10)
     folder = Path(setup.environment["TRITON_CACHE_DIR"])
-    return nvcc.load(Path(setup.file), folder, nvcc.arch_name(*major_minor), runs=on_gpu)
+    return nvcc.load(Path(setup.file), folder, nvcc.arch_name(*major_minor), runs=on_gpu, checked=True)
 
 
 def picked(module: object) -> dict[str, str]:

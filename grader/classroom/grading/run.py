@@ -46,6 +46,7 @@ from grader.classroom.run_folder import RunFolder
 from grader.course import hidden_cases
 from grader.results.machine import Machine, now
 from grader.results.models import TIMING_PROTOCOL
+from grader.sandbox import assurance, probe
 from grader.system.files import read_bytes
 
 OK, FAULT = 0, 3
@@ -181,11 +182,18 @@ class _Class:
         token = self._planner.like.token
         with Engine(self._site, self._tier, self._options.jobs, self._folder, token) as engine:
             if first:
+                self._say_how_confined()
                 self._check_hidden(engine)
                 if self._options.self_test and not self._self_test_passes(engine):
                     return False
             self._grade(engine, plan, intakes)
         return True
+
+    def _say_how_confined(self) -> None:
+        """Say before the first grading if the workers of this command have no user of their own."""
+        missing = probe.why_no_user(assurance.throwaway_user())
+        if missing and self._options.command == Task.command:
+            self._say(f"the files of students run as the grader's own user, isolation level L1: {missing}")
 
     def _collect(
         self, handed_in: entries.Sorted, roster: rosters.Roster, turn: int | None

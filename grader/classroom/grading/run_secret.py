@@ -16,6 +16,7 @@ from pathlib import Path
 
 from grader.classroom.records import Receipt
 from grader.classroom.run_folder import RunFolder
+from grader.system import seeds
 from grader.system.files import read_bytes, replace
 
 FEWEST = 16  # minimum bytes of a given secret
@@ -69,7 +70,12 @@ def commitment(secret: bytes) -> str:
 
 
 def seed(secret: bytes, student: str, unit: str, attempt: int, blind: bool) -> int:
-    """Return the seed of one grading, 32 bits."""
+    """Return the seed of one grading, 160 bits."""
+    return int.from_bytes(mac(secret, "seed", student, unit, attempt, blind)[: seeds.BYTES], "big")
+
+
+def earlier_seed(secret: bytes, student: str, unit: str, attempt: int, blind: bool) -> int:
+    """Return the seed of 32 bits that earlier versions derived."""
     return int.from_bytes(mac(secret, "seed", student, unit, attempt, blind)[:4], "big")
 
 

@@ -14,7 +14,9 @@ from grader.classroom.grading.looked_for import METHODS, Words, constants
 # Fields whose values end in a report. A field of another name may be sent on by name, which is not followed.
 SHOWN = frozenset({"where", "why", "words", "cause", "message", "help", "waiting", "fault", "assurance"})
 SHOWING = frozenset({"pytest.skip", "pytest.fail", "warnings.warn"})
-KEEP = frozenset({"str", "one_line", "printable", "list", "tuple", "sorted", "reversed", "iter", "fromkeys"})
+KEEP = frozenset(
+    {"str", "harmless", "one_line", "printable", "list", "tuple", "sorted", "reversed", "iter", "fromkeys"}
+)
 KEEP_METHODS = frozenset({"strip", "lstrip", "rstrip", "lower", "upper", "capitalize"})
 COUNT = frozenset({"len", "bool", "any", "all"})  # of several texts: says nothing of a text
 Steps = tuple[int | str, ...]  # how it is taken from what holds it: an index, "*" of a list, "v" of a dict

@@ -108,6 +108,10 @@ def test_seeds_follow_from_the_secret_and_differ_for_everybody(tmp_path):
     made = {run_secret.seed(secret, *words) for words in asked}
     assert len(made) == len(asked)
     assert run_secret.seed(b"another", *asked[0]) not in made
+    assert len({seed % 2**128 for seed in made}) == len(made)
+    assert max(made).bit_length() > 128
+    # `verify` must still find the seeds in receipts of earlier versions.
+    assert {run_secret.earlier_seed(secret, *words) for words in asked} == {seed >> 128 for seed in made}
 
 
 def test_another_secret_than_the_one_a_run_was_begun_with_is_refused(tmp_path):

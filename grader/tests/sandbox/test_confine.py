@@ -1,7 +1,10 @@
 """Confinement: what a confined process fails at, what the probe makes of it, and what is left behind it."""
 
+import ctypes
+import fcntl
 import json
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -12,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from grader.course.spec import Verdict
-from grader.sandbox import assurance, confine, landlock, limits, seccomp
+from grader.sandbox import assurance, confine, landlock, limits, probe, seccomp, system_calls
 from grader.system import process_tree
 from grader.tests.helpers.submission_texts import ADD7, ADD129, function
 
-ALL = confine.Findings(no_files="", no_calls="", no_user="", refused=assurance.NEEDED)
+ALL = probe.Findings(no_files="", no_calls="", no_user="", refused=probe.NEEDED)
 
 
 def in_child(act):
@@ -28,7 +31,7 @@ def in_child(act):
         except BaseException as error:
             return {"said": type(error).__name__}
 
-    found = confine._in_child(told)
+    found = probe.in_child(told)
     return found and found["said"]
 
 
@@ -41,6 +44,21 @@ def confined(act, processes_allowed=False, tmp_path=None):
         return act()
 
     return in_child(run)
+
+
+def libc(*arguments):
+    """Make a system call by its number; OSError if it fails."""
+    library = ctypes.CDLL(None, use_errno=True)
+    if library.syscall(*map(ctypes.c_long, arguments)) < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+def named_call(name):
+    libc(system_calls.REFUSED[name][seccomp.table()], *[0] * 6)
+
+
+def prctl(option, value):
+    libc(system_calls.CHECKED["prctl"][seccomp.table()], option, value, 0, 0, 0)
 
 
 needs_both = pytest.mark.skipif(not landlock.abi(), reason="no Landlock in this kernel: nothing to show here")
@@ -64,6 +82,45 @@ REFUSED = {
         "PermissionError",
     ),
     "a new root": (lambda: os.chroot("/proc"), "PermissionError"),
+    "a signal to the judge": (lambda: os.kill(os.getppid(), 0), "PermissionError"),
+    "a signal to everybody": (lambda: os.kill(-1, 0), "PermissionError"),
+    "the judge as owner of a pipe": (
+        lambda: fcntl.fcntl(os.pipe()[0], seccomp.F_SETOWN, os.getppid()),
+        "PermissionError",
+    ),
+    "a limit of the judge": (lambda: resource.prlimit(os.getppid(), resource.RLIMIT_CPU), "PermissionError"),
+    "the cores of the judge": (lambda: os.sched_setaffinity(os.getppid(), {0}), "PermissionError"),
+    "the priority of the judge": (
+        lambda: os.setpriority(os.PRIO_PROCESS, os.getppid(), 1),
+        "PermissionError",
+    ),
+    "the priority of a user": (lambda: os.setpriority(os.PRIO_USER, 0, 1), "PermissionError"),
+    "a Unix socket": (lambda: socket.socket(socket.AF_UNIX).close(), "PermissionError"),
+    "a pair that can send to a path": (
+        lambda: len(socket.socketpair(type=socket.SOCK_DGRAM)),
+        "PermissionError",
+    ),
+    "a server on one end of a pair": (
+        lambda: socket.socketpair()[0].bind("\0grader-test"),
+        "PermissionError",
+    ),
+    "a file in memory": (lambda: os.memfd_create("kept"), "OSError"),
+    "a watch of a folder": (lambda: named_call("inotify_init1"), "PermissionError"),
+    "to outlive the judge": (lambda: prctl(1, 0), "PermissionError"),
+}
+REFUSED |= {
+    f"the call {name}": (lambda name=name: named_call(name), "PermissionError")
+    for name, numbers in system_calls.REFUSED.items()
+    if numbers[seccomp.table()] is not None
+}
+PERMITTED = {
+    "its own limits": lambda: resource.prlimit(0, resource.RLIMIT_CPU) and None,
+    "its own limits by number": lambda: resource.prlimit(os.getpid(), resource.RLIMIT_CPU) and None,
+    "its own priority": lambda: os.setpriority(os.PRIO_PROCESS, 0, os.getpriority(os.PRIO_PROCESS, 0)),
+    "a signal to itself": lambda: os.kill(os.getpid(), 0),
+    "a pair of sockets": lambda: [one.send(b"") and one.close() for one in socket.socketpair()] and None,
+    "a name for a thread": lambda: prctl(15, ctypes.addressof(ctypes.create_string_buffer(b"name"))) and None,
+    "a duplicate of a descriptor": lambda: os.close(os.dup(1)),
 }
 WITHOUT_PROCESSES = {
     "a fork": (os.fork, "BlockingIOError"),
@@ -79,6 +136,32 @@ WITHOUT_PROCESSES = {
 def test_what_a_worker_never_needs_is_refused(name, programs):
     act, error = REFUSED[name]
     assert confined(act, programs) == error
+
+
+@needs_both
+@pytest.mark.parametrize("name", PERMITTED)
+@pytest.mark.parametrize("programs", [False, True], ids=["interpreted", "compiled"])
+def test_what_a_process_does_to_itself_is_permitted(name, programs):
+    assert confined(PERMITTED[name], programs) is None
+
+
+@needs_both
+def test_the_attempts_of_the_probe_succeed_where_nothing_is_confined():
+    """A probe whose attempts fail for another reason would report any machine as safe."""
+    judge = subprocess.Popen(["sleep", "60"])
+    with judge:
+        wanted = confine.Confinement(files=False, calls=False)
+        refused, reached = in_child(lambda: probe._try_everything(wanted, judge.pid))
+        assert judge.poll() is None
+        judge.kill()
+    assert set(refused) <= {"privileges", *(["files of the grader"] if os.geteuid() else [])}
+    assert all("(" in one for one in reached)
+
+
+@needs_both
+def test_the_probe_of_a_confined_process_is_refused_everything():
+    found = in_child(lambda: probe._try_everything(confine.Confinement(programs=True), os.getppid()))
+    assert found == [list(probe.NEEDED), []]
 
 
 @needs_both
@@ -115,7 +198,7 @@ def test_a_thread_can_still_be_started():
 @pytest.mark.parametrize("column", [0, 1], ids=["x86-64", "arm64"])
 @pytest.mark.parametrize("processes_allowed", [False, True])
 def test_every_jump_of_the_filter_ends_within_it(column, processes_allowed):
-    code = seccomp.program(column, processes_allowed)
+    code = seccomp.program(column, processes_allowed, 12345)
     assert len(code) % 8 == 0
     length = len(code) // 8
     jumps = [(n, code[8 * n + 2], code[8 * n + 3]) for n in range(length) if code[8 * n] in (0x15, 0x45)]
@@ -129,9 +212,9 @@ def test_everything_refused_is_level_2():
     assert found.words.startswith("L2; for L3: ")
 
 
-@pytest.mark.parametrize("name", assurance.NEEDED)
+@pytest.mark.parametrize("name", probe.NEEDED)
 def test_one_thing_within_reach_is_level_1_and_named(name):
-    found = assurance.assess(replace(ALL, refused=tuple(one for one in assurance.NEEDED if one != name)))
+    found = assurance.assess(replace(ALL, refused=tuple(one for one in probe.NEEDED if one != name)))
     assert found.level == 1
     assert name in found.words
 
@@ -139,6 +222,58 @@ def test_one_thing_within_reach_is_level_1_and_named(name):
 def test_a_kernel_without_landlock_is_level_1_and_says_so():
     found = assurance.assess(replace(ALL, no_files="this kernel has no Landlock", refused=("the network",)))
     assert (found.level, found.missing[0]) == (1, "this kernel has no Landlock")
+
+
+@pytest.mark.parametrize("uid", [1000, 0])
+def test_without_a_user_of_its_own_the_level_is_1_and_the_command_is_named(uid, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+    found = assurance.assess(replace(ALL, no_user=probe.no_user_here(0)))
+    assert found.level == 1
+    assert ("sudo" if uid else "--userns=host") in found.words
+
+
+def test_an_interpreter_that_others_cannot_read_is_named_with_the_command(monkeypatch):
+    monkeypatch.setattr(os, "setresgid", lambda *_: None)
+    monkeypatch.setattr(os, "setresuid", lambda *_: None)
+    monkeypatch.setattr(os, "access", lambda path, _: not str(path).startswith(os.path.dirname(os.__file__)))
+    with pytest.raises(OSError, match=r"`chmod o\+x .*`"):
+        probe._as_user(1)
+
+
+HELD = {
+    "a file in memory": "x = os.memfd_create('x'); os.write(x, block)",
+    "a deleted file": "x = tempfile.TemporaryFile(); x.write(block); x.flush()",
+    "pages that are given back": (
+        "x = mmap.mmap(-1, len(block)); x[:] = block; x.madvise(mmap.MADV_DONTNEED)"
+    ),
+}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can look at mappings")
+@pytest.mark.parametrize("how", HELD)
+def test_memory_that_no_count_of_a_process_shows_is_counted(how, monkeypatch):
+    monkeypatch.setattr(limits, "MOST_SCRATCH", 50 << 20)
+    code = f"import mmap, os, tempfile, time; block = bytes(60 << 20); {HELD[how]}; del block; "
+    code += "print(1, flush=True); time.sleep(60)"
+    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    with child:
+        child.stdout.read(1)
+        found = limits.beyond_limits(child.pid, children(), None)
+        child.kill()
+    assert found
+    assert found.verdict is Verdict.RESOURCE_LIMIT
+
+
+def test_the_lent_memory_is_not_held_against_the_worker(monkeypatch):
+    monkeypatch.setattr(limits, "MOST_SCRATCH", 50 << 20)
+    lent = os.memfd_create("lent")
+    os.write(lent, bytes(60 << 20))
+    child = subprocess.Popen(["sleep", "60"], pass_fds=[lent])
+    with child:
+        assert limits.beyond_limits(child.pid, children(), lent) is None
+        assert limits.beyond_limits(child.pid, children(), None)
+        child.kill()
+    os.close(lent)
 
 
 def test_a_throwaway_user_is_nobody_that_exists():
@@ -178,9 +313,9 @@ def test_a_worker_is_counted_with_all_that_it_started(sleepers):
     [("MOST_PROCESSES", 2, Verdict.RESOURCE_LIMIT), ("MOST_BYTES", 50 << 20, Verdict.OUT_OF_MEMORY)],
 )
 def test_a_worker_that_grows_too_large_is_found(sleepers, monkeypatch, limit, value, verdict):
-    assert limits.beyond_limits(sleepers, children(), 0) is None
+    assert limits.beyond_limits(sleepers, children(), None) is None
     monkeypatch.setattr(limits, limit, value)
-    assert limits.beyond_limits(sleepers, children(), 0).verdict is verdict
+    assert limits.beyond_limits(sleepers, children(), None).verdict is verdict
 
 
 @pytest.mark.parametrize(("limit", "value"), [("MOST_FILES", 2), ("MOST_SCRATCH", 2)])
