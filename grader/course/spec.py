@@ -59,6 +59,7 @@ class Reason(str, enum.Enum):
     # POLICY
     FOREIGN_KERNEL = "FOREIGN_KERNEL"
     HOST_READ = "HOST_READ"
+    HOST_WAIT = "HOST_WAIT"
     INTAKE = "INTAKE"
     # CRASHED
     PROTOCOL = "PROTOCOL"

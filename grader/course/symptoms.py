@@ -42,6 +42,7 @@ class Symptom(str, enum.Enum):
     NONDETERMINISTIC = "nondeterministic"
     FOREIGN_KERNEL = "foreign kernel"
     HOST_READ = "host read"
+    HOST_WAIT = "host wait"
     SLOW = "slow"
     # Errors
     POWER_OF_TWO = "power of two"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -10,6 +11,7 @@ from grader.course.signatures import Inputs
 from grader.course.spec import Arm, Case, Exercise
 from grader.judge.correctness import lay_out
 from grader.judge.inputs import (
+    BITS,
     Placer,
     Rng,
     band_input,
@@ -40,6 +42,8 @@ class BufferSets:
     ):
         self.arena, self.exercise, self.case, self.calls, self.seed = arena, exercise, case, calls, seed
         self.rng = Rng(seed, f"speed/{exercise.name}/{case.name}/{calls}", arena.device)
+        # A number that is drawn on a GPU waits for all the work before it.
+        self.chance = Rng(seed, f"speed/{exercise.name}/{case.name}/{calls}/poison", "cpu")
         self.draws = first_draw
         self.sentinel = draw_sentinel(self.rng, case.dtype)
         shapes = shapes_of(exercise, case)
@@ -57,24 +61,38 @@ class BufferSets:
             for buffer in outputs:
                 band_output(arena, buffer, self.sentinel)
 
-    def fill(self) -> list[Inputs]:
-        """Draw new inputs, the same for both sets, and poison all outputs; return the judge's own copies."""
-        values = []
-        for k in range(self.calls):
-            self.draws += 1
-            drawn = draw(self.exercise, self.case, self.seed, self.arena.device, WARM_DATA + self.draws)
-            for one_set in self.sets:
-                fill(self.arena, one_set[k][0], drawn)
-            values.append(drawn)
+    def draw(self) -> list[Inputs]:
+        """Draw new inputs of all calls, into memory of the judge's own."""
+        first, self.draws = self.draws + 1, self.draws + self.calls
+        device = self.arena.device
+        return [
+            draw(self.exercise, self.case, self.seed, device, WARM_DATA + first + k)
+            for k in range(self.calls)
+        ]
+
+    def write(self, values: Sequence[Inputs]) -> None:
+        """Copy the inputs to both sets, and poison all outputs."""
+        for one_set in self.sets:
+            for (inputs, _), drawn in zip(one_set, values, strict=True):
+                fill(self.arena, inputs, drawn)
         for k in range(2):
             self.poison(k)
-        return values
+
+    def is_blank(self, k: int) -> bool:
+        """Return whether each output of a set is poison still, or holds a single value as after `zero_`."""
+        for _, outputs in self.sets[k]:
+            for buffer in outputs:
+                values = self.arena.view(buffer.tensor)
+                bits = values.view(BITS[values.dtype])
+                if bits.numel() and not bool((bits == bits.reshape(-1)[0]).all()):
+                    return False
+        return True
 
     def poison(self, k: int) -> None:
         """Poison every output of a set, so that it counts as unwritten."""
         for _, outputs in self.sets[k]:
             for buffer in outputs:
-                poison_interior(self.arena, buffer, draw_poison(self.rng, self.case.dtype))
+                poison_interior(self.arena, buffer, draw_poison(self.chance, self.case.dtype))
 
     @property
     def lines(self) -> torch.Tensor:

@@ -183,15 +183,33 @@ def _foreign_work(
     if isinstance(plan, Outcome):
         return _only_if_it_ended(plan)
     # Native code calls neither torch nor Triton.
-    seen = AuditReport() if exercise.native else worker.watch(plan, case.limit_s)
+    if not exercise.native:
+        seen = worker.watch(plan, case.limit_s)
+        blank = all(_blank(arena, buffer, was, exercise) for buffer, was in zip(outputs, before, strict=True))
+        found = foreign_work(lab, exercise, seen, blank)
+        if found:
+            return found
+    if not count_kernels:
+        return None
+    counted = worker.watch(plan, case.limit_s, kernels_counted=True, may_call=exercise.may_call)
+    if isinstance(counted, Outcome):
+        return _only_if_it_ended(counted)
+    worker.session.uncounted += counted.uncounted[:1]
+    if not counted.strangers:
+        return None
+    return _foreign(lab, f"the GPU ran kernels that the file did not launch: {', '.join(counted.strangers)}")
+
+
+def foreign_work(lab: Lab, exercise: Exercise, seen: AuditReport | Outcome, blank: bool) -> Outcome | None:
+    """Return POLICY if a call in which every Triton kernel did nothing has computed, or has failed.
+
+    `seen` is what was seen in it, and `blank` whether no output was written.
+    """
     if isinstance(seen, Outcome):
-        if exercise.native or worker.session.device != "cpu" or seen.verdict is not Verdict.CRASHED:
+        if seen.verdict is not Verdict.CRASHED:
             return _only_if_it_ended(seen)
         where = f"the call fails if the file's kernels are replaced by empty ones: {seen.where}"
         return replace(_foreign(lab, where), frames=seen.frames)
-    blank = exercise.native or all(
-        _blank(arena, buffer, was, exercise) for buffer, was in zip(outputs, before, strict=True)
-    )
     computed = _forbidden(exercise, seen.operators)
     if computed:
         where = f"torch operators compute in this call: {', '.join(computed)}"
@@ -199,17 +217,20 @@ def _foreign_work(
         where = f"a kernel of another file was launched: {', '.join(seen.foreign)}"
     elif not blank:
         where = "the result was written although every Triton kernel of the file was replaced by an empty one"
-    elif count_kernels:
-        counted = worker.watch(plan, case.limit_s, kernels_counted=True, may_call=exercise.may_call)
-        if isinstance(counted, Outcome):
-            return _only_if_it_ended(counted)
-        worker.session.uncounted += counted.uncounted[:1]
-        if not counted.strangers:
-            return None
-        where = f"the GPU ran kernels that the file did not launch: {', '.join(counted.strangers)}"
     else:
         return None
     return _foreign(lab, where)
+
+
+def foreign_operators(worker: SubmissionWorker, lab: Lab, exercise: Exercise) -> Outcome | None:
+    """Return POLICY if torch operators computed in the last call that the exercise does not permit."""
+    computed = _forbidden(exercise, worker.computed)
+    if not computed:
+        return None
+    where = f"torch operators compute in this call: {', '.join(computed)}"
+    lines = [one for one in worker.computed_at if one.what in computed]
+    frames = tuple(Frame(line=one.line, function=one.function, code=one.code) for one in lines)
+    return replace(_foreign(lab, where), frames=frames)
 
 
 def _only_if_it_ended(failed: Outcome) -> Outcome | None:
@@ -244,27 +265,37 @@ def _call(
 ) -> Written | Outcome:
     """Make one call: return what it wrote, or an outcome if something other than the values is wrong."""
     arena, session = worker.arena, worker.session
-    gate = decoys = None
+    plan = worker.prepare(exercise, [(inputs, outputs)], case.limit_s, named=numbers(values))
+    if isinstance(plan, Outcome):
+        return plan
+    worker.decoys += 1
+    drawn = draw(exercise, case, session.seed, session.device, FIRST_DECOY + worker.decoys)
+    decoys = {**values, **tensors(drawn)}
+    exchange = None
     if session.device == "cpu":
-        worker.decoys += 1
-        drawn = draw(exercise, case, session.seed, session.device, FIRST_DECOY + worker.decoys)
-        decoys = {**values, **tensors(drawn)}
-        gate = Exchange(arena, inputs, values, decoys)
+        exchange = Exchange(arena, inputs, values, decoys)
     else:
+        around = [arena.bytes(buffer.start, buffer.stop).clone() for buffer in inputs]
+        failed = _queue(worker, case, inputs, outputs, rng, plan, decoys)
+        if failed:
+            return failed
+        for buffer, band in zip(inputs, around, strict=True):
+            arena.bytes(buffer.start, buffer.stop).copy_(band)
         fill(arena, inputs, values)
     inputs_before = [arena.bytes(buffer.start, buffer.stop).clone() for buffer in inputs]
     outputs_before = [poison_output(arena, buffer, rng) for buffer in outputs]
     finish(session)
-    plan = worker.prepare(exercise, [(inputs, outputs)], case.limit_s, named=numbers(values))
-    if isinstance(plan, Outcome):
-        return plan
-    failed = worker.go(plan, case.limit_s, gate=gate, may_call=exercise.may_call)
+    if exchange:
+        failed = worker.go(plan, case.limit_s, exchange, exercise.may_call)
+    else:
+        opened = worker.open(lambda: None, case.limit_s)
+        failed = opened if isinstance(opened, Outcome) else worker.finish(case.limit_s)
     if failed:
         return failed
-    if gate:
-        gate.end()
-    changed = gate.changed if gate else []
-    computed = _forbidden(exercise, worker.computed)
+    if exchange:
+        exchange.end()
+    changed = exchange.changed if exchange else []
+    foreign = foreign_operators(worker, lab, exercise)
     for buffer, before in zip(inputs, inputs_before, strict=True):
         if buffer.name in changed or not same_bits(arena.bytes(buffer.start, buffer.stop), before):
             where = f"{buffer.name} is an input and was changed by the call"
@@ -276,14 +307,28 @@ def _call(
             if case.layouts.get(buffer.name, PLAIN).pad:
                 symptom = Symptom.PADDED_WRITE
             return _diagnosed(lab, Verdict.OUT_OF_BOUNDS, Reason.WRITE, symptom, where)
-    if computed:
-        where = f"torch operators compute in this call: {', '.join(computed)}"
-        lines = [one for one in worker.computed_at if one.what in computed]
-        frames = tuple(Frame(line=one.line, function=one.function, code=one.code) for one in lines)
-        return replace(_foreign(lab, where), frames=frames)
+    if foreign:
+        return foreign
     got = [arena.view(buffer.tensor).clone() for buffer in outputs]
     masks = [untouched(arena, buffer, before) for buffer, before in zip(outputs, outputs_before, strict=True)]
     return Written(got, masks, decoys)
+
+
+def _queue(
+    worker: SubmissionWorker,
+    case: Case,
+    inputs: Sequence[Buffer],
+    outputs: Sequence[Buffer],
+    rng: Rng,
+    plan: int,
+    decoys: Inputs,
+) -> Outcome | None:
+    """On a GPU, run a plan on inputs that are not graded, and queue it once more behind the gate."""
+    fill(worker.arena, inputs, decoys)
+    for buffer in outputs:
+        poison_output(worker.arena, buffer, rng)
+    finish(worker.session)
+    return (worker.go(plan, case.limit_s) if worker.is_gated else None) or worker.queue(plan, case.limit_s)
 
 
 def finish(session: Session) -> None:
@@ -362,7 +407,8 @@ def _diagnosed(
 
 
 def _with_cause(lab: Lab, failed: Outcome) -> Outcome:
-    symptom = diagnosis.symptom_of_error(failed.where)
+    waits = {Reason.HOST_READ: Symptom.HOST_READ, Reason.HOST_WAIT: Symptom.HOST_WAIT}
+    symptom = waits.get(failed.reason) or diagnosis.symptom_of_error(failed.where)
     if symptom:
         found = diagnosis.cause_of(lab, symptom)
         return replace(failed, cause=found.cause, hint=found.hint)

@@ -25,6 +25,7 @@ GENERAL: dict[AnySymptom, str] = {  # causes where a lab has none of its own
     Symptom.SHARED_MEMORY: "more shared memory than a block may use: take a smaller block or fewer stages",
     Symptom.FOREIGN_KERNEL: "the work is to be done in a @triton.jit function of this file",
     Symptom.HOST_READ: "host code must not read a tensor's values: on a GPU it would wait for every kernel",
+    Symptom.HOST_WAIT: "host code must not wait for the GPU: a call only puts work into its queue",
     Symptom.SCALED: "the values differ by one constant factor",
     Symptom.PRECISION: "right but for the last digits: compute in fp32, and round once, at the store",
     Symptom.UNMASKED_READ: (

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import math
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -16,26 +15,30 @@ from grader.course.spec import Arm, Case, Exercise, Lab, Reason, Verdict
 from grader.course.symptoms import Symptom
 from grader.judge import diagnosis, statistics
 from grader.judge.buffer_sets import BufferSets
-from grader.judge.correctness import finish
+from grader.judge.correctness import finish, foreign_operators, foreign_work
 from grader.judge.shapes import fit, slot_bytes
 from grader.judge.timed_outputs import Verifier
 from grader.results import scoring
 from grader.results.outcome import Outcome
 from grader.results.timing import Clocks, Round, Spread, Timing
 from grader.system.gpu import ClockReader, Gpu
+from grader.worker.session import Session
 from grader.worker.submission_worker import SubmissionWorker
 
 FEWEST_CALLS, MOST_CALLS = 4, 64
-BLOCK_US = {"memory": 12_000.0, "arithmetic": 15_000.0}
+BLOCK_US = {"memory": 3_000.0, "arithmetic": 5_000.0}
 LEAST_CALL_US = 150.0  # shorter calls would measure launches; 4096³ on today's fastest card takes about 170
-WARM_CALLS, WARM_US = 10, 300_000.0
-SLOW_BLOCK_US = 250_000.0  # a longer block of the student's gets fewer calls: rounds would take minutes
+WARM_CALLS, WARM_US = 10, 60_000.0
+SLOW_BLOCK_US = 100_000.0  # a longer block of the student's gets fewer calls: rounds would take minutes
 TUNE_LIMIT_S = 120.0
 BLOCK_LIMIT_S = 60.0
 EMPTY_BLOCKS = 15
 ATTEMPTS = 2  # to time a shape, while the timing decides nothing
-ALONE_BLOCKS = 10  # of the reference before the student's process begins, and as many after it has ended
-MOST_DISTURBED = 0.2  # share of rounds that may be dropped for throttling
+ALONE_BLOCKS = 6  # of the reference before the student's process begins, and as many after it has ended
+MOST_DISTURBED = 0.2  # share of rounds that may be dropped for throttling, or for other work on the GPU
+# The judge's writing of the inputs may take this much longer than without the student's process, and no more:
+# a kernel beside it would take every other slice of the GPU's time.
+WRITING, WRITING_US = 1.5, 500.0
 
 
 class UnfitError(Exception):
@@ -75,12 +78,10 @@ class SpeedTest:
         self.session = student.session
         self.clocks = ClockReader()
         self._sets: BufferSets | None = None
-        self.mismatches = 0
         self.overhead_us = 0.0
-        self.claims: list[float] = []
-        self.sampled: tuple[torch.Tensor, torch.Tensor] | None = (
-            None  # of the last scored block: lines, bytes
-        )
+        self.writing_us = math.inf  # of a call's inputs, without the student's process
+        self.poisoned: tuple[torch.Tensor, torch.Tensor] | None = None  # before a scored block: lines, bytes
+        self.sampled: tuple[torch.Tensor, torch.Tensor] | None = None  # of the last scored block
 
     @property
     def buffer_sets(self) -> BufferSets:
@@ -95,7 +96,7 @@ class SpeedTest:
         points are left for a person to decide.
         """
         for _ in range(ATTEMPTS):
-            self.mismatches, self.claims, self.sampled = 0, [], None
+            self.sampled = None
             outcome = self._attempt()
             if outcome.verdict is not Verdict.INCONCLUSIVE:
                 return outcome
@@ -125,31 +126,32 @@ class SpeedTest:
         wanted = BLOCK_US["arithmetic" if self.speed.flops else "memory"] / call_us
         most = min(MOST_CALLS, self.arena.size // 2 // slot_bytes(self.exercise, case))
         self._ring(max(FEWEST_CALLS, min(most, round(wanted))))
-        values = self.buffer_sets.fill()
         plans = self._plans("reference", arm)
         before = self._alone(plans)
         calls_alone = self.buffer_sets.calls
         self._must(self.student.start())
-        self.buffer_sets.poison(0)
         plans |= self._plans("student", arm)
+        values = self.buffer_sets.draw()
+        self.buffer_sets.write(values)
         call_us = self._warm("student", plans["student", 0], TUNE_LIMIT_S)
         self._verify(0, values)
-        if call_us * self.buffer_sets.calls > SLOW_BLOCK_US:  # or it was compiled in that block
-            call_us = self._block("student", plans["student", 0], BLOCK_LIMIT_S) / self.buffer_sets.calls
         if call_us * self.buffer_sets.calls > SLOW_BLOCK_US:
             self._ring(max(FEWEST_CALLS, int(SLOW_BLOCK_US / call_us)))
             plans = self._plans("reference", arm) | self._plans("student", arm)
         overhead_us = self.overhead_us = self._overhead()
         rounds: list[Round] = []
         ratios: list[float] = []
-        disturbed = 0
+        disturbed, watched_in = 0, self.buffer_sets.rng.whole(statistics.FEWEST_ROUNDS)
         began = time.monotonic()
         while not statistics.finished(ratios, time.monotonic() - began):
+            if len(rounds) == watched_in:
+                self._watch(plans["student", len(rounds) % 2], len(rounds) % 2)
+                watched_in = statistics.MOST_ROUNDS
             this, reasons = self._round(len(rounds) + disturbed, plans)
             if reasons:
                 disturbed += 1
                 if disturbed > statistics.MOST_ROUNDS * MOST_DISTURBED:
-                    why = f"the GPU slowed down by itself ({', '.join(reasons)})"
+                    why = f"the GPU was disturbed ({', '.join(reasons)})"
                     return Outcome(Verdict.INCONCLUSIVE, where=why)
                 continue
             rounds.append(this)
@@ -165,11 +167,14 @@ class SpeedTest:
         return self._outcome(arm, rounds, result, usual_us, disturbed, peers, configs)
 
     def _alone(self, plans: Mapping[tuple[str, int], int]) -> list[float]:
-        """Time blocks of the reference, each after one has been poisoned as in a round, in microseconds."""
-        times = []
+        """Time blocks of the reference, each after the same writing as in a round, in microseconds."""
+        times, writing = [], []
         for number in range(ALONE_BLOCKS):
-            self.buffer_sets.poison(number % 2)
+            values = self.buffer_sets.draw()
+            self._queue("reference", plans["reference", number % 2])
+            writing.append(self._write(values))
             times.append(self._block("reference", plans["reference", number % 2], BLOCK_LIMIT_S))
+        self.writing_us = statistics.median(writing)
         return times
 
     def _usual_us(self, before: Sequence[float], calls_before: int, after: Sequence[float]) -> float:
@@ -185,14 +190,19 @@ class SpeedTest:
         mine, theirs = number % 2, 1 - number % 2  # sets are traded between rounds
         times: dict[str, list[float]] = {"reference": [], "student": []}
         reasons: list[str] = []
+        sets = {"student": mine, "reference": theirs}
         for half in (("reference", "student"), ("student", "reference")):
-            values = self.buffer_sets.fill()
+            values = self.buffer_sets.draw()
+            for side in half:  # both, before any input is written: host code of the student sees none
+                self._queue(side, plans[side, sets[side]])
+            if self._write(values, mine) > WRITING * self.writing_us + WRITING_US / self.buffer_sets.calls:
+                reasons.append("other work ran on it while the inputs were written")
             for side in half:
                 if side == half[1]:
                     # The reference's results must not lie about when the student runs; in the other half
                     # this only makes both second blocks follow the same work.
                     self.buffer_sets.poison(theirs)
-                k = mine if side == "student" else theirs
+                k = sets[side]
                 times[side].append(self._block(side, plans[side, k], BLOCK_LIMIT_S, k))
                 reasons += self.clocks.sample()
             self._verify(mine, values)
@@ -202,32 +212,58 @@ class SpeedTest:
         )
         return this, reasons
 
-    def _block(self, side: str, plan: int, limit_s: float, k: int | None = None) -> float:
-        """Microseconds from "go" to the moment the judge holds a secret sample of every output of set `k`.
+    def _worker(self, side: str) -> SubmissionWorker:
+        return self.student if side == "student" else self.reference
 
-        Without `k` the block is a warm-up: its time is only looked at, not scored.
+    def _queue(self, side: str, plan: int) -> None:
+        """Queue a plan behind the side's gate; what the student's call does is looked at."""
+        worker = self._worker(side)
+        self._must(worker.queue(plan, BLOCK_LIMIT_S))
+        if side == "student" and not self.trusted:
+            self._must(foreign_operators(worker, self.lab, self.exercise))
+
+    def _write(self, values: Sequence[Inputs], mine: int | None = None) -> float:
+        """Write the inputs to both sets and poison the outputs; return microseconds of the GPU for a call.
+
+        Outputs of the student's set `mine` are sampled: until its gate is opened they must not change.
         """
-        worker = self.student if side == "student" else self.reference
-        memory, lines = self.buffer_sets.lines, self.buffer_sets.secret_lines(k or 0)
-        finish(self.session)
+        taken_us = _gpu_us(lambda: self.buffer_sets.write(values), self.session)
+        self.poisoned = None
+        if mine is not None:
+            lines = self.buffer_sets.secret_lines(mine)
+            self.poisoned = lines, self.buffer_sets.lines[lines]
+        return taken_us / self.buffer_sets.calls
+
+    def _block(self, side: str, plan: int, limit_s: float, k: int | None = None) -> float:
+        """Microseconds from opening the gate to the moment the judge holds a secret sample of every output of
+        set `k`.
+
+        The plan is queued now if it is not yet. Without `k` the time is only looked at, not scored.
+        """
+        if self._worker(side).queued != plan:
+            self._queue(side, plan)
         other = self.reference if side == "student" else self.student
         other.hold(still=True)  # what it might compute meanwhile would slow this side down
-        self._must(worker.wake(BLOCK_LIMIT_S))
-        gc.disable()  # a collection inside the clock would cost a side milliseconds, by chance
-        start = time.perf_counter_ns()
-        failed = worker.go(plan, limit_s, spin=True)
-        sample = memory[lines]
+        memory, lines = self.buffer_sets.lines, self.buffer_sets.secret_lines(k or 0)
+        scored = side == "student" and k is not None
+        if scored and self.poisoned and not torch.equal(self.poisoned[1], memory[self.poisoned[0]]):
+            raise UnfitError(self._unwritten("outputs were written before the call was let through"))
         finish(self.session)
-        elapsed = (time.perf_counter_ns() - start) / 1e3
-        gc.enable()
-        self._must(failed)
-        if side == "student" and k is not None:
-            self.claims.append((worker.claimed_us or 0.0) / self.buffer_sets.calls)
-            self.mismatches += statistics.mismatch(
-                elapsed - self.overhead_us, worker.claimed_us, self.buffer_sets.calls
-            )
-            self.sampled = lines, sample
-        return elapsed
+        opened = self._worker(side).open(lambda: memory[lines], limit_s)
+        if isinstance(opened, Outcome):
+            raise UnfitError(opened)
+        if scored:
+            self.sampled = lines, opened.sample
+        return opened.elapsed_us
+
+    def _watch(self, plan: int, k: int) -> None:
+        """Run the student's calls with kernels that do nothing: then nothing may be written."""
+        if self.trusted or self.exercise.native:
+            return
+        self.buffer_sets.write(self.buffer_sets.draw())
+        finish(self.session)
+        seen = self.student.watch(plan, BLOCK_LIMIT_S)
+        self._must(foreign_work(self.lab, self.exercise, seen, self.buffer_sets.is_blank(k)))
 
     def _ring(self, calls: int) -> None:
         first = self._sets.draws if self._sets else 0  # no data is used twice
@@ -236,13 +272,14 @@ class SpeedTest:
 
     def _verify(self, k: int, values: Sequence[Inputs]) -> None:
         if self.sampled and not torch.equal(self.sampled[1], self.buffer_sets.lines[self.sampled[0]]):
-            found = diagnosis.cause_of(self.lab, Symptom.NOTHING_WRITTEN)
-            where = "outputs changed after the function had returned"
-            late = Outcome(Verdict.WRONG, Reason.UNWRITTEN, where=where, cause=found.cause, hint=found.hint)
-            raise UnfitError(late)
+            raise UnfitError(self._unwritten("outputs changed after the call had ended"))
         self.sampled = None
         if not self.trusted:
             self._must(self.verifier.check(k, values))
+
+    def _unwritten(self, where: str) -> Outcome:
+        found = diagnosis.cause_of(self.lab, Symptom.NOTHING_WRITTEN)
+        return Outcome(Verdict.WRONG, Reason.UNWRITTEN, where=where, cause=found.cause, hint=found.hint)
 
     def _plans(self, side: str, arm: Arm) -> dict[tuple[str, int], int]:
         return {(side, k): self._plan(side, k, arm) for k in range(2)}
@@ -260,17 +297,22 @@ class SpeedTest:
         return self._usable(plan)
 
     def _warm(self, side: str, plan: int, limit_s: float) -> float:
-        """Run until 10 calls and 300 ms are done; returns microseconds a call of the last block."""
-        spent, calls, last = 0.0, 0, 0.0
+        """Run until WARM_CALLS and WARM_US are done; return microseconds a call of a block after that."""
+        spent, calls = 0.0, 0
         while calls < WARM_CALLS or spent < WARM_US:
-            last = self._block(side, plan, limit_s)
-            spent += last
+            spent += self._open_block(side, plan, limit_s)
             calls += self.buffer_sets.calls
             limit_s = BLOCK_LIMIT_S
-        return last / self.buffer_sets.calls
+        return self._block(side, plan, BLOCK_LIMIT_S) / self.buffer_sets.calls
+
+    def _open_block(self, side: str, plan: int, limit_s: float) -> float:
+        """Run a plan with the gate open, so that all is compiled and allocated; microseconds, roughly."""
+        start = time.perf_counter_ns()
+        self._must(self._worker(side).go(plan, limit_s))
+        return (time.perf_counter_ns() - start) / 1e3
 
     def _fastest_arm(self) -> tuple[Arm, float]:
-        self.buffer_sets.fill()
+        self.buffer_sets.write(self.buffer_sets.draw())
         times = [
             (self._warm("reference", self._plan("reference", 0, arm), BLOCK_LIMIT_S), arm)
             for arm in self.speed.baselines
@@ -280,7 +322,7 @@ class SpeedTest:
 
     def _time_arm(self, arm: Arm) -> float:
         plan = self._plan("reference", 0, arm)
-        self._block("reference", plan, BLOCK_LIMIT_S)
+        self._open_block("reference", plan, BLOCK_LIMIT_S)
         return (
             statistics.median([self._block("reference", plan, BLOCK_LIMIT_S) for _ in range(5)])
             / self.buffer_sets.calls
@@ -294,6 +336,7 @@ class SpeedTest:
             self.exercise, [], BLOCK_LIMIT_S, self.speed.baselines[0].function.__name__
         )
         plan = self._usable(empty)
+        self._open_block("reference", plan, BLOCK_LIMIT_S)
         return statistics.median([self._block("reference", plan, BLOCK_LIMIT_S) for _ in range(EMPTY_BLOCKS)])
 
     def _must(self, failed: Outcome | None) -> None:
@@ -319,7 +362,7 @@ class SpeedTest:
         student_us = statistics.median([(min(r.student_us) - overhead_us) / calls for r in rounds])
         reference_us = statistics.median([(min(r.reference_us) - overhead_us) / calls for r in rounds])
         if min(student_us, reference_us) <= 0.0 or not math.isfinite(result.high):
-            where = f"a block is shorter than the hand-shake of {overhead_us:.0f} us around it"
+            where = f"a block is shorter than the {overhead_us:.0f} us that an empty one takes"
             return Outcome(Verdict.INCONCLUSIVE, where=where)
         bytes_moved = speed.bytes_moved(self.case)
         flops = speed.flops(self.case) if speed.flops else 0
@@ -357,8 +400,6 @@ class SpeedTest:
             rounds=tuple(rounds),
             rounds_dropped=disturbed,
             configs=dict(configs),
-            claimed_us=statistics.median(self.claims),
-            timing_mismatch=self.mismatches > len(rounds),
             clocks=_clocks(self.clocks),
         )
         found = diagnosis.cause_of(self.lab, Symptom.SLOW) if verdict is Verdict.SLOW else None
@@ -376,6 +417,20 @@ class SpeedTest:
             printed=self.student.printed if traced else "",
             timing=timing,
         )
+
+
+def _gpu_us(work: Callable[[], None], session: Session) -> float:
+    """Return the microseconds that a GPU takes for the work that `work` queues; 0 where there is none."""
+    if session.device == "cpu":
+        work()
+        return 0.0
+    torch.cuda.synchronize()
+    started, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    started.record()
+    work()
+    ended.record()
+    torch.cuda.synchronize()
+    return 1e3 * started.elapsed_time(ended)
 
 
 def _clocks(reader: ClockReader) -> Clocks:

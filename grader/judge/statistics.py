@@ -16,7 +16,7 @@ from statistics import median
 
 from grader.results.timing import Round
 
-FEWEST_ROUNDS = 11
+FEWEST_ROUNDS = 9  # the fewest of which one may be off without moving an end of the interval
 MOST_ROUNDS = 80  # a second 40 are added to the first, which narrows the interval more than 40 new ones
 PATIENCE_S = 9.0  # for all rounds of one shape: on a restless machine 80 large ones would take half a minute
 HALF_WIDTH = 0.005  # stop once the interval is this narrow on either side; of the ratio where it is above 1:
@@ -25,7 +25,6 @@ WIDEST = 0.015  # an interval wider than this on either side after all rounds de
 CONFIDENCE = 0.95
 LEEWAY = 0.01  # the reference counts at most this much slower than alone; a block's noise is about as large
 INTERFERENCE = 1.1  # slower than alone by more than this, or at one position, and nothing is decided
-MISMATCH_SHARE, MISMATCH_US = 0.03, 30.0  # a worker's own time may differ by this much per call
 
 
 @dataclass(frozen=True)
@@ -112,13 +111,6 @@ def finished(ratios: Sequence[float], seconds: float = 0.0) -> bool:
     now = estimate(ratios)
     narrow = _within(HALF_WIDTH, now.low, now.median, now.high)
     return len(ratios) >= MOST_ROUNDS or seconds >= PATIENCE_S or narrow
-
-
-def mismatch(judge_us: float, claimed_us: float | None, calls: int) -> bool:
-    """Whether a worker's own time for a block differs from the judge's by more than noise and hand-shake."""
-    if claimed_us is None:
-        return False
-    return abs(judge_us - claimed_us) > max(MISMATCH_SHARE * judge_us, MISMATCH_US * calls)
 
 
 def floor_us(bytes_moved: int, flops: int, bandwidth: float, peak_flops: float) -> float:

@@ -68,8 +68,8 @@ class Timing(Model):
     rounds: tuple[Round, ...]
     rounds_dropped: int
     configs: dict[str, str]  # what each autotuned kernel ran with, by its name
-    claimed_us: FiniteFloat  # by the worker's own clock
-    timing_mismatch: bool  # the worker's clock disagrees with the judge's
+    claimed_us: FiniteFloat | None = None  # by the worker's own clock, which protocol 1 looked at
+    timing_mismatch: bool = False  # it disagreed with the judge's
     clocks: Clocks
 
     @property

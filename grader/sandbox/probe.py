@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import fcntl
+import functools
 import json
 import os
 import resource
@@ -110,7 +111,7 @@ def _above(path: str) -> list[str]:
 def _try_everything(wanted: Confinement, judge: int) -> tuple[list[str], list[str]]:
     """Return the kinds of which each attempt was refused, and those of which one succeeded."""
     # No module may be imported after the confinement, and no descriptor opened that an attempt needs.
-    attempts = {
+    attempts: dict[str, dict[str, Attempt]] = {
         "files of the grader": _files(judge),
         "files of others": {"list /": lambda: os.listdir("/")},
         "writing to /tmp": {"create": lambda: open(f"/tmp/grader-probe-{os.getpid()}", "w").close()},
@@ -118,7 +119,7 @@ def _try_everything(wanted: Confinement, judge: int) -> tuple[list[str], list[st
         "memory of the judge": _memory(judge),
         "limits and priorities of the judge": _limits(judge),
         "the network": {
-            name: lambda family=family, kind=kind: socket.socket(family, kind).close()
+            name: functools.partial(_socket, family, kind)
             for name, family, kind in (
                 ("AF_INET", socket.AF_INET, socket.SOCK_STREAM),
                 ("AF_INET6", socket.AF_INET6, socket.SOCK_DGRAM),
@@ -209,6 +210,10 @@ def _limits(judge: int) -> dict[str, Attempt]:
     }
 
 
+def _socket(family: int, kind: int) -> None:
+    socket.socket(family, kind).close()
+
+
 def _sockets() -> dict[str, Attempt]:
     def made(kind: int) -> Attempt:
         return lambda: socket.socket(socket.AF_UNIX, kind).close()
@@ -217,7 +222,7 @@ def _sockets() -> dict[str, Attempt]:
     return {
         "stream": made(socket.SOCK_STREAM),
         "datagram": made(socket.SOCK_DGRAM),
-        "pair of datagrams": lambda: [one.close() for one in socket.socketpair(type=socket.SOCK_DGRAM)],
+        "pair of datagrams": lambda: socket.socketpair(type=socket.SOCK_DGRAM),
         "send to a path": lambda: ours.sendto(b"x", "/run/no-such-socket"),
         "send to a name": lambda: ours.sendto(b"x", "\0no-such-socket"),
         **_named(

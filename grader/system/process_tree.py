@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 import psutil
 
@@ -52,6 +53,17 @@ def family(pid: int, known: Collection[int]) -> list[Process]:
 def orphans(known: Collection[int]) -> list[Process]:
     """Return the children that this process has adopted: those in another session and not in `known`."""
     return _orphans(running(), known)
+
+
+def is_stopped(pid: int) -> bool:
+    """Return whether every thread of a process has stopped, after SIGSTOP; True for one that has ended."""
+    try:
+        threads = list(Path(f"/proc/{pid}/task").iterdir())
+        # The name of a program stands in parentheses, and may itself contain some.
+        states = [(thread / "stat").read_text().rpartition(")")[2].split()[0] for thread in threads]
+    except (OSError, IndexError):
+        return not Path(f"/proc/{pid}").exists()
+    return all(state in "TtZX" for state in states)
 
 
 def children() -> list[Process]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import selectors
 import signal
 import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -28,10 +30,13 @@ from grader.worker.protocol import (
 
 MAX_OUTPUT = 64 * 1024  # bytes kept of a worker's output; the rest is read and dropped
 SHORT_S = 0.05
+STOP_LIMIT_S = 0.5  # for a process to stop; the kernel stops one within microseconds
+
+STACKS_BEGIN = b"Timeout ("  # what faulthandler.dump_traceback_later writes first
 LOOK_EVERY_S = 0.25  # between checks of a worker's resources
 
 
-class Gate(Protocol):
+class Exchanger(Protocol):
     """What the judge does when a worker asks for the graded inputs, and for the decoys."""
 
     def open(self) -> None:
@@ -53,18 +58,23 @@ class Worker:
     """One confined process and the channel to it. Whatever is not a valid answer raises WorkerGoneError."""
 
     def __init__(
-        self, parent: ForkServer, memory: int | None, scratch: tuple[Path, ...] = (), operators: bool = False
+        self,
+        parent: ForkServer,
+        memory: int | None,
+        scratch: tuple[Path, ...] = (),
+        operators: bool = False,
+        pages: tuple[int, ...] = (),
     ):
         self._memory, self._scratch = memory, scratch
         self._channel, theirs = socket.socketpair()
         out, out_in = os.pipe()
         err, err_in = os.pipe()
         self._pipes = {out: bytearray(), err: bytearray()}
+        self._err = err
         try:
-            self.pid = parent.fork(
-                [theirs.fileno(), out_in, err_in, theirs.fileno() if memory is None else memory],
-                operators,
-            )
+            # The number of descriptors is fixed, so the socket stands for those that there are not.
+            lent = [theirs.fileno() if memory is None else memory, *(pages or 2 * (theirs.fileno(),))]
+            self.pid = parent.fork([theirs.fileno(), out_in, err_in, *lent], operators)
         except BaseException:
             self._channel.close()
             os.close(out)
@@ -85,12 +95,17 @@ class Worker:
         self.alive = True
 
     def ask(
-        self, kind: Kind, payload: JsonObject, limit_s: float, spin: bool = False, gate: Gate | None = None
+        self,
+        kind: Kind,
+        payload: JsonObject,
+        limit_s: float,
+        exchanger: Exchanger | None = None,
+        late: tuple[float, Callable[[], None]] | None = None,
     ) -> tuple[Kind, JsonObject]:
-        """Send a frame and wait for its answer, at most `limit_s` seconds; it may use `gate` meanwhile.
+        """Send a frame and wait for its answer, at most `limit_s` seconds; it may use `exchanger` meanwhile.
 
-        With `spin` the wait polls, for timed frames. Raises WorkerGoneError after the limit, on an invalid
-        answer, and if the worker ends.
+        `late` is a number of seconds, and what is called once if the answer has not come by then. Raises
+        WorkerGoneError after the limit, on an invalid answer, and if the worker ends.
         """
         if not self.alive:
             raise WorkerGoneError("the file's process has ended")
@@ -101,8 +116,8 @@ class Worker:
             self._channel.sendall(pack(kind, self._block, payload))
             self._channel.setblocking(False)
             began = time.monotonic()
-            answer = self._answer(began + limit_s, limit_s, spin, gate)
-            if not spin and time.monotonic() - began > SHORT_S:  # long enough to fill a disk
+            answer = self._answer(began + limit_s, limit_s, exchanger, late)
+            if time.monotonic() - began > SHORT_S:  # long enough to fill a disk
                 self._within_limits()
             return answer
         except ProtocolError as error:
@@ -113,24 +128,32 @@ class Worker:
             raise WorkerGoneError(self._how_it_ended()) from None
 
     def _answer(
-        self, deadline: float, limit_s: float, spin: bool, gate: Gate | None
+        self,
+        deadline: float,
+        limit_s: float,
+        exchanger: Exchanger | None,
+        late: tuple[float, Callable[[], None]] | None,
     ) -> tuple[Kind, JsonObject]:
-        look = time.monotonic() + LOOK_EVERY_S  # a timed block ends before the first check
+        look = time.monotonic() + LOOK_EVERY_S
+        late_at = time.monotonic() + late[0] if late else math.inf
         while True:
-            frame = self._parse(gate)
-            if frame and frame[0] in (Kind.OPEN, Kind.SHUT) and gate:
+            frame = self._parse(exchanger)
+            if frame and frame[0] in (Kind.OPEN, Kind.SHUT) and exchanger:
                 if frame[0] is Kind.OPEN:
-                    gate.open()
+                    exchanger.open()
                 else:
-                    gate.shut()
+                    exchanger.shut()
                 self._channel.sendall(pack(Kind.TURNED, self._block, {}))
             elif frame:
                 for pipe in self._pipes:
                     self._drain(pipe)
                 return frame
             left = deadline - time.monotonic()
-            # A sleeping process is woken up about 50 us late, by a different time in each round.
-            events = self._selector.select(0.0 if spin else max(0.0, min(left, LOOK_EVERY_S)))
+            until = min(left, LOOK_EVERY_S, late_at - time.monotonic())
+            events = self._selector.select(max(0.0, until))
+            if late and not events and time.monotonic() >= late_at:
+                late_at = math.inf
+                late[1]()
             if left <= 0.0:
                 self.end()
                 raise WorkerGoneError(f"stopped at the time limit of {limit_s:g} s", Verdict.TIMEOUT)
@@ -154,11 +177,11 @@ class Worker:
             self.end()
             raise WorkerGoneError(found.words, found.verdict, found.reason)
 
-    def _parse(self, gate: Gate | None) -> tuple[Kind, JsonObject] | None:
+    def _parse(self, exchanger: Exchanger | None) -> tuple[Kind, JsonObject] | None:
         if len(self._received) < HEADER.size:
             return None
         kind, block, length = unpack_header(bytes(self._received[: HEADER.size]))
-        asked = (Kind.OPEN, Kind.SHUT) if gate else ()
+        asked = (Kind.OPEN, Kind.SHUT) if exchanger else ()
         if kind not in (Kind.DONE, Kind.FAILED, *asked) or block != self._block:
             raise ProtocolError("an answer without a request")
         if len(self._received) < HEADER.size + length:
@@ -221,9 +244,23 @@ class Worker:
         self._channel.close()
 
     def hold(self, still: bool) -> None:
-        """Stop the worker's processes, or continue them: they must not compute while another one is timed."""
+        """Stop the worker's processes, or continue them; returns once the worker itself has stopped."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGSTOP if still else signal.SIGCONT)
+        deadline = time.monotonic() + STOP_LIMIT_S
+        while still and not process_tree.is_stopped(self.pid) and time.monotonic() < deadline:
+            pass
+
+    def stacks(self) -> str:
+        """Take the stacks of the worker's threads from its output, where it prints them while it waits."""
+        self._drain(self._err)
+        printed = self._pipes[self._err]
+        at = printed.rfind(STACKS_BEGIN)
+        if at < 0:
+            return ""
+        told = bytes(printed[at:])
+        del printed[at:]
+        return printable(told.decode(errors="replace"))
 
 
 def _in_words(status: int) -> str:

@@ -14,7 +14,9 @@ import struct
 
 from grader.worker.protocol import OPERATORS, encode
 
-FDS_PER_WORKER = 4  # control socket, stdout, stderr, lent memory (or the control socket again)
+# Control socket, stdout, stderr, lent memory on a CPU, and the two pages of a GPU's gate; the control socket
+# stands for those that there are not.
+FDS_PER_WORKER = 6
 
 
 def main(control: int, uid: int) -> None:

@@ -13,10 +13,9 @@ from typing import TypeAlias
 from grader.course.signatures import Shape
 from grader.sandbox.confine import Confinement
 from grader.system.text import one_line
-from grader.worker.protocol import Json, JsonObject, ProtocolError, encode
+from grader.worker.protocol import Json, JsonObject
 
 MOST_LINES, MOST_PLACES = 10**7, 8  # of a file; lines that a worker reports of one run
-MOST_US = 1e12  # longest time that a worker may report: more than a week
 
 # A lent tensor: byte offset in the arena, shape, strides in elements, dtype.
 Place: TypeAlias = tuple[int, Shape, tuple[int, ...], str]
@@ -38,6 +37,7 @@ class Setup:
     tuning: str  # of autotuned kernels: "full", "chance" or "offline"
     tuning_seed: int  # for the random choice of configs
     arch: int  # to compile for, 90 for sm_90
+    gated: bool  # whether the pages of a gate were passed
     confinement: Confinement
 
 
@@ -54,11 +54,26 @@ class Plan:
 
 @dataclass(frozen=True)
 class Go:
-    """Run a plan; if `gated`, kernels and the operators in `may_call` get other inputs than host code."""
+    """Run a plan to its end.
+
+    If `exchanged`, kernels and the operators in `may_call` get other inputs than host code.
+    """
 
     plan: int
-    gated: bool = False
+    exchanged: bool = False
     may_call: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Queued:
+    """Queue a plan on the GPU behind the gate, which lets `ticket` pass later; do not wait for it.
+
+    If `watched`, report which torch operators compute and which kernels are launched.
+    """
+
+    plan: int
+    ticket: int
+    watched: bool
 
 
 @dataclass(frozen=True)
@@ -94,40 +109,22 @@ class Read:
 
 @dataclass(frozen=True)
 class Ran:
-    """The result of a run, as the worker tells it.
+    """What host code did in a run, as the worker tells it.
 
-    Microseconds by its own clock, and what its host code did: `operators` are the torch operators that
-    computed, `computed` the lines where they did, `reads` the lines where data was read. `launched` are the
-    kernels with their work of tl.dot, as `launches.recorded` counts it.
+    `operators` are the torch operators that computed, `computed` the lines where they did, `reads` the lines
+    where data was read. `launched` are the kernels with their work of tl.dot, as `launches.recorded` counts
+    it.
     """
 
-    claimed_us: float = 0.0
     operators: tuple[str, ...] = ()
     computed: tuple[Read, ...] = ()
     reads: tuple[Read, ...] = ()
     launched: Mapping[str, int] = field(default_factory=dict)
 
-    def payload(self) -> JsonObject:
-        """Return the payload of a frame; short, because sending it is timed."""
-        payload: JsonObject = {"claimed_us": self.claimed_us}
-        if self.operators:
-            payload["operators"] = list(self.operators)
-        if self.computed:
-            payload["computed"] = [encode(one) for one in self.computed]
-        if self.reads:
-            payload["reads"] = [encode(one) for one in self.reads]
-        if self.launched:
-            payload["launched"] = dict(self.launched)
-        return payload
-
     @classmethod
     def claimed(cls, reply: JsonObject) -> Ran:
-        """Read the result from a reply; ProtocolError if the time is invalid."""
-        claim = reply.get("claimed_us", 0.0)
-        if not isinstance(claim, float) or not 0.0 <= claim < MOST_US:
-            raise ProtocolError("the file's process reported an invalid time")
+        """Read the result from a reply."""
         return cls(
-            claim,
             tuple(_lines(reply.get("operators"))),
             _places(reply.get("computed")),
             _places(reply.get("reads")),

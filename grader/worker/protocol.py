@@ -23,6 +23,7 @@ MAGIC = b"TGRD"
 VERSION = 1
 HEADER = struct.Struct("<4sBBHII")  # magic, version, kind, zero, block, payload length
 MAX_PAYLOAD = 64 * 1024
+STACKS_AFTER_S = 1.5  # a worker that has not queued a plan by then prints the stacks of its threads
 PLAIN, OPERATORS = b"F", b"O"  # requests to the fork server: a worker, or one for a file with torch operators
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
@@ -34,17 +35,18 @@ class Kind(enum.IntEnum):
     """The kind of a frame; those below 16 are sent to the worker, the others come from it.
 
     While it runs a plan, a worker may ask for the graded inputs (OPEN) and for the decoys (SHUT); the judge
-    answers TURNED.
+    answers TURNED. QUEUE puts a plan behind the shut gate of a GPU, FINISH waits for it.
     """
 
     SETUP = 1
     PREPARE = 2
-    WAKE = 3
+    FINISH = 3
     GO = 4
     LOAD = 5
     AUDIT = 6
     PICKED = 7
     TURNED = 8
+    QUEUE = 9
     DONE = 16
     FAILED = 17
     OPEN = 18

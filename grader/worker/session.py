@@ -25,6 +25,7 @@ class Session:
         self.seed = seed
         self.confined = confined
         self.uncounted: list[str] = []  # each reason why CUPTI could not count the kernels of a call, once
+        self.no_gate: str | None = None  # why this GPU has no gate; "" if it has, None if not yet known
         # A parent that may kill this process sets GRADER_SCRATCH, and removes the folder afterwards.
         self.folder = Path(tempfile.mkdtemp(prefix="grader-", dir=os.environ.get("GRADER_SCRATCH")))
         self.folder.chmod(0o711)  # workers run as other users, and must reach their folders in it

@@ -13,6 +13,7 @@ from typing import TypeAlias
 import torch
 
 from grader.course.signatures import Shape
+from grader.system import cuda_driver
 
 TORCH_DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 PAGE = 2 * 1024 * 1024  # bytes of a large page, on a GPU and on most CPUs
@@ -67,16 +68,6 @@ class _DeviceBytes:
         }
 
 
-def _cuda(function: str, *args: object) -> None:
-    """Call a function of the CUDA driver; RuntimeError with the driver's name of the error."""
-    library = ctypes.CDLL("libcuda.so.1")
-    code = getattr(library, function)(*args)
-    if code:
-        text = ctypes.c_char_p()
-        library.cuGetErrorName(code, ctypes.byref(text))
-        raise RuntimeError(f"{function}: {(text.value or b'unknown error').decode()}")
-
-
 class Arena:
     """One block of lent memory. An IPC handle exposes a whole allocation, so that has nothing else in it."""
 
@@ -101,9 +92,9 @@ class Arena:
         torch.cuda.init()
         torch.zeros(1, device="cuda")  # makes torch's context current before the driver is called directly
         pointer = ctypes.c_uint64()
-        _cuda("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(size))
+        cuda_driver.call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(size))
         handle = _IpcHandle()
-        _cuda("cuIpcGetMemHandle", ctypes.byref(handle), pointer)
+        cuda_driver.call("cuIpcGetMemHandle", ctypes.byref(handle), pointer)
         raw = torch.as_tensor(_DeviceBytes(pointer.value, size), device="cuda")
         return cls(device, size, ctypes.string_at(ctypes.byref(handle), 64), raw)
 
@@ -117,7 +108,7 @@ class Arena:
         ctypes.memmove(ctypes.byref(structure), handle, 64)
         pointer = ctypes.c_uint64()
         # The structure is passed by value; 1 is CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, the only flag.
-        _cuda("cuIpcOpenMemHandle_v2", ctypes.byref(pointer), structure, ctypes.c_uint(1))
+        cuda_driver.call("cuIpcOpenMemHandle_v2", ctypes.byref(pointer), structure, ctypes.c_uint(1))
         return cls(device, size, handle, torch.as_tensor(_DeviceBytes(pointer.value, size), device="cuda"))
 
     def bytes(self, start: int, stop: int) -> torch.Tensor:
@@ -140,5 +131,5 @@ class Arena:
         if isinstance(self.handle, int):
             os.close(self.handle)
         elif isinstance(self._raw, torch.Tensor):
-            _cuda("cuMemFree_v2", ctypes.c_uint64(self._raw.data_ptr()))
+            cuda_driver.call("cuMemFree_v2", ctypes.c_uint64(self._raw.data_ptr()))
         del self._raw

@@ -2,26 +2,53 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Generic, NamedTuple, TypeVar
 
 from grader.course.spec import Exercise, Reason, Verdict
 from grader.course.submission import Submission
 from grader.results.outcome import Outcome
 from grader.system import seeds
-from grader.worker.client import Gate, Worker, WorkerGoneError
+from grader.worker.client import Exchanger, Worker, WorkerGoneError
 from grader.worker.error_report import ErrorReport
 from grader.worker.failure import failure
 from grader.worker.fork_server_client import KEPT_ENVIRONMENT
-from grader.worker.messages import Audit, AuditReport, Go, Number, Picked, Place, Plan, Ran, Read, Setup
-from grader.worker.protocol import JsonObject, Kind, ProtocolError, encode
+from grader.worker.gate import Gate, why_none
+from grader.worker.messages import (
+    Audit,
+    AuditReport,
+    Go,
+    Number,
+    Picked,
+    Place,
+    Plan,
+    Queued,
+    Ran,
+    Read,
+    Setup,
+)
+from grader.worker.protocol import JsonObject, Kind, encode
 from grader.worker.session import Session
 from grader.worker.shared_memory import Arena, Buffer, Call
+from grader.worker.waiting import explained
 
 LOAD_LIMIT_S = 60.0
+QUEUE_LIMIT_S = 2.0  # to queue the calls of a plan, which takes milliseconds; longer, and something waits
+GATED_LIMIT_S = 2.0  # for the GPU to run them, once the gate is open
+T = TypeVar("T")
+
+
+class Opened(NamedTuple, Generic[T]):
+    """Microseconds from opening the gate until the judge held its sample, and the sample."""
+
+    elapsed_us: float
+    sample: T
 
 
 class SubmissionWorker:
@@ -51,10 +78,9 @@ class SubmissionWorker:
         self.decoys = 0  # how many inputs were drawn that are not graded
         self._reply: JsonObject = {}
         self._ran = Ran()
-        self.claimed_us: float | None = (
-            None  # by the worker's own clock, of the last frame; None if it failed
-        )
         self._still = False
+        self._gate: Gate | None = None
+        self.queued = 0  # the plan that waits at the gate; 0 for none
         self._never_loads: Outcome | None = None
 
     def start(self) -> Outcome | None:
@@ -81,6 +107,7 @@ class SubmissionWorker:
         write = (str(self.folder), environment["TRITON_CACHE_DIR"])
         confinement = self.session.confinement(path, self._interpreted, self._trusted)
         confinement = replace(confinement, write=write, read=(*confinement.read, str(copy.parent)))
+        self._gate = self._new_gate()
         setup = Setup(
             folder=str(self.folder),
             file=str(copy),
@@ -94,6 +121,7 @@ class SubmissionWorker:
             # Not the run's seed, from which inputs and poison are drawn, and nothing that follows from it.
             tuning_seed=seeds.for_a_worker(self.session.seed),
             arch=self._arch,
+            gated=self._gate is not None,
             confinement=confinement,
         )
         if confinement.uid:
@@ -102,10 +130,10 @@ class SubmissionWorker:
         parent = self.session.parent(self._interpreted)
         self._still = False
         # Only on a CPU: the import might initialize CUDA in the fork server, which could then not fork.
-        read = (self._submission, *self._parts)
-        operators = on_cpu and any(b"triton_op" in (one.data or b"") for one in read)
+        operators = on_cpu and any(b"triton_op" in (one.data or b"") for one in self._files)
         memory = handle if isinstance(handle, int) else None
-        self._worker = Worker(parent, memory, tuple(map(Path, write)), operators)
+        pages = self._gate.descriptors if self._gate else ()
+        self._worker = Worker(parent, memory, tuple(map(Path, write)), operators, pages)
         failed = self._ask(Kind.SETUP, encode(setup), LOAD_LIMIT_S)
         if failed:  # before any line of the student's file ran
             self._worker.end()
@@ -113,6 +141,21 @@ class SubmissionWorker:
             return Outcome(Verdict.GRADER_FAULT, where=f"{fault}: {failed.where}", fault=fault)
         self._never_loads = self._ask(Kind.LOAD, {}, LOAD_LIMIT_S, loading=True)
         return self._never_loads
+
+    def _new_gate(self) -> Gate | None:
+        """Return a gate for a new worker process; None on a CPU, and on a GPU that has none."""
+        if self._gate:
+            self._gate.close()
+        if self.arena.device == "cpu":
+            return None
+        if self.session.no_gate is None:
+            self.session.no_gate = why_none()
+        return None if self.session.no_gate else Gate()
+
+    @property
+    def _files(self) -> tuple[Submission, ...]:
+        """The student's files: the one that is graded, and those that it imports."""
+        return (self._submission, *self._parts)
 
     def prepare(
         self,
@@ -142,24 +185,109 @@ class SubmissionWorker:
         failed = self._ask(Kind.PREPARE, encode(plan), limit_s)
         return failed or self._plans
 
-    def wake(self, limit_s: float) -> Outcome | None:
-        """Make the worker poll for the next frame, so that its wake-up is not part of a measured time."""
-        return self._ask(Kind.WAKE, {}, limit_s, spin=True)
-
     def go(
         self,
         plan: int,
         limit_s: float,
-        spin: bool = False,
-        gate: Gate | None = None,
+        exchanger: Exchanger | None = None,
         may_call: Iterable[str] = (),
     ) -> Outcome | None:
-        """Run a prepared plan; return an outcome if it failed. `spin` polls for the answer of a timed run.
+        """Run a prepared plan; return an outcome if it failed.
 
-        With a `gate` only kernels, and the torch operators in `may_call`, get the inputs behind it.
+        With an `exchanger` only kernels, and the torch operators in `may_call`, get what is graded.
         """
-        asked = Go(plan, gate is not None, tuple(may_call))
-        return self._ask(Kind.GO, encode(asked), limit_s, spin=spin, gate=gate)
+        asked = Go(plan, exchanger is not None, tuple(may_call))
+        return self._ask(Kind.GO, encode(asked), limit_s, exchanger=exchanger)
+
+    @property
+    def is_gated(self) -> bool:
+        """Whether calls can be queued behind a gate: on a GPU that has one, once the worker has started."""
+        return self._gate is not None
+
+    def queue(self, plan: int, limit_s: float) -> Outcome | None:
+        """Queue a prepared plan behind the shut gate, and stop the worker's processes until it is opened.
+
+        The plan has run before, so that nothing is left to compile or to allocate. If the worker waits for
+        the GPU all the same, the gate is opened, the plan runs once more, and is queued again. Returns an
+        outcome if it waits again, or if a call fails. Without a gate the plan runs when it is opened.
+        """
+        if self._gate is None:
+            self.queued = plan
+            return None
+        for again in (False, True):
+            stacks: list[str] = []
+            failed = self._queue(plan, limit_s, stacks)
+            if failed or not stacks:
+                return failed
+            failed = self._ask(Kind.FINISH, {}, limit_s) or (None if again else self.go(plan, limit_s))
+            if failed:
+                return failed
+        texts = {one.name: (one.data or b"").decode(errors="replace") for one in self._files}
+        return explained(stacks[0], texts)
+
+    def _queue(self, plan: int, limit_s: float, stacks: list[str]) -> Outcome | None:
+        """Queue a plan; if it waits at the gate for too long, open it and append its stacks."""
+        worker, gate = self._worker, self._gate
+        assert worker is not None
+        assert gate is not None
+        ticket = gate.next_ticket()
+
+        def release() -> None:
+            stacks.append(worker.stacks())
+            gate.open()
+
+        payload = encode(Queued(plan, ticket, not self._trusted))
+        failed = self._ask(Kind.QUEUE, payload, limit_s, late=(QUEUE_LIMIT_S, release))
+        if failed:
+            gate.open()
+        elif not stacks:
+            self.hold(still=True)
+            self.queued = plan
+        return failed
+
+    def open(self, sample: Callable[[], T], limit_s: float) -> Opened[T] | Outcome:
+        """Open the gate for the queued plan; return how long it took until `sample` had been taken.
+
+        `sample` queues copies on the judge's stream. The worker's processes stay stopped until then. The
+        inputs that are graded must have been written. Returns an outcome if the plan does not finish.
+        """
+        plan, self.queued, gate = self.queued, 0, self._gate
+        assert plan, "nothing was queued"
+        if gate is None:
+            start = time.perf_counter_ns()
+            failed = self.go(plan, limit_s)
+            return failed or Opened((time.perf_counter_ns() - start) / 1e3, sample())
+        import torch
+
+        if gate.is_done:
+            words = "the file's process said that its work was done before the gate was opened"
+            self.close()
+            return Outcome(Verdict.CRASHED, Reason.PROTOCOL, where=words)
+        event = torch.cuda.Event()
+        sample()  # loads its kernels: with the stream waiting, loading them would wait as well
+        event.record()
+        gate.wait_for_done()
+        taken = sample()
+        event.record()
+        gc.disable()  # a collection inside the clock would cost milliseconds, by chance
+        start = time.perf_counter_ns()
+        gate.open()
+        limit_ns = start + int(1e9 * GATED_LIMIT_S)
+        while not event.query() and time.perf_counter_ns() < limit_ns:
+            pass
+        elapsed_us = (time.perf_counter_ns() - start) / 1e3
+        gc.enable()
+        if event.query():
+            return Opened(elapsed_us, taken)
+        gate.give_up()
+        torch.cuda.synchronize()
+        # The worker says why: an error of the GPU, or a kernel that does not end.
+        words = f"stopped at the time limit of {GATED_LIMIT_S:g} s"
+        return self._ask(Kind.FINISH, {}, limit_s) or Outcome(Verdict.TIMEOUT, where=words)
+
+    def finish(self, limit_s: float) -> Outcome | None:
+        """Wait until the GPU has run all that was queued; return an outcome if a call failed there."""
+        return self._ask(Kind.FINISH, {}, limit_s) if self._gate else None
 
     def picked(self, limit_s: float) -> dict[str, str]:
         """Return the last config of each autotuned kernel, as the worker reports it; shown, never scored."""
@@ -183,15 +311,17 @@ class SubmissionWorker:
         payload: JsonObject,
         limit_s: float,
         loading: bool = False,
-        spin: bool = False,
-        gate: Gate | None = None,
+        exchanger: Exchanger | None = None,
+        late: tuple[float, Callable[[], None]] | None = None,
     ) -> Outcome | None:
         assert self._worker is not None
-        self.claimed_us = None
+        if self.queued and self._gate:  # given up, after an outcome of the other side
+            self._gate.open()
+            self.queued = 0
         if self._still:
             self.hold(still=False)
         try:
-            answer, reply = self._worker.ask(kind, payload, limit_s, spin, gate)
+            answer, reply = self._worker.ask(kind, payload, limit_s, exchanger, late)
         except WorkerGoneError as gone:
             return Outcome(gone.verdict, gone.reason, where=gone.why, printed=self._worker.printed)
         if answer is Kind.FAILED:
@@ -201,12 +331,8 @@ class SubmissionWorker:
                 self._worker.end()  # its CUDA context, or its module, cannot be used any more
             return outcome
         self._reply = reply
-        try:
+        if kind in (Kind.GO, Kind.QUEUE):
             self._ran = Ran.claimed(reply)
-        except ProtocolError as error:
-            self._worker.end()
-            return Outcome(Verdict.CRASHED, Reason.PROTOCOL, where=str(error))
-        self.claimed_us = self._ran.claimed_us
         return None
 
     def hold(self, still: bool) -> None:
@@ -244,6 +370,9 @@ class SubmissionWorker:
         """End the worker."""
         if self._worker:
             self._worker.end()
+        if self._gate:
+            self._gate.close()
+            self._gate = None
 
 
 def _place(buffer: Buffer) -> Place:

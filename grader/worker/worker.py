@@ -6,6 +6,7 @@ It never gets an expected value, a tolerance or a result; what it reports earns 
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import gc
 import importlib.util
 import os
@@ -13,7 +14,6 @@ import random
 import socket
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -27,9 +27,23 @@ from grader.codegen import nvcc
 from grader.sandbox import confine
 from grader.worker import exchange, launch_audit, launches
 from grader.worker.error_report import describe
-from grader.worker.messages import Audit, AuditReport, Go, Number, Picked, Place, Plan, Ran, Read, Setup
+from grader.worker.gate import Queue
+from grader.worker.messages import (
+    Audit,
+    AuditReport,
+    Go,
+    Number,
+    Picked,
+    Place,
+    Plan,
+    Queued,
+    Ran,
+    Read,
+    Setup,
+)
 from grader.worker.protocol import (
     HEADER,
+    STACKS_AFTER_S,
     JsonObject,
     Kind,
     decode,
@@ -40,8 +54,6 @@ from grader.worker.protocol import (
 )
 from grader.worker.shared_memory import Arena, Tensor
 
-SPIN_S = 0.003  # how long to poll for the next frame before going to sleep
-
 
 class ReadyCall(NamedTuple):
     """One call of a plan, with the lent tensors opened."""
@@ -51,7 +63,7 @@ class ReadyCall(NamedTuple):
     named: Mapping[str, object]  # outputs, and numbers
 
 
-def main(control: int, stdout: int, stderr: int, memory: int) -> None:
+def main(control: int, stdout: int, stderr: int, memory: int, gate: int, done: int) -> None:
     """Serve the judge over `control` until the judge closes it."""
     os.setsid()
     os.dup2(stdout, 1)
@@ -64,7 +76,7 @@ def main(control: int, stdout: int, stderr: int, memory: int) -> None:
     _, block, payload = first
     setup = decode(Setup, payload)
     try:
-        arena = _settle(setup, memory)
+        arena, queue = _settle(setup, memory, gate, done)
     except BaseException as error:  # no line of the student's has run: this is a fault of the grader
         channel.sendall(pack(Kind.FAILED, block, encode(describe(error, setup.file))))
         return
@@ -73,9 +85,7 @@ def main(control: int, stdout: int, stderr: int, memory: int) -> None:
     on_gpu, timed = arena.device != "cpu", setup.tuning == "full"
     plans: dict[int, list[ReadyCall]] = {}
     while True:
-        # A timed process stays awake for the next frame: the time that the kernel takes to wake it up differs
-        # between workers, and would be measured.
-        frame = _receive(channel, SPIN_S if timed else 0.0)
+        frame = _receive(channel)
         if frame is None:
             return
         kind, block, payload = frame
@@ -89,8 +99,12 @@ def main(control: int, stdout: int, stderr: int, memory: int) -> None:
             elif kind is Kind.PREPARE:
                 plan = decode(Plan, payload)
                 plans[plan.plan] = _ready(module, arena, plan)
-            elif kind is Kind.WAKE:
-                pass  # only wakes the worker; no code of the student's runs
+            elif kind is Kind.FINISH:
+                torch.cuda.synchronize()
+            elif kind is Kind.QUEUE:
+                assert queue is not None
+                asked_to = decode(Queued, payload)
+                reply = encode(_queued(plans[asked_to.plan], queue, asked_to))
             elif kind is Kind.PICKED:
                 reply = Picked(picked(module)).payload()
             elif kind is Kind.AUDIT:
@@ -100,34 +114,27 @@ def main(control: int, stdout: int, stderr: int, memory: int) -> None:
             else:
                 go = decode(Go, payload)
                 calls = plans[go.plan]
-                if go.gated:
+                if go.exchanged:
                     files = [setup.file, *setup.given, *setup.parts]
-                    ran = _gated(calls, _Frames(channel, block), files, go.may_call)
+                    ran = _exchanged(calls, _Frames(channel, block), files, go.may_call)
                 else:
-                    ran = Ran(_run(calls, on_gpu)) if timed else _seen(calls, on_gpu)
-                reply = ran.payload()
+                    ran = _run(calls, on_gpu) if timed else _seen(calls, on_gpu)
+                reply = encode(ran)
         except BaseException as error:
             reply, answer = encode(describe(error, setup.file, setup.parts)), Kind.FAILED
         else:
             answer = Kind.DONE
-        if answer is Kind.FAILED or kind is not Kind.GO or not on_gpu:  # flushing must not be timed
-            for stream in (sys.stdout, sys.stderr):
-                with contextlib.suppress(Exception):  # the student's code may have closed or replaced it
-                    stream.flush()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):  # the student's code may have closed or replaced it
+                stream.flush()
         channel.sendall(pack(answer, block, reply))
 
 
-def _receive(channel: socket.socket, spin_s: float = 0.0) -> tuple[Kind, int, JsonObject] | None:
-    """Return the next frame, or None once the judge has closed its end; poll for `spin_s`, then sleep."""
+def _receive(channel: socket.socket) -> tuple[Kind, int, JsonObject] | None:
+    """Return the next frame, or None once the judge has closed its end."""
 
-    def exactly(count: int, spin_s: float = 0.0) -> bytes | None:
+    def exactly(count: int) -> bytes | None:
         data = b""
-        deadline = time.monotonic() + spin_s
-        while not data and time.monotonic() < deadline:
-            with contextlib.suppress(BlockingIOError):
-                data = channel.recv(count, socket.MSG_DONTWAIT)
-                if not data:
-                    return None
         while len(data) < count:
             more = channel.recv(count - len(data))
             if not more:
@@ -135,7 +142,7 @@ def _receive(channel: socket.socket, spin_s: float = 0.0) -> tuple[Kind, int, Js
             data += more
         return data
 
-    header = exactly(HEADER.size, spin_s)
+    header = exactly(HEADER.size)
     if header is None:
         return None
     kind, block, length = unpack_header(header)
@@ -143,7 +150,7 @@ def _receive(channel: socket.socket, spin_s: float = 0.0) -> tuple[Kind, int, Js
     return None if body is None else (kind, block, unpack_payload(body))
 
 
-def _settle(setup: Setup, memory: int) -> Arena:
+def _settle(setup: Setup, memory: int, gate: int, done: int) -> tuple[Arena, Queue | None]:
     """Set up folder, environment and lent memory, then apply all limits, before student code is imported."""
     os.chdir(setup.folder)
     os.environ.clear()
@@ -152,6 +159,7 @@ def _settle(setup: Setup, memory: int) -> Arena:
     torch.set_num_threads(1)
     handle = memory if setup.device == "cpu" else bytes.fromhex(setup.handle)
     arena = Arena.open(setup.device, setup.arena_bytes, handle)
+    queue = Queue(gate, done) if setup.gated else None
     if setup.tuning != "full":
         tune_by_chance(setup.tuning_seed, runs_first=setup.device != "cpu")
     if setup.tuning == "offline":
@@ -159,7 +167,7 @@ def _settle(setup: Setup, memory: int) -> Arena:
 
         offline.install(setup.arch, setup.folder)
     confine.apply(setup.confinement)
-    return arena
+    return arena, queue
 
 
 def tune_by_chance(seed: int, runs_first: bool) -> None:
@@ -280,26 +288,45 @@ def _gradient(
     return forward_and_backward
 
 
-def _run(calls: Sequence[ReadyCall], on_gpu: bool) -> float:
-    """Run the calls to their end; return microseconds by this process's clock."""
-    gc.disable()  # a garbage collection takes milliseconds, at random times
-    start = time.perf_counter_ns()
-    for function, inputs, outputs in calls:
-        function(*inputs, **outputs)
+def _run(calls: Sequence[ReadyCall], on_gpu: bool) -> Ran:
+    """Run the calls to their end; nothing is watched."""
+    _call(calls, on_gpu)
     if on_gpu:
-        if not calls:
-            torch.zeros(1, device="cuda")  # so that a block without calls also switches the GPU's context
         torch.cuda.synchronize()
-    elapsed_us = (time.perf_counter_ns() - start) / 1e3
-    gc.enable()
-    return elapsed_us
+    return Ran()
 
 
 def _seen(calls: Sequence[ReadyCall], on_gpu: bool) -> Ran:
     """Run the calls like `_run`, and report which torch operators computed and which kernels ran."""
     with launch_audit.operators() as seen, launches.recorded() as launched:
-        elapsed_us = _run(calls, on_gpu)
-    return Ran(elapsed_us, tuple(seen()), launched=launched())
+        _run(calls, on_gpu)
+    return Ran(tuple(seen()), launched=launched())
+
+
+def _queued(calls: Sequence[ReadyCall], queue: Queue, asked: Queued) -> Ran:
+    """Queue the calls behind the gate and return at once."""
+    gc.disable()
+    # By a thread that needs no lock of Python: CUDA blocks signals while it waits.
+    faulthandler.dump_traceback_later(STACKS_AFTER_S, file=2)
+    queue.begin(asked.ticket)
+    try:
+        if not asked.watched:
+            _call(calls, on_gpu=True)
+            return Ran()
+        with launch_audit.operators() as seen, launches.recorded() as launched:
+            _call(calls, on_gpu=True)
+        return Ran(tuple(seen()), launched=launched())
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+        queue.end(asked.ticket)
+        gc.enable()
+
+
+def _call(calls: Sequence[ReadyCall], on_gpu: bool) -> None:
+    for function, inputs, outputs in calls:
+        function(*inputs, **outputs)
+    if on_gpu and not calls:
+        torch.zeros(1, device="cuda")  # so that a block without calls also switches the GPU's context
 
 
 class _Frames:
@@ -321,19 +348,19 @@ class _Frames:
             raise RuntimeError("the grader did not answer")
 
 
-def _gated(
+def _exchanged(
     calls: Sequence[ReadyCall], gate: exchange.Gate, files: Sequence[str], may_call: Sequence[str]
 ) -> Ran:
     """Run the calls in the interpreter; kernels get the inputs behind the gate, host code gets decoys."""
     inputs = [tensor for call in calls for tensor in call.inputs]
     asked = exchange.Watch(gate, inputs, files, may_call)
     with exchange.watched(asked) as watch, launches.recorded() as launched:
-        elapsed_us = _run(calls, on_gpu=False)
+        _run(calls, on_gpu=False)
     computed = [
         Read(name, line.line, line.function, line.code) for name, line in watch.computed.items() if line
     ]
     places = tuple(computed[: exchange.MAX_READS])
-    return Ran(elapsed_us, tuple(watch.operators), places, tuple(watch.reads), launched())
+    return Ran(tuple(watch.operators), places, tuple(watch.reads), launched())
 
 
 def _watch(

@@ -32,8 +32,6 @@ def of_results(results: Results) -> tuple[tuple[str, ...], tuple[str, ...]]:
         found = sum(item.verdict is verdict and not item.undecided for item in items)
         if found:
             notes.append(f"{found} {verdict.value.replace('_', ' ')}")
-    if any(item.timing and item.timing.timing_mismatch for item in items):
-        looks.append("timing mismatch")
     for verdict in SUSPECT:
         names = [
             exercise.name

@@ -34,8 +34,6 @@ def a_timing(**changes) -> Timing:
         "rounds": ({"reference_us": (42.0, 42.0), "student_us": (82.0, 82.0)},) * 11,
         "rounds_dropped": 0,
         "configs": {},
-        "claimed_us": 20.0,
-        "timing_mismatch": False,
         "clocks": Clocks(sm_mhz=None, watts=None, celsius=None, reasons=(), unread=""),
     }
     return Timing.model_validate({**facts, **changes})

@@ -94,10 +94,10 @@ def test_a_slow_answer_gets_fewer_calls_a_block_and_a_compilation_does_not_count
     monkeypatch.setattr(speed, "BLOCK_US", {"memory": 1e9, "arithmetic": 1e9})
     monkeypatch.setattr(speed, "MOST_CALLS", calls)
     waits = "        import time\n        time.sleep({})\n"
-    slow = fight(ADD, LAUNCH, waits.format("0.05") + LAUNCH)
+    slow = fight(ADD, LAUNCH, waits.format("0.02") + LAUNCH)
     once = "        if not globals().setdefault('compiled', []):\n            compiled.append(1)\n    "
     compiled = fight(ADD, LAUNCH, once + waits.format("0.6").replace("\n    ", "\n        ", 1) + LAUNCH)
-    assert speed.FEWEST_CALLS <= slow.timing.calls_per_block <= speed.SLOW_BLOCK_US / 1e6 / 0.05 < calls
+    assert speed.FEWEST_CALLS <= slow.timing.calls_per_block <= speed.SLOW_BLOCK_US / 1e6 / 0.02 < calls
     assert compiled.timing.calls_per_block == calls
 
 
@@ -138,11 +138,11 @@ def test_the_reference_in_the_students_seat_is_not_held_to_the_students_task(fig
     assert outcome.verdict in (Verdict.PASS, Verdict.SLOW, Verdict.INCONCLUSIVE), outcome.where
 
 
-def test_a_block_shorter_than_its_hand_shake_is_not_scored(fight, monkeypatch):
+def test_a_block_shorter_than_an_empty_one_is_not_scored(fight, monkeypatch):
     monkeypatch.setattr(speed.SpeedTest, "hand_shake_us", 1e9)
     outcome = fight(ADD)
     assert outcome.verdict is Verdict.INCONCLUSIVE
-    assert "hand-shake" in outcome.where
+    assert "an empty one" in outcome.where
 
 
 def test_an_answer_right_for_the_first_calls_only_is_wrong(fight):
@@ -357,7 +357,7 @@ def test_results_that_land_between_the_sample_and_the_check_are_late(fight, monk
     monkeypatch.setattr(speed.SpeedTest, "_block", student_writes_later)
     outcome = fight(ADD)
     assert (outcome.verdict, outcome.reason) == (Verdict.WRONG, "UNWRITTEN")
-    assert outcome.where == "outputs changed after the function had returned"
+    assert outcome.where == "outputs changed after the call had ended"
 
 
 # -- CUDA C++: the student's arm is a compiled library, the baseline a torch function of lab.py

@@ -38,7 +38,6 @@ def test_a_worker_tells_which_config_an_autotuned_kernel_ran_with(worker):
     worker, lab = worker
     exercise, case = first_case(lab)
     assert grade_case(worker, lab, exercise, case).verdict is Verdict.PASS
-    assert worker.wake(10) is None
     assert "BLOCK_M" in worker.picked(20.0)["matmul_kernel"]
 
 
