@@ -3,14 +3,14 @@
 # SUBMISSIONS=dir  ROSTER=roster.csv  OUT=dir  SITE=slurm.toml  ONLY=id  HIDDEN=cases.toml  RECEIPT=path
 # SHARD=1/4  JOBS=6  ARCH=sm_90  EXTRA=dev  STEP="what you expect"  FILE=path  SIZE=n=1024  REDRAW=1
 # POLICY=late.toml  RUBRIC=rubric.csv  BOARD=1  TO=gradescope  GPU=path  SECRET=path  LIMIT=600  BLIND=10  TOLERANCE=5
-# REST=1  OPEN=1  RESULTS=folder  SCREENSHOTS=1  AGAIN=1  ALL=1  RESTORE=1 (or the name of a copy)  YES=1
+# REST=1  OPEN=1  RESULTS=folder  SCREENSHOTS=1  AGAIN=1  ALL=1  RESTORE=1 (or the name of a copy)  YES=1  UNGATED=1
 
 # The value of a variable is text, never a command. make keeps it as typed, including `$`, and a recipe uses "$$LAB":
 # the shell then takes it from the environment and does not interpret quotes or backticks in it.
 # OPTIONS are options of the grader's commands. Each command gets all that are set, by name and in this order,
 # and uses those that it has an option for (`make=` in grader/cli and grader/grading/options.py).
 OPTIONS := OP LAB QUICK REDRAW SIZE WIDE FILE FROM TIER K SEED MIN ROSTER OUT SITE JOBS ONLY AGAIN REGRADE ATTEMPTS ALL YES \
-	RESTORE HIDDEN SECRET LIMIT BLIND TOLERANCE ARCH POLICY RUBRIC BOARD GPU RESULTS OPEN SCREENSHOTS
+	RESTORE HIDDEN SECRET LIMIT BLIND TOLERANCE ARCH POLICY RUBRIC BOARD GPU RESULTS OPEN SCREENSHOTS UNGATED
 TYPED := $(foreach name,$(.VARIABLES),$(if $(findstring command line,$(origin $(name))),$(name)))
 TEXTS := $(OPTIONS) SUBMISSIONS RECEIPT STEP TO SHARD REST EXTRA TORCH CUDA_HOME
 $(foreach name,$(TEXTS),$(if $(value $(name)),$(eval override $(name) := $$(value $(name)))$(eval export $(name))))
@@ -39,7 +39,7 @@ takes-tuning := OP SIZE WIDE FILE FROM
 takes-survey := QUICK REDRAW FROM
 takes-log := STEP FILE SIZE FROM
 takes-check-log := FROM
-takes-class := SUBMISSIONS ROSTER LAB OUT JOBS SITE ONLY AGAIN REGRADE ATTEMPTS TIER K HIDDEN SECRET LIMIT BLIND
+takes-class := SUBMISSIONS ROSTER LAB OUT JOBS SITE ONLY AGAIN REGRADE ATTEMPTS TIER K HIDDEN SECRET LIMIT BLIND UNGATED
 takes-verify := RECEIPT HIDDEN TOLERANCE
 takes-rescore := OUT HIDDEN
 takes-erase := OUT ONLY YES

@@ -73,6 +73,9 @@ from grader.system.exit_codes import BELOW, FAULT, INTERRUPTED, UNCHECKED
     help="which attempt counts if a student handed in several with different files",
 )
 @click.option("--self-test/--no-self-test", default=True, help="first grade files whose verdict is known")
+@option(
+    "--ungated", is_flag=True, make="UNGATED", help="also grade on a GPU that has no gate: correctness only"
+)
 def grade_class(submissions, blind, **options):
     """Grade the folders, zips and git repositories in SUBMISSIONS; after a stop, repeat it to continue."""
     try:

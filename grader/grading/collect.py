@@ -41,6 +41,7 @@ def collect(
         arch=run.arch,
         assurance=run.assurance,
         assurance_level=run.assurance_level,
+        no_gate=run.no_gate,
         machine=machine(run.gpu, gpu_missing),
         timing_protocol=TIMING_PROTOCOL,
         points=math.fsum(lab.points for lab in labs),

@@ -116,7 +116,14 @@ class Run:
         """Return the session, created at first use: a run that executes nothing starts no process."""
         if self._session is None:
             self._session = Session("cuda" if self.tier == "gpu" else "cpu", self.seed, self._confined)
+        if self.gpu and self.gpu.mig:
+            self._session.no_gate = "this is a slice of a GPU, by MIG"
         return self._session
+
+    @property
+    def no_gate(self) -> str:
+        """Return why calls on this GPU ran without a gate; "" if they did not."""
+        return (self._session.no_gate if self._session else None) or ""
 
     @property
     def assurance_level(self) -> int | None:
@@ -403,9 +410,14 @@ class Run:
 
     def _speed(self, item: CaseItem) -> Outcome:
         from grader.judge.speed import SpeedTest
+        from grader.worker import gate
 
         wait(self._kernels.values())  # a busy thread of this process would disturb the timing
         arena = self._arena("sets")
+        missing = gate.missing(self.session)
+        if missing:
+            where = f"speed is graded behind a gate only, and there is none: {missing}"
+            return Outcome(Verdict.NOT_GRADED, where=where, needs_gpu=True)
         student = self._worker("speed", item, arena, tuning="full", trusted=self.source == REFERENCE)
         reference = self._worker(
             "reference", item, arena, self._read(item.entry.lab_file), tuning="full", trusted=True

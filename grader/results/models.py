@@ -87,7 +87,8 @@ class LabResult(Model):
 # How calls are timed: which of them, how often, against what, and how a percentage follows. To be raised with
 # every change that moves a percentage, because those of two protocols cannot be compared.
 # 1: the sum of both blocks of a round; an interval that stayed wide counted its upper end.
-# 2: the faster block of each side; the reference counts at most LEEWAY slower than it is alone.
+# 2: blocks behind a gate, without hand-shakes; the faster block of each side; the reference counts at most
+# LEEWAY slower than it is alone.
 TIMING_PROTOCOL = 2
 
 
@@ -105,6 +106,7 @@ class Results(Model):
     arch: int
     assurance: str
     assurance_level: int | None = None  # 1 for L1; None if nothing was run
+    no_gate: str = ""  # why calls on the GPU ran without a gate; "" if they did not
     machine: Machine
     timing_protocol: int = 1  # of the percentages in it
     points: Points

@@ -21,6 +21,7 @@ import mmap
 import os
 
 from grader.system import cuda_driver
+from grader.worker.session import Session
 
 BYTES = mmap.PAGESIZE
 DEVICE_MAP, READ_ONLY = 2, 8  # flags of cuMemHostRegister
@@ -131,9 +132,14 @@ class Queue:
         self._done.write(ticket)
 
 
-def why_none() -> str:
-    """Return why this GPU, driver or kernel has no gate, or "" if one was tried and works. Uses torch's
-    context."""
+def missing(session: Session) -> str:
+    """Return why a session's GPU has no gate, or "" if it has one; tried once. Uses the current context."""
+    if session.no_gate is None:
+        session.no_gate = _why_none()
+    return session.no_gate
+
+
+def _why_none() -> str:
     if cuda_driver.attribute(cuda_driver.MPS_ENABLED):
         return "the GPU is shared by MPS"
     if not cuda_driver.attribute(cuda_driver.HOST_REGISTER_SUPPORTED):

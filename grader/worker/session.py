@@ -56,6 +56,8 @@ class Session:
             return assurance.Assurance(1, ("confinement was switched off",)) if self._parents else None
         found = [parent.told for parent in self._parents.values()]
         levels = [assurance.assess(findings) for findings in found if findings is not None]
+        if levels and self.no_gate:
+            levels.append(assurance.Assurance(1, (f"calls behind a gate ({self.no_gate})",)))
         return min(levels, key=lambda found: found.level) if levels else None
 
     def confinement(self, file: Path, interpreted: bool, trusted: bool) -> Confinement:

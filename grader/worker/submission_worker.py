@@ -19,7 +19,7 @@ from grader.worker.client import Exchanger, Worker, WorkerGoneError
 from grader.worker.error_report import ErrorReport
 from grader.worker.failure import failure
 from grader.worker.fork_server_client import KEPT_ENVIRONMENT
-from grader.worker.gate import Gate, why_none
+from grader.worker.gate import Gate, missing
 from grader.worker.messages import (
     Audit,
     AuditReport,
@@ -148,9 +148,7 @@ class SubmissionWorker:
             self._gate.close()
         if self.arena.device == "cpu":
             return None
-        if self.session.no_gate is None:
-            self.session.no_gate = why_none()
-        return None if self.session.no_gate else Gate()
+        return None if missing(self.session) else Gate()
 
     @property
     def _files(self) -> tuple[Submission, ...]:

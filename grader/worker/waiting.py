@@ -29,7 +29,7 @@ KINDS: tuple[tuple[Collection[str], Collection[str], Reason, str], ...] = (
         f"the GPU's queue is full: it holds about {MOST_LAUNCHES} launches",
     ),
 )
-READ = "host code reads a result of the GPU"
+READ = "host code reads a result of the GPU, or has queued too much work for it"
 
 
 class _Line(NamedTuple):

@@ -75,6 +75,7 @@ class Asked:
     limit_s: float = LIMIT_S
     blind_share: float | None = None  # None: 5 percent, and none if only some students are graded
     self_test: bool = True
+    ungated: bool = False  # grade on a GPU that has no gate
     command: tuple[str, ...] = Task.command  # the grader; tests replace it
 
 
@@ -299,6 +300,12 @@ class _Class:
             for task, record in engine.grade([task for task, _ in known], progress):
                 ended.append((task, record))
                 progress.done(task.student)
+        why = "" if self._options.ungated else selftest.no_gate(task for task, _ in ended)
+        if why:
+            raise AskedError(
+                f"--tier gpu: {why}. Without a gate, host code sees what is graded, and speed is not graded; "
+                "--ungated grades correctness at level L1"
+            )
         found = selftest.judge(ended, {task.student: expected for task, expected in known})
         records.write(self._folder.selftest, found)
         for one in found.known:

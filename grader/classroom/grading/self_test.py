@@ -90,6 +90,16 @@ def judge(ended: Iterable[tuple[Task, TaskRecord]], expected: dict[str, tuple[st
     return SelfTest(date=now(), held=held, known=known)
 
 
+def no_gate(ended: Iterable[Task]) -> str:
+    """Return why the calls of one of these tasks ran without a gate; "" if all had one, or no GPU."""
+    for task in ended:
+        path = UnitFolder(Path(task.folder)).results
+        why = reading.read(path).no_gate if path.is_file() else ""
+        if why:
+            return why
+    return ""
+
+
 def _verdict(task: Task) -> str:
     """Return the verdict of the first item that did not pass, else PASS."""
     results = reading.read(UnitFolder(Path(task.folder)).results)

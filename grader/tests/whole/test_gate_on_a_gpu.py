@@ -83,7 +83,7 @@ def test_what_waits_for_the_gpu_is_named_with_its_line(grade, line, reason, kind
 
 
 def test_more_launches_than_a_queue_holds(grade):
-    outcome = grade(before_the_launch("for _ in range(3000):", "    out.zero_()"))
+    outcome = grade(before_the_launch("for _ in range(3000):", "    " + LAUNCH.strip()))
     assert (outcome.verdict, outcome.reason) == (Verdict.POLICY, "HOST_WAIT"), outcome
     assert "queue is full" in outcome.where
 
