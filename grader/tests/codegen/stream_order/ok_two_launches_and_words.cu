@@ -1,4 +1,4 @@
-// ALLOWED: comments and strings name cudaMalloc and <<<1, 1>>>; a stream alias; a kernel that prints
+// ALLOWED: comments and strings name cudaMalloc and <<<1, 1>>>; a stream alias
 #include <cstdint>
 #include <cuda_runtime.h>
 
@@ -7,7 +7,7 @@
 __global__ void add4(const float4* x, const float4* y, float4* out, long long n) {
     const char* words = "cudaMalloc(&p); add<<<1, 1>>>(); cudaStreamSynchronize(0)";
     const long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
-    if (n < 0) printf("%s\n", words);
+    if (n < 0 && words[0] == 'x') return;
     if (i < n) out[i] = make_float4(x[i].x + y[i].x, x[i].y + y[i].y, x[i].z + y[i].z, x[i].w + y[i].w);
 }
 
