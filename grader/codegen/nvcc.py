@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
-from grader.codegen import native_check, stream_order
+from grader.codegen import cpp_tokens, native_check, stream_order
 from grader.course.native_headers import HEADERS
 from grader.system.processes import LimitError, run_tool
 
@@ -111,8 +111,8 @@ def build_checked(file: Path, target: Path, arch: str, nvcc: Path) -> list[Kerne
                 raise NotPermittedError(f"host code has no assembler: {line[:80]}")
         strange = native_check.strange_symbols(run_tool(["nm", "-u", str(part)], LIMIT_S).said)
         headers = [path.read_text("utf-8", "replace") for path in kept.glob("headers-*.ii")]
-        for path in host:
-            own = stream_order.own_text(path.read_text("utf-8", "replace"), file.parent, headers)
+        for part_of_host in host:
+            own = cpp_tokens.own_text(part_of_host.read_text("utf-8", "replace"), file.parent, headers)
             for one in stream_order.findings(own, strange, file.name):
                 raise NotPermittedError(str(one), 0 if one.file else one.line)
         _compile([str(nvcc), "-shared", code, str(part), "-o", str(target)], file.parent)

@@ -7,27 +7,13 @@ unchanged; what is not a known use is refused. `cuda_calls` has the lists.
 
 from __future__ import annotations
 
-import bisect
-import os
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from grader.codegen import cuda_calls as calls
+from grader.codegen.cpp_tokens import NAME, Program, Text
 
-_MARKER = re.compile(r'#(?:line)? *(\d+) "((?:[^"\\]|\\.)*)"')
-_TOKEN = re.compile(
-    r'(?:u8|[uUL])?R"(?P<mark>[^()\\\s]{0,16})\(.*?\)(?P=mark)"|(?:u8|[uUL])?"(?:\\.|[^"\\])*"'
-    r"|(?:u8|[uUL])?'(?:\\.|[^'\\])*'|[^\W\d][\w$]*|\$[\w$]*|\.?\d(?:[eEpP][+-]|'?[\w.])*"
-    r"|<<<|>>>|->|::|==|!=|<:|:>|<%|%>|\S",
-    re.DOTALL,
-)
-_DIGRAPHS = {"<:": "[", ":>": "]", "<%": "{", "%>": "}"}
-_CLOSES = {")": "(", "]": "[", "}": "{", ">>>": "<<<"}
-_NAME = re.compile(r"[^\W\d][\w$]*")
-# In a line that claims to be of a header and is not in the headers.
-_OF_CONCERN = re.compile(r"<<<|\b_*cu(da)?[A-Z]\w+")
 STREAM, CONFIG = "cudaStream_t", "cudaLaunchConfig_t"
 _OTHER_STREAMS = {"CUstream", "CUstream_st", "cudaLaunchConfig_st", "CUlaunchConfig", "CUlaunchConfig_st"}
 
@@ -46,141 +32,26 @@ class Finding:
         return f"{self.what}{place}: {self.instead}"
 
 
-@dataclass(frozen=True)
-class Text:
-    """The lines of a preprocessed text that are the student's own, each with its file and line."""
-
-    lines: tuple[str, ...]
-    places: tuple[tuple[str, int], ...]
-    foreign: tuple[str, int] | None  # place of a line that claims to be of a header and is not
-
-
-def own_text(preprocessed: str, folder: Path, headers: Iterable[str]) -> Text:
-    """Return the student's part of a text preprocessed in `folder`; `headers` are texts of all headers."""
-    known = {line.strip() for text in headers for line in text.splitlines()}
-    home = f"{os.path.realpath(folder)}{os.sep}"
-    lines: list[str] = []
-    places: list[tuple[str, int]] = []
-    foreign, file, own, number, last = None, "", False, 0, ("", 0)
-    for line in preprocessed.split("\n"):
-        if marker := _MARKER.match(line):
-            path = os.path.realpath(folder / marker[2].replace('\\"', '"').replace("\\\\", "\\"))
-            file, number = os.path.basename(path), int(marker[1])
-            own = path.startswith(home) and not marker[2].startswith("<")
-            continue
-        if own and not line.lstrip().startswith("#"):
-            lines.append(line)
-            places.append((file, number))
-            last = (file, number)
-        elif not own and foreign is None and line.strip() not in known and _OF_CONCERN.search(line):
-            foreign = last
-        number += 1
-    return Text(tuple(lines), tuple(places), foreign)
-
-
 @dataclass
-class _Program:
-    """The tokens of a text, with their brackets."""
+class _Config:
+    """A launch configuration: the bracket that it is declared in, and whether its stream has been set."""
 
-    tokens: list[str] = field(default_factory=list)
-    places: list[tuple[str, int]] = field(default_factory=list)
-    opener: list[int] = field(default_factory=list)  # of each token, the bracket around it; -1 outside
-    closer: dict[int, int] = field(default_factory=dict)  # of each opening bracket
-    broken: int = -1  # the first closing bracket that closes nothing
-
-    @classmethod
-    def of(cls, text: Text) -> _Program:
-        self, stack = cls(), [-1]
-        joined = "\n".join(text.lines)
-        starts = [0]
-        for line in text.lines:
-            starts.append(starts[-1] + len(line) + 1)
-        for found in _TOKEN.finditer(joined):
-            place = text.places[bisect.bisect_right(starts, found.start()) - 1]
-            token = _DIGRAPHS.get(found[0], found[0])
-            inside = stack[-1] >= 0 and self.tokens[stack[-1]] == "<<<"
-            for part in ">>>" if token == ">>>" and not inside else (token,):
-                self._add(part, place, stack)
-        if len(stack) > 1:
-            self.broken = stack[-1]
-        return self
-
-    def _add(self, token: str, place: tuple[str, int], stack: list[int]) -> None:
-        at = len(self.tokens)
-        if token in _CLOSES:
-            if stack[-1] >= 0 and self.tokens[stack[-1]] == _CLOSES[token]:
-                self.closer[stack.pop()] = at
-            elif self.broken < 0:
-                self.broken = at
-        self.tokens.append(token)
-        self.places.append(place)
-        self.opener.append(stack[-1])
-        if token in _CLOSES.values():
-            stack.append(at)
-
-    def at(self, index: int) -> str:
-        return self.tokens[index] if 0 <= index < len(self.tokens) else ""
-
-    def arguments(self, bracket: int) -> list[tuple[int, int]]:
-        """Return the first token of each argument in a bracket and the token behind its last."""
-        end = self.closer.get(bracket, bracket + 1)
-        commas = [i for i in range(bracket + 1, end) if self.tokens[i] == "," and self.opener[i] == bracket]
-        return list(zip([bracket + 1, *(i + 1 for i in commas)], [*commas, end], strict=True))
-
-    def position(self, index: int) -> int:
-        """Return which argument of its bracket a token is in, from 0."""
-        bracket = self.opener[index]
-        return sum(self.tokens[i] == "," and self.opener[i] == bracket for i in range(bracket + 1, index))
-
-    def alone(self, index: int) -> bool:
-        """Return whether a token is an argument by itself."""
-        bracket = self.opener[index]
-        return bracket >= 0 and index - 1 in (bracket, self._comma(index - 1, bracket)) and (
-            index + 1 in (self.closer.get(bracket), self._comma(index + 1, bracket))
-        )  # fmt: skip
-
-    def _comma(self, index: int, bracket: int) -> int:
-        return index if self.at(index) == "," and self.opener[index] == bracket else -2
-
-    def called(self, bracket: int) -> int:
-        """Return the token of the name before a bracket, as in f(, f<1>( and (f)(; -1 if there is none."""
-        index, wrapped = bracket - 1, self.at(bracket - 1) == ")"
-        index -= wrapped
-        if self.at(index) == ">":
-            depth = 0
-            while index >= 0:
-                depth += {">": 1, "<": -1}.get(self.tokens[index], 0)
-                index -= 1
-                if depth == 0 or self.at(index) in (";", "{", "}"):
-                    break
-        named = _NAME.fullmatch(self.at(index)) and (not wrapped or self.at(index - 1) == "(")
-        return index if named else -1
-
-    def list_of(self, name: int) -> int:
-        """Return the bracket of the call whose name is this token, as in f(, f<1>( and (f)(; -1: no call."""
-        index = name + 1
-        if self.at(index) == "<":
-            depth = 0
-            while index < len(self.tokens):
-                depth += {"<": 1, ">": -1}.get(self.tokens[index], 0)
-                index += 1
-                if depth == 0 or self.at(index) in (";", "{", "}"):
-                    break
-        index += self.at(index) == ")" and self.at(name - 1) == "("
-        return index if self.at(index) == "(" else -1
+    scope: int
+    given: bool = False
 
 
 class _Check:
     """Streams of a program, where they come from and where they go."""
 
-    def __init__(self, program: _Program, main: str):
+    def __init__(self, program: Program, main: str):
         self.p, self.main = program, main
         self.findings: list[Finding] = []
         self.streams: set[str] = set()
         self.declared: set[int] = set()  # tokens that declare a stream
         self.functions: dict[str, set[tuple[int, int]]] = {}  # a stream's position, and the parameters
         self.lists: set[int] = set()  # brackets of parameter lists
-        self.configs: dict[str, list[int]] = {}  # where the stream of a configuration is set
+        self.overloads: set[tuple[str, int]] = set()  # without a stream: name and number of parameters
+        self.configs: dict[str, _Config] = {}
         self.aliases: dict[int, int] = {}  # tokens from which another name is made, and where it begins
 
     @property
@@ -209,6 +80,10 @@ class _Check:
             if not any(p.tokens[one] == p.tokens[value] for one in self.declared if one < index):
                 self._another(index)
         for index, token in enumerate(p.tokens):
+            bracket = p.list_of(index) if token in self.functions else -1
+            if bracket >= 0 and bracket not in self.lists and self._is_overload(index, bracket):
+                self.overloads.add((token, len(p.arguments(bracket))))
+        for index, token in enumerate(p.tokens):
             self._token(index, token)
         return self.findings
 
@@ -217,7 +92,7 @@ class _Check:
         name = index + 1 + (p.at(index + 1) == "const")
         bracket, after = p.opener[index], p.at(name + 1)
         in_list = bracket >= 0 and p.tokens[bracket] == "("
-        if in_list and after in (",", ")") and _NAME.fullmatch(p.at(name)):
+        if in_list and after in (",", ")") and NAME.fullmatch(p.at(name)):
             function = p.called(bracket)
             if function < 0:
                 self.refuse(index, "a lambda or a pointer takes a stream", "write a function with a name")
@@ -229,7 +104,7 @@ class _Check:
             function = p.called(bracket)
             if function >= 0:
                 self._parameter(index, function, bracket)
-        elif after in ("=", "{", "(") and _NAME.fullmatch(p.at(name)) and p.at(index - 1) != "static":
+        elif after in ("=", "{", "(") and NAME.fullmatch(p.at(name)) and p.at(index - 1) != "static":
             first = name + 2
             closes = {"{": "}", "(": ")", "=": ";"}[after]
             if p.at(first + 1) == closes and (after == "=" or p.at(first + 2) == ";"):
@@ -256,20 +131,25 @@ class _Check:
     def _configuration(self, index: int) -> None:
         p, name = self.p, index + 1
         start = name + 1 + (p.at(name + 1) == "=")
-        if not _NAME.fullmatch(p.at(name)) or p.at(start) not in (";", "{") or p.at(index - 1) == "static":
+        if not NAME.fullmatch(p.at(name)) or p.at(start) not in (";", "{") or p.at(index - 1) == "static":
             self.refuse(
                 index,
                 f"a {CONFIG} that is not a variable of the function that launches",
                 f"write `{CONFIG} config = {{}};` and `config.stream = {self.shown};` before the launch",
             )
             return
-        places = self.configs.setdefault(p.tokens[name], [])
         self.declared.add(name)
-        if p.at(start) == "{":
-            for position, (first, end) in enumerate(p.arguments(start)):
-                words = p.tokens[first:end]
-                if words[:3] == [".", "stream", "="] or (position == 3 and words[:1] != ["."]):
-                    places.append(end - 1)
+        self.configs[p.tokens[name]] = _Config(-1)
+
+    def _begin(self, name: int) -> None:
+        """A configuration is declared here: from now on this one is meant."""
+        p = self.p
+        start = name + 1 + (p.at(name + 1) == "=")
+        config = self.configs[p.tokens[name]] = _Config(p.opener[name])
+        for position, (first, end) in enumerate(p.arguments(start) if p.at(start) == "{" else ()):
+            words = p.tokens[first:end]
+            if words[:3] == [".", "stream", "="] or (position == 3 and words[:1] != ["."]):
+                config.given = words[-1] in self.streams
 
     def _token(self, index: int, token: str) -> None:
         p = self.p
@@ -280,9 +160,8 @@ class _Check:
             self.refuse(index, f"{token} is not for host code", "launch with kernel<<<...>>> on the stream")
         elif re.fullmatch(r"asm|__asm|__asm__", token) and self._label(index):
             self.refuse(index, "an asm label gives a function another name", "call it by its own name")
-        elif member:
-            if token == "stream" and p.at(index + 1) == "=" and p.at(index - 2) in self.configs:
-                self.configs[p.at(index - 2)].append(index + 2)
+        elif member and token not in self.functions:
+            return
         elif token in self.streams:
             if index not in self.declared and not self._passed_on(index):
                 self.refuse(
@@ -366,10 +245,9 @@ class _Check:
 
     def _configured(self, index: int, token: str) -> None:
         p, bracket = self.p, self.p.list_of(index)
-        name = p.at(bracket + 2) if bracket >= 0 and p.at(bracket + 1) == "&" else ""
-        streams = self.configs.get(name, [])
-        right = name in self.configs and p.at(bracket + 3) == ","
-        if not right or not any(at < index and p.at(at) in self.streams for at in streams):
+        named = bracket >= 0 and p.at(bracket + 1) == "&" and p.at(bracket + 3) == ","
+        config = self.configs.get(p.at(bracket + 2)) if named else None
+        if config is None or not config.given or config.scope not in p.around(index):
             self.refuse(
                 index,
                 f"{token} is not on the stream that the function was given",
@@ -377,13 +255,19 @@ class _Check:
             )
 
     def _config_use(self, index: int) -> None:
-        p = self.p
-        if index in self.declared or p.at(index - 1) == "::":
+        p, config = self.p, self.configs[self.p.tokens[index]]
+        if index in self.declared:
+            self._begin(index)
             return
         if p.at(index + 1) == ".":
             given = p.at(index + 3) == "=" and p.at(index + 4) in self.streams and p.at(index + 5) == ";"
-            if p.at(index + 2) != "stream" or given:
+            if given and p.at(index + 2) == "stream":
+                # Where it is set only sometimes, it is not known to be set.
+                config.given |= p.opener[index] == config.scope and p.at(index - 1) in (";", "{", "}")
+            if given or p.at(index + 2) != "stream":
                 return
+        elif p.tokens[index + 1 : index + 5] == ["=", "{", "}", ";"] and not config.given:
+            return
         elif p.at(index - 1) == "&" and p.at(index + 1) in (",", ")"):
             bracket = p.opener[index]
             called = p.called(bracket) if bracket >= 0 else -1
@@ -400,7 +284,10 @@ class _Check:
         bracket = self.p.list_of(index)
         if bracket in self.lists and bracket >= 0:
             return
+        count = len(self.p.arguments(bracket)) if bracket >= 0 else -1
         shapes = self.functions[token]
+        if (token, count) in self.overloads and all(count != of for _, of in shapes):
+            return
         # A comma between template arguments moves the position from the left, never that from the right.
         if bracket < 0 or not self._passes_stream(
             bracket,
@@ -411,6 +298,14 @@ class _Check:
                 f"{token} is not given the function's stream",
                 f"call it by its name, with `{self.shown}` as its {STREAM} argument",
             )
+
+    def _is_overload(self, index: int, bracket: int) -> bool:
+        """Whether a function of the same name, which takes no stream, is defined here."""
+        p, before = self.p, self.p.at(index - 1)
+        typed = before in ("*", "&", ">") or (
+            NAME.fullmatch(before) and before not in ("return", "else", "do")
+        )
+        return bool(typed) and p.at(p.closer.get(bracket, bracket) + 1) == "{"
 
     def _passed_on(self, index: int) -> bool:
         """Whether the stream at this token is passed on as it is; who receives it checks the position."""
@@ -429,7 +324,7 @@ class _Check:
             return (
                 p.at(start - 1) in ("[", ",")
                 and after in ("]", ",")
-                and not _NAME.fullmatch(p.at(bracket - 1))
+                and not NAME.fullmatch(p.at(bracket - 1))
             )
         if not p.alone(index):
             return False
@@ -446,14 +341,16 @@ def findings(text: Text, refused: Sequence[str], main: str) -> list[Finding]:
 
     The first line comes first. A symbol is at the first line that names it.
     """
-    program = _Program.of(text)
+    program = Program.of(text)
     found = []
     for symbol in refused:
         plain = re.sub(r"_v\d+$|_pt[sd][sz]$", "", symbol)
         group = calls.group_of(plain)
-        file, line = program.places[program.tokens.index(plain)] if plain in program.tokens else ("", 0)
+        word = "managed" if plain == "__cudaRegisterManagedVar" else plain  # as in __attribute__((managed))
+        file, line = program.places[program.tokens.index(word)] if word in program.tokens else ("", 0)
         where = "" if file == main else file
-        found.append(Finding(f"{plain[:80]} {group.why}", line, group.instead, where))
+        shown = "__managed__" if word == "managed" else plain[:80]
+        found.append(Finding(f"{shown} {group.why}", line, group.instead, where))
     found += _Check(program, main).run()
     if text.foreign:
         file, line = text.foreign

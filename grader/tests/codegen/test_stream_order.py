@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from grader.codegen import cuda_calls, native_check, nvcc, stream_order
+from grader.codegen import cpp_tokens, cuda_calls, native_check, nvcc, stream_order
 from grader.tests.helpers.course import ROOT
 
 SPECIMENS = sorted((ROOT / "grader/tests/codegen/stream_order").glob("*.cu"))
@@ -15,7 +15,7 @@ def found(body, head=HEAD, refused=()):
     """The findings for a function with this body; the body begins in line 2."""
     lines = tuple(f"{head}{body}\n}}".split("\n"))
     places = tuple(("a.cu", number) for number in range(1, len(lines) + 1))
-    return stream_order.findings(stream_order.Text(lines, places, None), refused, "a.cu")
+    return stream_order.findings(cpp_tokens.Text(lines, places, None), refused, "a.cu")
 
 
 PASSES = {
@@ -40,6 +40,11 @@ PASSES = {
     "cudaLaunchKernelEx(&c, k, p);",
     "clusters that fit": "cudaLaunchConfig_t c = {};\nc.stream = stream;\n"
     "cudaOccupancyMaxActiveClusters(&n, k, &c);\ncudaLaunchKernelEx(&c, k, p);",
+    "a config that is cleared first": "cudaLaunchConfig_t c;\nc = {};\nc.stream = stream;\n"
+    "for (int i = 0; i < n; ++i) { cudaLaunchKernelEx(&c, k, p); }",
+    "an overload without a stream": "return g(n);\n}\nint g(int n) { return 1; }\n"
+    "void g(float* p, cudaStream_t s) { if (g(2)) k<<<1, 1, 0, s>>>(p);",
+    "an operator in a template argument": "f<(3 > 2)>(p, n, stream);",
     "strings": 'g("cudaMalloc k<<<1, 1>>>(p)"); g(R"x(k<<<1>>>()x");',
     "device assembler": 'asm volatile("bar.sync 0;"); asm("mov.u32 %0, %1;" : "=r"(n) : "r"(n));',
     "tensor maps": 'cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &p, 12000, flags, &found);',
@@ -66,6 +71,9 @@ REFUSED = {
     "a reference": ("auto g = [](cudaStream_t& s) { s = 0; };", "."),
     "a lambda with a stream": ("auto g = [](cudaStream_t s) { k<<<1, 1, 0, s>>>(0); };\ng(0);", "a lambda"),
     "a helper with a null stream": ("f(p, n, 0);", "f is not given"),
+    "a method with a null stream": (
+        "struct S { void go(float* p, cudaStream_t s) {} } o;\no.go(p, nullptr);", "go is not given",
+    ),
     "a helper by another name": ("auto g = f;\ng(p, n, 0);", "f is not given"),
     "a pack": ("f(a...);", "f is not given"),
     "a member": ("struct S { cudaStream_t s; };", "makes another stream"),
@@ -84,6 +92,30 @@ REFUSED = {
     "a config that is cleared": (
         "cudaLaunchConfig_t c{};\nc.stream = stream;\nc = {};\ncudaLaunchKernelEx(&c, k, p);",
         "may change its stream",
+    ),
+    "a config that is cleared later": (
+        "cudaLaunchConfig_t c{};\nc.stream = stream;\nfor (;;) {\ncudaLaunchKernelEx(&c, k, p);\nc = {};\n}",
+        "may change its stream",
+    ),
+    "a stream that is set sometimes": (
+        "cudaLaunchConfig_t c{};\nif (n) c.stream = stream;\ncudaLaunchKernelEx(&c, k, p);",
+        "not on the stream",
+    ),
+    "a stream that is set in a branch": (
+        "cudaLaunchConfig_t c{};\nif (n) {\nc.stream = stream;\n}\ncudaLaunchKernelEx(&c, k, p);",
+        "not on the stream",
+    ),
+    "the config of another function": (
+        "cudaLaunchConfig_t c{};\nc.stream = stream;\n}\nvoid g() {\ncudaLaunchConfig_t c{};\n"
+        "cudaLaunchKernelEx(&c, k, p);", "not on the stream",
+    ),
+    "the config of a block": (
+        "cudaLaunchConfig_t c{};\n{ cudaLaunchConfig_t c{};\nc.stream = stream; }\n"
+        "cudaLaunchKernelEx(&c, k, p);", "not on the stream",
+    ),
+    "an overload that takes as many": (
+        "g(p, 0);\n}\nint g(int* p, int n) { return 1; }\n"
+        "void g(float* p, cudaStream_t s) { k<<<1, 1, 0, s>>>(p);", "g is not given",
     ),
     "a config elsewhere": ("cudaLaunchConfig_t c{};\nc.stream = stream;\nchange(&c);", "may change"),
     "a config's null stream": ("cudaLaunchConfig_t c{};\nc.stream = 0;", "may change its stream"),
@@ -140,9 +172,9 @@ def test_nothing_that_is_permitted_is_in_a_group_that_waits():
 
 def test_text_that_claims_to_be_of_a_header_is_seen(tmp_path):
     text = '# 1 "a.cu"\nint x;\n# 1 "/usr/include/h.h" 1\nint known;\nk<<<1, 1>>>();\n# 9 "a.cu" 2\nint y;\n'
-    own = stream_order.own_text(text, tmp_path, ["int known;\n"])
+    own = cpp_tokens.own_text(text, tmp_path, ["int known;\n"])
     assert own.lines == ("int x;", "int y;", "")
-    assert own.foreign == ("a.cu", 1)
+    assert own.foreign == ("a.cu", 2)
     assert "#line" in str(stream_order.findings(own, (), "a.cu")[0])
 
 
