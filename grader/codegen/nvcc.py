@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
-from grader.codegen import native_check
+from grader.codegen import cpp_tokens, native_check, stream_order
 from grader.course.native_headers import HEADERS
 from grader.system.processes import LimitError, run_tool
 
@@ -43,7 +43,11 @@ class BuildError(RuntimeError):
 
 
 class NotPermittedError(RuntimeError):
-    """The file compiles, and does what a submission may not."""
+    """The file compiles, and does what a submission may not; `line` is its line, or 0 if unknown."""
+
+    def __init__(self, text: str, line: int = 0):
+        super().__init__(text)
+        self.line = line
 
 
 @dataclass(frozen=True)
@@ -83,8 +87,8 @@ def build_checked(file: Path, target: Path, arch: str, nvcc: Path) -> list[Kerne
     """Compile a submission like `build`, in two steps, and check what the compiler made of it in between.
 
     Raises NotPermittedError for a file that the preprocessor opened and that no permitted header includes,
-    for assembler in host code, and for an undefined symbol that host code does not need; otherwise like
-    `build`.
+    for assembler in host code, for an undefined symbol that host code does not need, and for work on another
+    stream than the given one; otherwise like `build`.
     """
     code = f"-gencode=arch={arch.replace('sm', 'compute')},code={arch}"
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
@@ -94,9 +98,10 @@ def build_checked(file: Path, target: Path, arch: str, nvcc: Path) -> list[Kerne
         flags = [flag for flag in FLAGS if flag != "-shared"]
         said = _compile([str(nvcc), *flags, *keep, code, "-c", file.name, "-o", str(part)], file.parent)
         permitted = _permitted_files(kept, code, nvcc)
-        preprocessed = [*kept.glob("*.cpp1.ii"), *kept.glob("*.cpp4.ii")]
+        host = [*kept.glob("*.cpp4.ii")]
+        preprocessed = [*kept.glob("*.cpp1.ii"), *host]
         assembly = [path.read_text("utf-8", "replace") for path in kept.glob("part*.s")]
-        if not preprocessed or not assembly:
+        if not host or not assembly:
             raise BuildError(0, "the compiler kept none of the files by which the host code is checked")
         found = native_check.opened(preprocessed, file.parent)
         for path in native_check.strange_files(found, permitted, file.parent):
@@ -104,8 +109,12 @@ def build_checked(file: Path, target: Path, arch: str, nvcc: Path) -> list[Kerne
         for text in assembly:
             for line in native_check.host_assembler(text):
                 raise NotPermittedError(f"host code has no assembler: {line[:80]}")
-        for name in native_check.strange_symbols(run_tool(["nm", "-u", str(part)], LIMIT_S).said):
-            raise NotPermittedError(f"host code may not call {name[:80]}")
+        strange = native_check.strange_symbols(run_tool(["nm", "-u", str(part)], LIMIT_S).said)
+        headers = [path.read_text("utf-8", "replace") for path in kept.glob("headers-*.ii")]
+        for part_of_host in host:
+            own = cpp_tokens.own_text(part_of_host.read_text("utf-8", "replace"), file.parent, headers)
+            for one in stream_order.findings(own, strange, file.name):
+                raise NotPermittedError(str(one), 0 if one.file else one.line)
         _compile([str(nvcc), "-shared", code, str(part), "-o", str(target)], file.parent)
     return list(_kernels(said))
 
@@ -114,11 +123,10 @@ def _permitted_files(scratch: Path, code: str, nvcc: Path) -> set[str]:
     """Return the files that the permitted headers are made of, in host code and in device code."""
     file = scratch / "headers.cu"
     file.write_text("".join(f"#include <{name}>\n" for name in sorted(HEADERS)))
-    arch = re.findall(r"\d+", code)[0]
     files: set[str] = set()
-    for number, define in enumerate(("", f"-D__CUDA_ARCH__={arch}0")):
+    # Alone, -E reads the headers as for device code.
+    for number, flags in enumerate(((*PROGRAM_FLAGS, "-U__CUDA_ARCH__"), PROGRAM_FLAGS)):
         out = scratch / f"headers-{number}.ii"
-        flags = [*PROGRAM_FLAGS, *([define] if define else [])]
         _compile([str(nvcc), *flags, code, "-E", file.name, "-o", str(out)], scratch)
         files |= native_check.opened([out], scratch)
     return files

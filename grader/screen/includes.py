@@ -36,6 +36,8 @@ def unwanted(source: str, given: Sequence[str] = ()) -> Iterator[tuple[int, str]
                 yield line, "an include names its header in <> or quotes, and by no macro"
             elif (named[1] or named[2]) not in {*HEADERS, *given}:
                 yield line, f"{named[1] or named[2]} is not on the list of headers"
+        elif name == "line" or name.isdigit():
+            yield line, "#line is not permitted: messages give the lines of the file"
         elif name in ("include_next", "import", "embed"):
             yield line, f"#{name} is not permitted"
 

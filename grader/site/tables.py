@@ -3,6 +3,7 @@
 A region of a Markdown file between `<!-- BEGIN speed solutions/results/h200.json -->` and `<!-- END -->` is
 rewritten from the record that it names; the first word names the renderer.
 `<!-- BEGIN policy -->` needs no record: it shows the names that the static screen permits.
+`<!-- BEGIN calls -->` shows the CUDA calls that a host function may make.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from statistics import mean, median, stdev
 from rich.console import Console
 
 from grader.classroom.grading.cost import cost_table
+from grader.codegen import cuda_calls
 from grader.course import catalog
 from grader.course.items import SPEED
 from grader.course.spec import lab_word
@@ -36,6 +38,7 @@ PAGES = (
     "solutions/README.md",
     "labs/README.md",
     "labs/LANGUAGE.md",
+    "gpu-programming/cuda-kernels/README.md",
     ".github/CONTRIBUTING.md",
     ".github/SECURITY.md",
     "grader/classroom/grading/README.md",
@@ -316,4 +319,5 @@ RENDERERS = {
     "reached": _reached,
     "coverage": coverage.table,
     "policy": _policy,
+    "calls": lambda _: cuda_calls.as_markdown(),
 }

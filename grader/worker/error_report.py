@@ -104,7 +104,7 @@ def describe(error: BaseException, path: str, parts: Sequence[str] = ()) -> Erro
                 other = "" if frame.filename == path else f" in {os.path.basename(frame.filename)}"
                 code = linecache.getline(frame.filename, line).strip()[:MAX_CODE]
                 frames.append(Frame(line, frame.name + other, code))
-    if isinstance(error, BuildError) and error.line:
+    if isinstance(error, (BuildError, NotPermittedError)) and error.line:
         frames.insert(0, Frame(error.line, "", linecache.getline(path, error.line).strip()[:MAX_CODE]))
     if isinstance(error, SyntaxError) and error.filename == path:
         frames.insert(0, Frame(error.lineno or 1, "", (error.text or "").strip()[:MAX_CODE]))

@@ -8,6 +8,7 @@ from grader.codegen import native_check, nvcc
 from grader.tests.helpers.course import ROOT
 
 CHEATS = ROOT / "grader" / "tests" / "cheats"
+SOLVED = sorted((ROOT / "solutions/gpu-programming/cuda-kernels").glob("*/[0-9]*.cu"))
 FATBIN = '#APP\n\t.section .nv_fatbin, "a"\n.align 8\nfatbinData:\n.quad 0x1,0x1\n.text\n\n#NO_APP\n'
 
 
@@ -23,6 +24,8 @@ def test_only_the_compilers_own_assembler_is_permitted():
      "syscall", "fork", "socket", "cublasGemmEx", "cublasCreate_v2",
      "cudnnCreate", "cudaLibraryLoadFromFile", "getenv",
      "pthread_create", "at_sum", "_ZN2at4mmEv", "_ZNSt13basic_filebufIcE4openEPKc", "_ZNSt6thread4joinEv",
+     "cudaMalloc", "cudaDeviceSynchronize", "cudaStreamCreate", "cudaMemsetAsync_ptsz",
+     "cudaWhatIsNewNextYear", "__cudaRegisterManagedVar", "cuLaunchKernel", "cudaGraphLaunch",
      "__libc_dlopen_mode", "cuModuleLoad", "_dl_sym", "posix_memalign_or_dlopen"],
 )  # fmt: skip
 def test_a_symbol_that_reaches_other_code_is_refused(name):
@@ -33,7 +36,8 @@ def test_a_symbol_that_reaches_other_code_is_refused(name):
     "name",
     ["cudaLaunchKernel", "__cudaRegisterFunction", "cudaGetDriverEntryPointByVersion", "memcpy", "expf",
      "sqrt", "atexit", "__cxa_guard_acquire", "_ZSt20__throw_length_errorPKc", "_Znwm", "_ZdlPvm", "printf",
-     "_GLOBAL_OFFSET_TABLE_", "__stack_chk_fail", "cudaFuncSetAttribute", "llround", "memcpy@GLIBC_2.14"],
+     "_GLOBAL_OFFSET_TABLE_", "__stack_chk_fail", "cudaFuncSetAttribute",
+     "cudaMallocAsync", "cudaGetDeviceProperties_v2", "cudaLaunchKernelExC", "llround", "memcpy@GLIBC_2.14"],
 )  # fmt: skip
 def test_what_host_code_of_a_kernel_needs_is_permitted(name):
     assert native_check.strange_symbols(f"                 U {name}\n") == []
@@ -73,7 +77,7 @@ class TestWithTheCompiler:
 
     @pytest.mark.parametrize(
         ("name", "words"),
-        [("c01_continued_behind_a_blank", "list of headers"), ("c02_no_header_needed", "may not call Py")],
+        [("c01_continued_behind_a_blank", "list of headers"), ("c02_no_header_needed", "Py.* is not a call")],
     )
     def test_a_trick_is_refused(self, tmp_path, name, words):
         file = tmp_path / "source" / "a.cu"
@@ -92,13 +96,10 @@ class TestWithTheCompiler:
         with pytest.raises(nvcc.NotPermittedError, match="assembler"):
             nvcc.load(file, tmp_path, "sm_90a", runs=False, checked=True)
 
-    @pytest.mark.parametrize(
-        "name", sorted(one.name for one in (ROOT / "solutions/gpu-programming/cuda-kernels").glob("*/0*.cu"))
-    )
-    def test_an_honest_file_is_let_through(self, tmp_path, name):
-        (file,) = (ROOT / "solutions/gpu-programming/cuda-kernels").glob(f"*/{name}")
+    @pytest.mark.parametrize("file", SOLVED, ids=lambda file: f"{file.parent.name}/{file.stem}")
+    def test_an_honest_file_is_let_through(self, tmp_path, file):
         folder = tmp_path / "source"
         folder.mkdir()
         for one in (file, *file.parent.glob("*.cuh")):
             (folder / one.name).write_bytes(one.read_bytes())
-        assert nvcc.load(folder / name, tmp_path, "sm_90a", runs=False, checked=True).kernels
+        assert nvcc.load(folder / file.name, tmp_path, "sm_90a", runs=False, checked=True).kernels

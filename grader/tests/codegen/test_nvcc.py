@@ -51,6 +51,7 @@ INCLUDES = {
     "a path": ('#include "/etc/passwd"', [1]),
     "below the folder": ('#include "../secret.h"', [1]),
     "by a macro": ("#define H <iostream>\n#include H", [2]),
+    "another name for the lines": ('int x;\n#line 1 "stdint.h"\n# 1 "stddef.h" 1', [2, 3]),
     "over two lines": ("#incl\\\nude <iostream>", [1]),
     "behind a line that goes on": ("int a; \\\n\\\n\n#include <iostream>", [4]),
     "in a comment": ("/* \n#include <iostream>\n*/ // #include <iostream>", []),

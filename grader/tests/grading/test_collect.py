@@ -27,7 +27,7 @@ def answered(outcome_of):
 
 def collected(answers, path):
     run = SimpleNamespace(
-        tier="gpu", source="labs", seed=1, arch=90, assurance="L1", assurance_level=1, gpu=None,
+        tier="gpu", source="labs", seed=1, arch=90, assurance="L1", assurance_level=1, no_gate="", gpu=None,
         submission=lambda item: Submission.read(path / item.exercise.file),
         imports_sha256=lambda _: "",
     )  # fmt: skip

@@ -15,6 +15,7 @@ from grader.judge.run import REFERENCE, Run
 from grader.results.outcome import Outcome
 from grader.tests.helpers.course import SEED
 from grader.tests.helpers.result_fakes import a_timing
+from grader.worker import gate
 from grader.worker.shared_memory import Arena
 from grader.worker.submission_worker import SubmissionWorker
 
@@ -395,6 +396,7 @@ def runs(short, monkeypatch, warm):  # noqa: ARG001 - it only changes settings
     """Makes runs of the GPU tier whose workers and memory are on the CPU."""
     arena = Arena.create("cpu", 1 << 26)
     monkeypatch.setattr(Run, "_arena", lambda *_: arena)
+    monkeypatch.setattr(gate, "missing", lambda _: "")
     made = []
 
     def make(source):
