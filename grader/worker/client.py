@@ -220,6 +220,12 @@ class Worker:
         self._selector.close()
         self._channel.close()
 
+    def kill(self) -> None:
+        """Kill the worker's processes from another thread: the one that waits for an answer then ends it."""
+        with contextlib.suppress(ProcessLookupError):
+            if self.alive:
+                os.killpg(self.pid, signal.SIGKILL)
+
     def hold(self, still: bool) -> None:
         """Stop the worker's processes, or continue them: they must not compute while another one is timed."""
         with contextlib.suppress(ProcessLookupError):

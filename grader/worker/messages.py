@@ -38,6 +38,7 @@ class Setup:
     tuning: str  # of autotuned kernels: "full", "chance" or "offline"
     tuning_seed: int  # for the random choice of configs
     arch: int  # to compile for, 90 for sm_90
+    ahead: bool  # only compile what is launched, into the cache of the workers on the GPU
     confinement: Confinement
 
 

@@ -31,16 +31,17 @@ class Session:
         self._first_user = assurance.throwaway_user()
         self._users: dict[Path, int] = {}
         self._parents: dict[bool, ForkServer] = {}
-        self._folders = itertools.count(1)  # used by two threads
+        self._folders = itertools.count(1)  # used by several threads
         self._lock = threading.Lock()
 
     def parent(self, interpreted: bool) -> ForkServer:
         """Return the fork server for a mode; started at the first call, usable once its imports are done."""
-        if interpreted in self._parents and self._parents[interpreted].ended:
-            self._parents.pop(interpreted).close()
-        if interpreted not in self._parents:
-            self._parents[interpreted] = ForkServer(interpreted, self.folder, self._first_user)
-        return self._parents[interpreted]
+        with self._lock:
+            if interpreted in self._parents and self._parents[interpreted].ended:
+                self._parents.pop(interpreted).close()
+            if interpreted not in self._parents:
+                self._parents[interpreted] = ForkServer(interpreted, self.folder, self._first_user)
+            return self._parents[interpreted]
 
     def end_parent(self, interpreted: bool) -> None:
         """End the fork server of a mode to free its memory; its findings are kept."""

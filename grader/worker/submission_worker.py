@@ -36,6 +36,7 @@ class SubmissionWorker:
         interpreted: bool = False,
         tuning: str = "chance",
         arch: int = 0,
+        ahead: bool = False,
         trusted: bool = False,
         given: tuple[Path, ...] = (),
         parts: tuple[Submission, ...] = (),
@@ -43,7 +44,7 @@ class SubmissionWorker:
         self.session, self.arena, self._trusted = session, arena, trusted
         self.folder = session.private_folder(submission.path.stem)
         self._submission, self._interpreted = submission, interpreted
-        self._tuning, self._arch = tuning, arch
+        self._tuning, self._arch, self._ahead = tuning, arch, ahead
         self._given = given  # modules of the lab that the file may import
         self._parts = parts  # other files of the student that it imports
         self._worker: Worker | None = None
@@ -94,6 +95,7 @@ class SubmissionWorker:
             # Not the run's seed, from which inputs and poison are drawn, and nothing that follows from it.
             tuning_seed=seeds.for_a_worker(self.session.seed),
             arch=self._arch,
+            ahead=self._ahead,
             confinement=confinement,
         )
         if confinement.uid:
@@ -239,6 +241,11 @@ class SubmissionWorker:
     def printed(self) -> str:
         """Return what the student's code has printed so far."""
         return self._worker.printed if self._worker else ""
+
+    def kill(self) -> None:
+        """Kill the worker while another thread waits for its answer, which is an outcome then."""
+        if self._worker:
+            self._worker.kill()
 
     def close(self) -> None:
         """End the worker."""

@@ -152,8 +152,12 @@ def _settle(setup: Setup, memory: int) -> Arena:
     torch.set_num_threads(1)
     handle = memory if setup.device == "cpu" else bytes.fromhex(setup.handle)
     arena = Arena.open(setup.device, setup.arena_bytes, handle)
+    if setup.ahead:
+        from grader.codegen import ahead
+
+        ahead.install(setup.arch)
     if setup.tuning != "full":
-        tune_by_chance(setup.tuning_seed, runs_first=setup.device != "cpu")
+        tune_by_chance(setup.tuning_seed, runs_first=setup.ahead or setup.device != "cpu")
     if setup.tuning == "offline":
         from grader.codegen import offline
 
@@ -196,13 +200,25 @@ def tune_by_chance(seed: int, runs_first: bool) -> None:
     def shuffled(self: Autotuner, kwargs: dict[str, object]) -> list[triton.Config]:
         current[0] = object()
         configs = list(prune(self, kwargs))
-        chance.shuffle(configs)
+        random.Random(f"{seed} {_tuning_key(self, kwargs)}").shuffle(configs)
         return configs
 
     Autotuner.prune_configs = shuffled
     driver = triton.runtime.driver.active
     benchmark = first_that_runs()
     driver.get_benchmarker = lambda: benchmark
+
+
+def _tuning_key(tuner: Autotuner, kwargs: Mapping[str, object]) -> list[object]:
+    """Return what a kernel is tuned for: its name, the values of its key, and the dtypes of its tensors.
+
+    A choice that depends on this alone, and on no earlier call, is the same in every worker of a run.
+    One that compiles ahead takes the config that the worker on the GPU will run.
+    """
+    values = {**tuner.nargs, **kwargs}
+    dtypes = {name: str(value.dtype) for name, value in values.items() if hasattr(value, "dtype")}
+    named = [values.get(name) for name in tuner.keys if name not in dtypes]
+    return [tuner.base_fn.__name__, *named, *dtypes.values()]
 
 
 def _load(path: str, name: str) -> ModuleType:
