@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import triton
+from triton.backends.nvidia.driver import CudaLauncher, library_dirs
 from triton.compiler import ASTSource, CompiledKernel
 from triton.runtime.jit import JITFunction
 
@@ -25,6 +26,8 @@ NICENESS = 10  # the judge and the workers on the GPU go first
 def install(arch: int) -> None:
     """Make launches compile for sm_`arch` without running; needs TRITON_CACHE_DIR in the environment."""
     triton.runtime.driver.set_active(StandIn(arch))
+    with contextlib.suppress(Exception):  # there may be no driver; then no launcher can be built
+        library_dirs()  # remembered; a confined process might not find them
     with contextlib.suppress(OSError):
         os.nice(NICENESS)
     launch, compile_kernel = JITFunction.run, triton.compiler.compile
@@ -62,7 +65,5 @@ def _build_launcher(kernel: CompiledKernel) -> None:
     types, described = list(kernel.src.signature.values()), getattr(kernel.metadata, "tensordesc_meta", None)
     # A failure has no consequence: the launch will find no such function in the cache, and compile it.
     with contextlib.suppress(Exception):
-        from triton.backends.nvidia.driver import CudaLauncher
-
         if _claim(f"launcher {types} {described}"):
             CudaLauncher(kernel.src, kernel.metadata)

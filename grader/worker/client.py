@@ -53,9 +53,14 @@ class Worker:
     """One confined process and the channel to it. Whatever is not a valid answer raises WorkerGoneError."""
 
     def __init__(
-        self, parent: ForkServer, memory: int | None, scratch: tuple[Path, ...] = (), operators: bool = False
+        self,
+        parent: ForkServer,
+        memory: int | None,
+        scratch: tuple[Path, ...] = (),
+        operators: bool = False,
+        look_every_s: float = LOOK_EVERY_S,
     ):
-        self._memory, self._scratch = memory, scratch
+        self._memory, self._scratch, self._look_every_s = memory, scratch, look_every_s
         self._channel, theirs = socket.socketpair()
         out, out_in = os.pipe()
         err, err_in = os.pipe()
@@ -115,7 +120,7 @@ class Worker:
     def _answer(
         self, deadline: float, limit_s: float, spin: bool, gate: Gate | None
     ) -> tuple[Kind, JsonObject]:
-        look = time.monotonic() + LOOK_EVERY_S  # a timed block ends before the first check
+        look = time.monotonic() + self._look_every_s  # a timed block ends before the first check
         while True:
             frame = self._parse(gate)
             if frame and frame[0] in (Kind.OPEN, Kind.SHUT) and gate:
@@ -135,7 +140,7 @@ class Worker:
                 self.end()
                 raise WorkerGoneError(f"stopped at the time limit of {limit_s:g} s", Verdict.TIMEOUT)
             if time.monotonic() > look:
-                look = time.monotonic() + LOOK_EVERY_S
+                look = time.monotonic() + self._look_every_s
                 self._within_limits()
             for key, _ in events:
                 if key.fileobj is not self._channel:

@@ -83,6 +83,13 @@ class Session:
         folder.mkdir(mode=0o700)
         return folder
 
+    @property
+    def driver_cache(self) -> Path:
+        """Return the folder for what Triton compiles for every process that uses the GPU."""
+        folder = self.folder / "driver"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return folder
+
     def cache(self, file: Path) -> Path:
         """Return the folder for compiled kernels of one file, empty when the run begins."""
         digest = hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:16]

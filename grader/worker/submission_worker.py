@@ -12,7 +12,7 @@ from grader.course.spec import Exercise, Reason, Verdict
 from grader.course.submission import Submission
 from grader.results.outcome import Outcome
 from grader.system import seeds
-from grader.worker.client import Gate, Worker, WorkerGoneError
+from grader.worker.client import LOOK_EVERY_S, Gate, Worker, WorkerGoneError
 from grader.worker.error_report import ErrorReport
 from grader.worker.failure import failure
 from grader.worker.fork_server_client import KEPT_ENVIRONMENT
@@ -22,6 +22,7 @@ from grader.worker.session import Session
 from grader.worker.shared_memory import Arena, Buffer, Call
 
 LOAD_LIMIT_S = 60.0
+LOOK_SELDOM_S = 2.0  # at workers that compile ahead: looking takes time from the judge, and they are many
 
 
 class SubmissionWorker:
@@ -88,6 +89,7 @@ class SubmissionWorker:
             given=tuple(str(copy.parent / path.name) for path in self._given),
             parts=tuple(str(copy.parent / part.name) for part in self._parts),
             environment=environment,
+            driver_cache=str(self.session.driver_cache),
             device=self.arena.device,
             arena_bytes=self.arena.size,
             handle=handle.hex() if isinstance(handle, bytes) else "",
@@ -107,7 +109,8 @@ class SubmissionWorker:
         read = (self._submission, *self._parts)
         operators = on_cpu and any(b"triton_op" in (one.data or b"") for one in read)
         memory = handle if isinstance(handle, int) else None
-        self._worker = Worker(parent, memory, tuple(map(Path, write)), operators)
+        look_every_s = LOOK_SELDOM_S if self._ahead else LOOK_EVERY_S
+        self._worker = Worker(parent, memory, tuple(map(Path, write)), operators, look_every_s)
         failed = self._ask(Kind.SETUP, encode(setup), LOAD_LIMIT_S)
         if failed:  # before any line of the student's file ran
             self._worker.end()

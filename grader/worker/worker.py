@@ -152,6 +152,8 @@ def _settle(setup: Setup, memory: int) -> Arena:
     torch.set_num_threads(1)
     handle = memory if setup.device == "cpu" else bytes.fromhex(setup.handle)
     arena = Arena.open(setup.device, setup.arena_bytes, handle)
+    if setup.device != "cpu":
+        load_driver(setup.driver_cache)
     if setup.ahead:
         from grader.codegen import ahead
 
@@ -164,6 +166,20 @@ def _settle(setup: Setup, memory: int) -> Arena:
         offline.install(setup.arch, setup.folder)
     confine.apply(setup.confinement)
     return arena
+
+
+def load_driver(folder: str) -> None:
+    """Load Triton's library for the CUDA driver from `folder`, where Triton compiles it if it is not there.
+
+    Not from the kernel cache of the file: an earlier worker of the file could have left another library
+    there, and this process is not confined yet. All workers of a run share the folder.
+    """
+    kept = os.environ["TRITON_CACHE_DIR"]
+    os.environ["TRITON_CACHE_DIR"] = folder
+    try:
+        assert triton.runtime.driver.active
+    finally:
+        os.environ["TRITON_CACHE_DIR"] = kept
 
 
 def tune_by_chance(seed: int, runs_first: bool) -> None:
