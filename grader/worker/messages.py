@@ -32,9 +32,7 @@ class Setup:
     given: tuple[str, ...]  # modules of the lab that the file may import
     parts: tuple[str, ...]  # other files of the student that it imports
     environment: dict[str, str]
-    driver_cache: (
-        str  # of Triton's library for the CUDA driver; no student's code can write to it
-    )
+    driver_cache: str  # of Triton's library for the CUDA driver; no student's code can write to it
     device: str
     arena_bytes: int
     handle: str  # of the lent memory on a GPU, in hexadecimal; on a CPU a file descriptor is passed
