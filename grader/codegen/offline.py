@@ -16,27 +16,37 @@ from grader.codegen.identity import identity
 MAX_KERNELS = 64
 
 
+class StandIn:
+    """The driver of a GPU of one architecture, of which Triton only learns what it compiles for."""
+
+    def __init__(self, arch: int):
+        self._target = GPUTarget("cuda", arch, 32)
+
+    def get_current_target(self) -> GPUTarget:
+        """Return the target, as the driver of a real GPU does."""
+        return self._target
+
+    def get_current_device(self) -> int:
+        """Return the number of the only device."""
+        return 0
+
+    def get_current_stream(self, _device: object = None) -> int:
+        """Return CUDA's default stream."""
+        return 0
+
+    def get_benchmarker(self) -> Callable[..., list[float]]:
+        """Return a benchmark for autotuned kernels that calls each config once, and finds all alike."""
+
+        def once(call: Callable[[], object], **_: object) -> list[float]:
+            call()
+            return [1.0, 1.0, 1.0]
+
+        return once
+
+
 def install(arch: int, folder: str) -> None:
     """Make launches compile for sm_`arch` without running, and write PTX, cubin and facts to `folder`."""
-
-    class StandIn:
-        def get_current_target(self) -> GPUTarget:
-            return GPUTarget("cuda", arch, 32)
-
-        def get_current_device(self) -> int:
-            return 0
-
-        def get_current_stream(self, _device: object = None) -> int:
-            return 0
-
-        def get_benchmarker(self) -> Callable[..., list[float]]:
-            def once(call: Callable[[], object], **_: object) -> list[float]:
-                call()
-                return [1.0, 1.0, 1.0]
-
-            return once
-
-    triton.runtime.driver.set_active(StandIn())
+    triton.runtime.driver.set_active(StandIn(arch))
     launch, seen = JITFunction.run, set[str]()
 
     def compile_only(self: JITFunction, *args: object, **options: object) -> CompiledKernel | None:

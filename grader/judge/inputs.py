@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -94,14 +95,21 @@ def in_dtype(values: Inputs, dtype: torch.dtype) -> Inputs:
 
 
 def output_shapes(exercise: Exercise, shapes: Shapes) -> dict[str, Shape]:
-    """Return the shapes of the outputs, by running the reference on meta tensors."""
+    """Return the shapes of the outputs, by running the reference on meta tensors once for the same shapes."""
+    # With their types, because True and 1 are one key, as are 1 and 1.0.
+    inputs = tuple((name, shape, type(shape)) for name, shape in shapes.items())
+    return dict(zip(exercise.outputs, _shapes_out(exercise.reference, inputs), strict=True))
+
+
+@functools.lru_cache(maxsize=1024)
+def _shapes_out(
+    reference: Callable[..., Sequence[torch.Tensor]], inputs: tuple[tuple[str, Shape | float, type], ...]
+) -> tuple[Shape, ...]:
     meta = {
         name: torch.empty(shape, dtype=torch.float64, device="meta") if isinstance(shape, tuple) else shape
-        for name, shape in shapes.items()
+        for name, shape, _ in inputs
     }
-    return {
-        name: tuple(out.shape) for name, out in zip(exercise.outputs, exercise.reference(**meta), strict=True)
-    }
+    return tuple(tuple(out.shape) for out in reference(**meta))
 
 
 def fill(arena: Arena, buffers: Sequence[Buffer], values: Inputs) -> None:

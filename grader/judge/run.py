@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     # They import torch, which a run over untouched skeletons does not need.
     from grader.codegen.kernel_facts import CompiledKernel
     from grader.judge.codegen_checks import Verified
+    from grader.judge.compile_ahead import CompileAhead
     from grader.worker.shared_memory import Arena
     from grader.worker.submission_worker import SubmissionWorker
 
@@ -81,6 +82,7 @@ class Run:
         self._compiler = ThreadPoolExecutor(1)  # compiles ahead, while the first cases run
         # File and worker of the compiling thread; no other thread uses them.
         self._compiling: tuple[Submission, SubmissionWorker] | None = None
+        self._ahead: CompileAhead | None = None
         self._failed: dict[Key, Outcome] = {}
         self._verified: dict[Key, Verified] = {}
         self._passed: set[tuple[Key, str]] = set()  # exercises with the sizes of cases that passed
@@ -96,12 +98,34 @@ class Run:
             self.session.parent(interpreted=True)
         if CODEGEN in kinds or (self.tier == "gpu" and kinds):
             self.session.parent(interpreted=False)
+        if self.tier == "gpu" and self.gpu and self.source != REFERENCE and LEAN not in os.environ:
+            ahead = [item for item in cases if not item.exercise.native and self.ungradable(item) is None]
+            if ahead:
+                self._start_ahead(self.gpu, ahead)
         for item in cases:
             key = (item.entry.folder, item.exercise.name)
             if item.kind == CODEGEN and key not in self._kernels and self.ungradable(item) is None:
                 self._kernels[key] = self._compiler.submit(self._compile, item)
         if lean and self._kernels:
             self._compile_first()
+
+    def _start_ahead(self, gpu: Gpu, asked: Sequence[CaseItem]) -> None:
+        """Begin to compile what the workers on the GPU will launch, file by file."""
+        from grader.judge.compile_ahead import CompileAhead, File, Launching
+
+        files: dict[Path, CaseItem] = {}
+        calls: dict[Path, list[Launching]] = {}
+        for item in asked:
+            path = self.submission(item).path
+            files.setdefault(path, item)
+            set_bytes = gpu.memory_bytes // SET_SHARE if item.kind == SPEED else 0
+            tuning = "chance" if item.kind == CORRECTNESS else "full"
+            calls.setdefault(path, []).append(Launching(item.exercise, item.case, tuning, set_bytes))
+        self._ahead = CompileAhead(self.session, self._arena("host"), gpu.capability)
+        self._ahead.start(
+            File(self.submission(item), item.entry.given, self._other_files(item), tuple(calls[path]))
+            for path, item in files.items()
+        )
 
     def _compile_first(self) -> None:
         """Wait for all kernels, and end the processes that compiled them, before the first case runs."""
@@ -382,6 +406,8 @@ class Run:
                     parts=self._other_files(item),
                 ),
             )
+        if self._ahead:
+            self._ahead.wait(submission.path)  # what it compiles need not be compiled here as well
         worker = self._compiling[1]
         failed = worker.start()
         if failed:
@@ -413,6 +439,8 @@ class Run:
         from grader.worker import gate
 
         wait(self._kernels.values())  # a busy thread of this process would disturb the timing
+        if self._ahead:
+            self._ahead.wait()  # and busy cores would
         arena = self._arena("sets")
         missing = gate.missing(self.session)
         if missing:
@@ -479,6 +507,8 @@ class Run:
     def close(self) -> None:
         """End every process and free what the run holds."""
         self._compiler.shutdown(wait=False, cancel_futures=True)
+        if self._ahead:
+            self._ahead.close()
         if self._compiling:
             self._compiling[1].close()
         self._compiler.shutdown()

@@ -18,6 +18,10 @@ class Assurance:
     missing: tuple[str, ...]  # what the next level needs, in words
     refused: tuple[str, ...] = ()  # the kinds of attempts that the probe saw refused
 
+    def without(self, what: str) -> Assurance:
+        """Return L1, because `what` is missing as well."""
+        return Assurance(1, (what, *(self.missing if self.level == 1 else ())), self.refused)
+
     @property
     def words(self) -> str:
         """Return the level for a report: `L2`, or `L1; for L2: no Landlock in this kernel`."""

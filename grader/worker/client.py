@@ -64,8 +64,9 @@ class Worker:
         scratch: tuple[Path, ...] = (),
         operators: bool = False,
         pages: tuple[int, ...] = (),
+        look_every_s: float = LOOK_EVERY_S,
     ):
-        self._memory, self._scratch = memory, scratch
+        self._memory, self._scratch, self._look_every_s = memory, scratch, look_every_s
         self._channel, theirs = socket.socketpair()
         out, out_in = os.pipe()
         err, err_in = os.pipe()
@@ -134,7 +135,7 @@ class Worker:
         exchanger: Exchanger | None,
         late: tuple[float, Callable[[], None]] | None,
     ) -> tuple[Kind, JsonObject]:
-        look = time.monotonic() + LOOK_EVERY_S
+        look = time.monotonic() + self._look_every_s
         late_at = time.monotonic() + late[0] if late else math.inf
         while True:
             frame = self._parse(exchanger)
@@ -158,7 +159,7 @@ class Worker:
                 self.end()
                 raise WorkerGoneError(f"stopped at the time limit of {limit_s:g} s", Verdict.TIMEOUT)
             if time.monotonic() > look:
-                look = time.monotonic() + LOOK_EVERY_S
+                look = time.monotonic() + self._look_every_s
                 self._within_limits()
             for key, _ in events:
                 if key.fileobj is not self._channel:
@@ -242,6 +243,12 @@ class Worker:
             os.close(pipe)
         self._selector.close()
         self._channel.close()
+
+    def kill(self) -> None:
+        """Kill the worker's processes from another thread: the one that waits for an answer then ends it."""
+        with contextlib.suppress(ProcessLookupError):
+            if self.alive:
+                os.killpg(self.pid, signal.SIGKILL)
 
     def hold(self, still: bool) -> None:
         """Stop the worker's processes, or continue them; returns once the worker itself has stopped."""

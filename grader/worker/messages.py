@@ -31,6 +31,7 @@ class Setup:
     given: tuple[str, ...]  # modules of the lab that the file may import
     parts: tuple[str, ...]  # other files of the student that it imports
     environment: dict[str, str]
+    driver_cache: str  # of Triton's library for the CUDA driver; no student's code can write to it
     device: str
     arena_bytes: int
     handle: str  # of the lent memory on a GPU, in hexadecimal; on a CPU a file descriptor is passed
@@ -38,6 +39,7 @@ class Setup:
     tuning_seed: int  # for the random choice of configs
     arch: int  # to compile for, 90 for sm_90
     gated: bool  # whether the pages of a gate were passed
+    ahead: bool  # only compile what is launched, into the cache of the workers on the GPU
     confinement: Confinement
 
 

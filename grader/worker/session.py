@@ -32,16 +32,17 @@ class Session:
         self._first_user = assurance.throwaway_user()
         self._users: dict[Path, int] = {}
         self._parents: dict[bool, ForkServer] = {}
-        self._folders = itertools.count(1)  # used by two threads
+        self._folders = itertools.count(1)  # used by several threads
         self._lock = threading.Lock()
 
     def parent(self, interpreted: bool) -> ForkServer:
         """Return the fork server for a mode; started at the first call, usable once its imports are done."""
-        if interpreted in self._parents and self._parents[interpreted].ended:
-            self._parents.pop(interpreted).close()
-        if interpreted not in self._parents:
-            self._parents[interpreted] = ForkServer(interpreted, self.folder, self._first_user)
-        return self._parents[interpreted]
+        with self._lock:
+            if interpreted in self._parents and self._parents[interpreted].ended:
+                self._parents.pop(interpreted).close()
+            if interpreted not in self._parents:
+                self._parents[interpreted] = ForkServer(interpreted, self.folder, self._first_user)
+            return self._parents[interpreted]
 
     def end_parent(self, interpreted: bool) -> None:
         """End the fork server of a mode to free its memory; its findings are kept."""
@@ -56,9 +57,8 @@ class Session:
             return assurance.Assurance(1, ("confinement was switched off",)) if self._parents else None
         found = [parent.told for parent in self._parents.values()]
         levels = [assurance.assess(findings) for findings in found if findings is not None]
-        if levels and self.no_gate:
-            levels.append(assurance.Assurance(1, (f"calls behind a gate ({self.no_gate})",)))
-        return min(levels, key=lambda found: found.level) if levels else None
+        least = min(levels, key=lambda found: found.level) if levels else None
+        return least.without(f"calls behind a gate ({self.no_gate})") if least and self.no_gate else least
 
     def confinement(self, file: Path, interpreted: bool, trusted: bool) -> Confinement:
         """Return the confinement of a worker for `file`, as far as this machine can enforce it.
@@ -83,6 +83,13 @@ class Session:
         """Create a folder for one worker."""
         folder = self.folder / f"{next(self._folders):03d}-{name}"
         folder.mkdir(mode=0o700)
+        return folder
+
+    @property
+    def driver_cache(self) -> Path:
+        """Return the folder for what Triton compiles for every process that uses the GPU."""
+        folder = self.folder / "driver"
+        folder.mkdir(mode=0o700, exist_ok=True)
         return folder
 
     def cache(self, file: Path) -> Path:

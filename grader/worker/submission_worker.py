@@ -15,7 +15,7 @@ from grader.course.spec import Exercise, Reason, Verdict
 from grader.course.submission import Submission
 from grader.results.outcome import Outcome
 from grader.system import seeds
-from grader.worker.client import Exchanger, Worker, WorkerGoneError
+from grader.worker.client import LOOK_EVERY_S, Exchanger, Worker, WorkerGoneError
 from grader.worker.error_report import ErrorReport
 from grader.worker.failure import failure
 from grader.worker.fork_server_client import KEPT_ENVIRONMENT
@@ -41,6 +41,7 @@ from grader.worker.waiting import explained
 LOAD_LIMIT_S = 60.0
 QUEUE_LIMIT_S = 2.0  # to queue the calls of a plan, which takes milliseconds; longer, and something waits
 GATED_LIMIT_S = 2.0  # for the GPU to run them, once the gate is open
+LOOK_SELDOM_S = 2.0  # at workers that compile ahead: looking takes time from the judge, and they are many
 T = TypeVar("T")
 
 
@@ -63,6 +64,7 @@ class SubmissionWorker:
         interpreted: bool = False,
         tuning: str = "chance",
         arch: int = 0,
+        ahead: bool = False,
         trusted: bool = False,
         given: tuple[Path, ...] = (),
         parts: tuple[Submission, ...] = (),
@@ -70,7 +72,7 @@ class SubmissionWorker:
         self.session, self.arena, self._trusted = session, arena, trusted
         self.folder = session.private_folder(submission.path.stem)
         self._submission, self._interpreted = submission, interpreted
-        self._tuning, self._arch = tuning, arch
+        self._tuning, self._arch, self._ahead = tuning, arch, ahead
         self._given = given  # modules of the lab that the file may import
         self._parts = parts  # other files of the student that it imports
         self._worker: Worker | None = None
@@ -114,6 +116,7 @@ class SubmissionWorker:
             given=tuple(str(copy.parent / path.name) for path in self._given),
             parts=tuple(str(copy.parent / part.name) for part in self._parts),
             environment=environment,
+            driver_cache=str(self.session.driver_cache),
             device=self.arena.device,
             arena_bytes=self.arena.size,
             handle=handle.hex() if isinstance(handle, bytes) else "",
@@ -122,6 +125,7 @@ class SubmissionWorker:
             tuning_seed=seeds.for_a_worker(self.session.seed),
             arch=self._arch,
             gated=self._gate is not None,
+            ahead=self._ahead,
             confinement=confinement,
         )
         if confinement.uid:
@@ -133,7 +137,8 @@ class SubmissionWorker:
         operators = on_cpu and any(b"triton_op" in (one.data or b"") for one in self._files)
         memory = handle if isinstance(handle, int) else None
         pages = self._gate.descriptors if self._gate else ()
-        self._worker = Worker(parent, memory, tuple(map(Path, write)), operators, pages)
+        look_every_s = LOOK_SELDOM_S if self._ahead else LOOK_EVERY_S
+        self._worker = Worker(parent, memory, tuple(map(Path, write)), operators, pages, look_every_s)
         failed = self._ask(Kind.SETUP, encode(setup), LOAD_LIMIT_S)
         if failed:  # before any line of the student's file ran
             self._worker.end()
@@ -363,6 +368,11 @@ class SubmissionWorker:
     def printed(self) -> str:
         """Return what the student's code has printed so far."""
         return self._worker.printed if self._worker else ""
+
+    def kill(self) -> None:
+        """Kill the worker while another thread waits for its answer, which is an outcome then."""
+        if self._worker:
+            self._worker.kill()
 
     def close(self) -> None:
         """End the worker."""

@@ -160,14 +160,34 @@ def _settle(setup: Setup, memory: int, gate: int, done: int) -> tuple[Arena, Que
     handle = memory if setup.device == "cpu" else bytes.fromhex(setup.handle)
     arena = Arena.open(setup.device, setup.arena_bytes, handle)
     queue = Queue(gate, done) if setup.gated else None
+    if setup.device != "cpu":
+        load_driver(setup.driver_cache)
+    if setup.ahead:
+        from grader.codegen import ahead
+
+        ahead.install(setup.arch)
     if setup.tuning != "full":
-        tune_by_chance(setup.tuning_seed, runs_first=setup.device != "cpu")
+        tune_by_chance(setup.tuning_seed, runs_first=setup.ahead or setup.device != "cpu")
     if setup.tuning == "offline":
         from grader.codegen import offline
 
         offline.install(setup.arch, setup.folder)
     confine.apply(setup.confinement)
     return arena, queue
+
+
+def load_driver(folder: str) -> None:
+    """Load Triton's library for the CUDA driver from `folder`, where Triton compiles it if it is not there.
+
+    Not from the kernel cache of the file: an earlier worker of the file could have left another library
+    there, and this process is not confined yet. All workers of a run share the folder.
+    """
+    kept = os.environ["TRITON_CACHE_DIR"]
+    os.environ["TRITON_CACHE_DIR"] = folder
+    try:
+        assert triton.runtime.driver.active
+    finally:
+        os.environ["TRITON_CACHE_DIR"] = kept
 
 
 def tune_by_chance(seed: int, runs_first: bool) -> None:
@@ -204,13 +224,25 @@ def tune_by_chance(seed: int, runs_first: bool) -> None:
     def shuffled(self: Autotuner, kwargs: dict[str, object]) -> list[triton.Config]:
         current[0] = object()
         configs = list(prune(self, kwargs))
-        chance.shuffle(configs)
+        random.Random(f"{seed} {_tuning_key(self, kwargs)}").shuffle(configs)
         return configs
 
     Autotuner.prune_configs = shuffled
     driver = triton.runtime.driver.active
     benchmark = first_that_runs()
     driver.get_benchmarker = lambda: benchmark
+
+
+def _tuning_key(tuner: Autotuner, kwargs: Mapping[str, object]) -> list[object]:
+    """Return what a kernel is tuned for: its name, the values of its key, and the dtypes of its tensors.
+
+    A choice that depends on this alone, and on no earlier call, is the same in every worker of a run.
+    One that compiles ahead takes the config that the worker on the GPU will run.
+    """
+    values = {**tuner.nargs, **kwargs}
+    dtypes = {name: str(value.dtype) for name, value in values.items() if hasattr(value, "dtype")}
+    named = [values.get(name) for name in tuner.keys if name not in dtypes]
+    return [tuner.base_fn.__name__, *named, *dtypes.values()]
 
 
 def _load(path: str, name: str) -> ModuleType:

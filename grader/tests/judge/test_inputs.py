@@ -1,5 +1,7 @@
 """Seeded inputs and the bands around lent tensors: what is drawn repeats, and every stray write is found."""
 
+import types
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -135,6 +137,21 @@ def test_shapes_without_data_are_those_of_the_data(exercise):
     assert numbers(values).keys() == {name for name in shapes_of(exercise, case) if name not in shapes}
     shapes = shapes_of(exercise, case)
     assert list(output_shapes(exercise, shapes).values()) == [tuple(value.shape) for value in wide]
+
+
+def test_the_reference_runs_once_for_the_shapes_of_many_calls():
+    ran = []
+
+    def reference(x, twice):
+        ran.append(twice)
+        return (torch.cat([x, x]) if twice is True else x,)
+
+    asked = types.SimpleNamespace(outputs=("y",), reference=reference)
+    for _ in range(3):
+        assert output_shapes(asked, {"x": (3, 4), "twice": True}) == {"y": (6, 4)}
+        assert output_shapes(asked, {"x": (3, 4), "twice": 1}) == {"y": (3, 4)}
+    assert output_shapes(asked, {"x": (4, 4), "twice": 1}) == {"y": (4, 4)}
+    assert ran == [True, 1, 1]
 
 
 # Bands

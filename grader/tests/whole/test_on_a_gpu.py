@@ -100,6 +100,31 @@ def test_reference_in_the_students_seat_reads_100_percent(here):
     pytest.fail(f"twice off in two pairs of workers: { {q.id: measured[q.id] for q in asked} }")
 
 
+def test_workers_on_the_gpu_load_what_was_compiled_ahead_and_compile_nothing(here):
+    entry = next(entry for entry in catalog.find() if entry.number == 3)
+    asked = list(graded_items(entry))
+    run = Run(catalog.ROOT / "solutions", "gpu", 14, here)
+    try:
+        run.warm(asked)
+        run._ahead.wait()
+        cache = run.session.cache(run.submission(asked[0]).path)
+        ahead = compiled_in(cache)
+        outcomes = {q.id: run.answer(q) for q in asked}
+        later = compiled_in(cache) - ahead
+    finally:
+        run.close()
+    assert {name: o.where for name, o in outcomes.items() if o.verdict is not Verdict.PASS} == {}
+    assert {suffix for _, suffix in ahead} >= {".cubin"}
+    assert len(ahead) > 20
+    assert later == set()
+
+
+def compiled_in(cache):
+    """Kernels and launchers in a cache."""
+    found = [path for path in cache.glob("*/*") if path.suffix in (".cubin", ".so")]
+    return {(path.parent.name, path.suffix) for path in found}
+
+
 def test_twice_the_work_reads_half_the_percent(grade_add):
     launch = "        elementwise_add_kernel[grid](x, y, out, n, BLOCK=BLOCK)"
     (outcome,) = grade_add(change(SOURCE, launch, f"{launch}\n{launch}"), SPEED)

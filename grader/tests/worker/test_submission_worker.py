@@ -69,3 +69,24 @@ def test_the_judge_keeps_to_one_thread():
     """Threads that spin while the other side is at work made the corpora take three times as long."""
     done = python("-c", "import torch, grader.judge.correctness; print(torch.get_num_threads())")
     assert done.stdout.split() == ["1"], done.stderr
+
+
+DRIVER = """
+import os, sys
+from triton.runtime import driver
+from grader.worker.worker import load_driver
+
+class Driver:
+    def __init__(self):
+        print("loaded from", os.environ["TRITON_CACHE_DIR"])
+
+type(driver).default = property(lambda _: Driver())
+load_driver("run")
+print("then", os.environ["TRITON_CACHE_DIR"])
+"""
+
+
+def test_a_worker_does_not_load_the_driver_from_a_folder_to_which_the_file_could_write():
+    """Before it is confined: what an earlier worker of the file had left there would run with all rights."""
+    done = python("-c", DRIVER, TRITON_CACHE_DIR="file")
+    assert done.stdout.splitlines() == ["loaded from run", "then file"], done.stderr

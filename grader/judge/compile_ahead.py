@@ -1,0 +1,187 @@
+"""Compile what a run will launch, side by side on the host's cores, before the workers on the GPU need it.
+
+A worker on the GPU would compile each kernel when a case first launches it, one after the other. Here workers
+without a GPU make the same calls, in which nothing runs, and fill the cache that the workers on the GPU use.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from grader.course.spec import Case, Exercise
+from grader.course.submission import Submission
+from grader.judge.correctness import lay_out
+from grader.judge.inputs import Placer, numbers_in
+from grader.judge.shapes import fit, shapes_of
+from grader.judge.speed import FEWEST_CALLS
+from grader.worker.session import Session
+from grader.worker.shared_memory import Arena, Call
+from grader.worker.submission_worker import SubmissionWorker
+
+MOST_WORKERS = 16  # a file seldom has more kernels to compile than this at once
+WORKER_BYTES = 1 << 30  # of host memory, a generous estimate for one worker with its compiler
+LIMIT_S = 180.0  # for one file
+SHORT_S = 0.1
+MOST_CALLS = 32  # of one plan; a frame has at most 64 KiB
+
+
+@dataclass(frozen=True)
+class Launching:
+    """A call that the run will make; `tuning` says how autotuned kernels choose a config then."""
+
+    exercise: Exercise
+    case: Case
+    tuning: str  # "chance" or "full"
+    set_bytes: int = 0  # of a buffer set, if the case is a timed shape: a smaller one is taken if it must be
+
+
+@dataclass(frozen=True)
+class File:
+    """A student's file, what it may import, and the calls that the run will make of its functions."""
+
+    submission: Submission
+    given: tuple[Path, ...]
+    parts: tuple[Submission, ...]
+    calls: tuple[Launching, ...]
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Calls of one function that share their numbers."""
+
+    exercise: Exercise
+    tuning: str
+    named: Mapping[str, float]
+    calls: Sequence[Call]
+
+
+def workers_here() -> int:
+    """Return how many workers compile at once: one core is left to the judge, and memory must suffice."""
+    cores = len(os.sched_getaffinity(0)) - 1
+    return max(1, min(MOST_WORKERS, cores, psutil.virtual_memory().available // WORKER_BYTES))
+
+
+class CompileAhead:
+    """Compiles the files of a run in the background, each into the cache of its workers.
+
+    An error has no consequence here: the case that meets it again says what it is.
+    """
+
+    def __init__(
+        self, session: Session, arena: Arena, arch: int, many: int | None = None, limit_s: float = LIMIT_S
+    ):
+        self._session, self._arena, self._arch, self._limit_s = session, arena, arch, limit_s
+        self._many = many or workers_here()
+        self._threads = ThreadPoolExecutor(self._many, "ahead")
+        self._begun: dict[Path, list[Future[None]]] = {}
+        self._running: set[SubmissionWorker] = set()
+        self._closed = False
+
+    def start(self, files: Iterable[File]) -> None:
+        """Begin to compile these files, in their order."""
+        for file in files:
+            plans = _Plans(file.calls, self._limit_s)
+            begun = [self._threads.submit(self._compile, file, plans) for _ in range(self._many)]
+            self._begun.setdefault(file.submission.path, []).extend(begun)
+
+    def wait(self, path: Path | None = None) -> None:
+        """Wait until a file is compiled, or all are: before a clock runs that busy cores would disturb."""
+        wait([one for file, begun in self._begun.items() if path in (None, file) for one in begun])
+
+    def close(self) -> None:
+        """End the workers; what they have not compiled is compiled when it is needed."""
+        self._closed = True  # those that have not begun return at once
+        begun = [one for futures in self._begun.values() for one in futures]
+        while wait(begun, timeout=0.0).not_done:
+            for worker in list(self._running):
+                worker.kill()
+            wait(begun, timeout=SHORT_S)  # one that was about to start is running then
+        self._threads.shutdown()
+
+    def _compile(self, file: File, plans: _Plans) -> None:
+        """Make all calls of a file in one worker; others make them, too, and share the work."""
+        with contextlib.suppress(Exception):
+            for tuning in ("chance", "full"):
+                if not self._closed:
+                    laid_out, deadline = plans.all()
+                    self._make(file, tuning, [plan for plan in laid_out if plan.tuning == tuning], deadline)
+
+    def _make(self, file: File, tuning: str, plans: Sequence[_Plan], deadline: float) -> None:
+        if not plans:
+            return
+        worker = SubmissionWorker(
+            self._session,
+            file.submission,
+            self._arena,
+            tuning=tuning,
+            arch=self._arch,
+            ahead=True,
+            given=file.given,
+            parts=file.parts,
+        )
+        self._running.add(worker)
+        try:
+            for plan in plans:
+                if self._failed(worker, plan, plan.calls, deadline):
+                    for call in plan.calls:  # one by one: an error ends a plan
+                        self._failed(worker, plan, [call], deadline)
+        finally:
+            self._running.discard(worker)
+            worker.close()
+
+    def _failed(self, worker: SubmissionWorker, plan: _Plan, calls: Sequence[Call], deadline: float) -> bool:
+        """Make some calls of a plan in a worker; return whether that failed before the time was up."""
+        left = deadline - time.monotonic()
+        if self._closed or left <= 0.0 or worker.start():
+            return False
+        number = worker.prepare(plan.exercise, calls, left, named=plan.named)
+        return not isinstance(number, int) or worker.go(number, left) is not None
+
+
+class _Plans:
+    """The plans of a file, which the first worker lays out for all, and the time at which all of them end."""
+
+    def __init__(self, calls: Sequence[Launching], limit_s: float):
+        self._calls, self._limit_s = calls, limit_s
+        self._lock = threading.Lock()
+        self._made: tuple[list[_Plan], float] | None = None
+
+    def all(self) -> tuple[list[_Plan], float]:
+        with self._lock:
+            if self._made is None:
+                self._made = list(_in_plans(self._calls)), time.monotonic() + self._limit_s
+            return self._made
+
+
+def _in_plans(calls: Sequence[Launching]) -> Iterator[_Plan]:
+    """Lay out calls, and put those that follow each other and share function and numbers in one plan."""
+    plan: _Plan | None = None
+    for one in calls:
+        case = one.case
+        if one.set_bytes:
+            case = fit(one.exercise, case, one.set_bytes, FEWEST_CALLS) or case
+        shapes = shapes_of(one.exercise, case)
+        laid, named = lay_out(one.exercise, case, Placer(), shapes), numbers_in(shapes)
+        wanted = _Plan(one.exercise, one.tuning, named, [laid])
+        if plan and _joins(plan, wanted):
+            plan = _Plan(one.exercise, one.tuning, named, [*plan.calls, laid])
+            continue
+        if plan:
+            yield plan
+        plan = wanted
+    if plan:
+        yield plan
+
+
+def _joins(plan: _Plan, other: _Plan) -> bool:
+    same = plan.exercise is other.exercise and plan.tuning == other.tuning and plan.named == other.named
+    return same and len(plan.calls) < MOST_CALLS
