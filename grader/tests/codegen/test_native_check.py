@@ -8,7 +8,7 @@ from grader.codegen import native_check, nvcc
 from grader.tests.helpers.course import ROOT
 
 CHEATS = ROOT / "grader" / "tests" / "cheats"
-FATBIN = "#APP\n\t.section .nv_fatbin, \"a\"\n.align 8\nfatbinData:\n.quad 0x1,0x1\n.text\n\n#NO_APP\n"
+FATBIN = '#APP\n\t.section .nv_fatbin, "a"\n.align 8\nfatbinData:\n.quad 0x1,0x1\n.text\n\n#NO_APP\n'
 
 
 def test_only_the_compilers_own_assembler_is_permitted():
