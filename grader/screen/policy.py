@@ -16,6 +16,7 @@ from grader.course.submission import Submission
 from grader.results.findings import Frame
 from grader.results.outcome import MAX_FRAMES, Outcome
 from grader.screen import language
+from grader.screen.definitions import looks_like_another
 from grader.screen.forms import LAZY, constant, misplaced, of_class, text
 from grader.screen.launches import missing_launch
 from grader.screen.scopes import MUTABLE, PYTHON_OWN, File, Scope, parameters, run_when_imported
@@ -84,7 +85,7 @@ def _screened(
         return Outcome(Verdict.POLICY, where=LONG)
     try:
         tree = run_when_imported(submission.tree)
-        found = list(misplaced(tree))
+        found = [*looks_like_another(submission.tree, submission.text), *misplaced(tree)]
         if not found:
             file, own = File(tree), Own.of(parts)
             found = list(Names(file, lab, set(graded), own).violations()) or list(launch_of(file, own))
@@ -309,6 +310,8 @@ class Names:
 
     def _function(self, node: ast.FunctionDef, scope: Scope) -> Iterator[str]:
         method = isinstance(scope.node, ast.ClassDef)
+        if scope.kernel:
+            yield f"{node.name}, a function in a kernel, is not permitted; write a second kernel for it"
         if node.name in PYTHON_OWN - language.BUILTINS and not scope.is_function and not method:
             yield f"`{node.name}` is a name of Python's own; choose another for the function"
         if node.name in scope.imports:
@@ -411,6 +414,8 @@ class Names:
         """Arguments of the autotuner, of launches, and hooks."""
         full = self.file.dotted(node.func)
         given = [keyword.arg for keyword in node.keywords]
+        if full in language.JIT and (node.args or "fn" in given) and not self._wraps_a_function(node):
+            yield f"{text(node)} is not permitted; give {full} one function of this file by its name"
         if full in language.KEYWORDS:
             unpacked = [one.value for one in node.keywords if not one.arg]
             keys = [key for one in unpacked for key in (one.keys if isinstance(one, ast.Dict) else [None])]
@@ -427,6 +432,13 @@ class Names:
         for keyword in node.keywords:
             if keyword.arg == "pre_hook" and not self._harmless_hook(keyword.value):
                 yield "a pre_hook is permitted only where it sets a descriptor's block_shape and nothing else"
+
+    def _wraps_a_function(self, node: ast.Call) -> bool:
+        match node.args:
+            case [ast.Name() as name]:
+                values, top = self.file.values(name), self.file.tree.body
+                return bool(values) and all(isinstance(one, ast.FunctionDef) and one in top for one in values)
+        return False
 
     def _harmless_hook(self, value: ast.AST) -> bool:
         if isinstance(value, ast.Constant) and value.value is None:
