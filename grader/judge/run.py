@@ -395,8 +395,8 @@ class Run:
         try:
             if exercise.native:
                 arch = nvcc.arch_name(*divmod(self.arch, 10))
-                folder = self.session.cache(submission.path)
-                return kernel_facts.read_native(nvcc.library(submission.path, folder, arch), self.arch)
+                built = nvcc.library(submission.path, self.session.cache(submission.path), arch)
+                return kernel_facts.read_native(built, self.arch)
             return kernel_facts.read_kernels(worker.folder, self.arch)
         except kernel_facts.WorkerFileError as error:
             return Outcome(Verdict.CRASHED, Reason.PROTOCOL, where=one_line(str(error)))
