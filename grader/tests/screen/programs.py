@@ -119,6 +119,7 @@ class Writer:
     def plain(self) -> str:
         """A value that is no tensor and no number."""
         builtin = [one for one in self.table["BUILTINS"] if one not in SPECIAL]
+        called = [one for one in self.table["TRITON"] if one != "jit"]  # which takes a function's name alone
         return self.below(
             PLAIN,
             lambda: f"{self.one(*PLAIN)}.{self.one(*self._attributes())}",
@@ -134,7 +135,7 @@ class Writer:
             lambda: f"list({self.one('zip', 'enumerate', 'reversed')}({self.arguments()}))",
             lambda: f"torch.{self.one(*self.table['TORCH'])}",
             lambda: f"torch.{self.one('device', 'Size', 'finfo', 'iinfo', 'is_tensor')}({self.arguments()})",
-            lambda: f"triton.{self.one(*self.table['TRITON'])}({self.arguments()})",
+            lambda: f"triton.{self.one(*called)}({self.arguments()})",
             lambda: f"[{self.number()}, *numbers]",
             lambda: f"{{'a': {self.value()}, **table}}",
             lambda: f"({self.value()}, {self.value()})",
