@@ -7,7 +7,7 @@ confinement and for the judge's own checks.
 from __future__ import annotations
 
 import ast
-import copy
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -95,7 +95,9 @@ def _screened(
     if len(submission.text) > LONGEST:
         return Outcome(Verdict.POLICY, where=LONG)
     try:
-        tree = copy.deepcopy(run_when_imported(submission.tree))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = run_when_imported(ast.parse(submission.text))  # a tree of its own, which it changes
         Unquoted().visit(tree)
         found = [*looks_like_another(submission.tree, submission.text), *misplaced(tree)]
         if not found:
