@@ -7,6 +7,7 @@ confinement and for the judge's own checks.
 from __future__ import annotations
 
 import ast
+import itertools
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ PAGE = "see the names in labs/LANGUAGE.md"
 LONGEST = 200_000  # characters; a lab file has a few thousand
 LONG = f"a file of more than {LONGEST} characters is not permitted; a lab file has a few hundred lines"
 DEEP = "the file is nested too deeply to be looked at; shorter expressions and flatter blocks are permitted"
+CONSTANTS = ("triton.language.constexpr", "triton.experimental.gluon.language.constexpr")
 ALIASES = 8  # of types, one named by the next
 CONFIG_POSITIONS = 5  # of triton.Config, before pre_hook
 Violation = tuple[int, str, str]  # line, what is not permitted and what to write instead, function
@@ -151,6 +153,15 @@ class Names:
         }
         kernels = [node for node in nodes if isinstance(node, ast.FunctionDef) and file.is_kernel(node)]
         self.parameters = {one.arg for node in kernels for one in parameters(node)}
+        self.constexprs: dict[ast.AST, set[str]] = {
+            node: {one.arg for one in parameters(node) if self._is_constexpr(one)} for node in kernels
+        }
+        others = {one.arg for node in kernels for one in parameters(node) if not self._is_constexpr(one)}
+        self.constexpr_anywhere = self.parameters - others
+
+    def _is_constexpr(self, parameter: ast.arg) -> bool:
+        wanted = parameter.annotation
+        return wanted is not None and self.file.dotted(wanted) in CONSTANTS
 
     def violations(self) -> Iterator[Violation]:
         """Every place that is not permitted."""
@@ -486,9 +497,35 @@ class Names:
             for name in given:
                 if name and name not in self.parameters | language.LAUNCH:
                     yield f"`{name}=` in a launch is not permitted; no kernel here has such a parameter"
+        if not scope.kernel:
+            for name in dict.fromkeys(self._constant_tensors(node)):
+                yield f"{name} is a constant of the kernel; pass a tensor as an argument without tl.constexpr"
         for keyword in node.keywords:
             if keyword.arg == "pre_hook" and not self._harmless_hook(keyword.value):
                 yield "a pre_hook is permitted only where it sets a descriptor's block_shape and nothing else"
+
+    def _constant_tensors(self, node: ast.Call) -> Iterator[str]:
+        """Parameters with tl.constexpr that a launch gives a tensor: host code would compute with that."""
+        named: dict[object, ast.expr] = {one.arg: one.value for one in node.keywords if one.arg}
+        for option in node.keywords:
+            if not option.arg and isinstance(option.value, ast.Dict):
+                keys = zip(option.value.keys, option.value.values, strict=True)
+                named |= {key.value: value for key, value in keys if isinstance(key, ast.Constant)}
+        by_place = list(itertools.takewhile(lambda one: not isinstance(one, ast.Starred), node.args))
+        for launch in [node.func, *self.file.values(node.func)]:
+            if not isinstance(launch, ast.Subscript):
+                continue
+            kernels = [one for one in self.file.functions_of(launch.value) if one in self.constexprs]
+            # A kernel that a function was given has no name here: then an argument's name says enough.
+            constant = self.constexpr_anywhere
+            if kernels:
+                constant = set().union(*(self.constexprs[kernel] for kernel in kernels))
+            given = [(name, value) for name, value in named.items() if name in constant]
+            for kernel in kernels:
+                places = [one.arg for one in [*kernel.args.posonlyargs, *kernel.args.args]]
+                pairs = zip(places, by_place, strict=False)
+                given += [(name, value) for name, value in pairs if name in self.constexprs[kernel]]
+            yield from (str(name) for name, value in given if any_tensor(self.tensors.kind(value)))
 
     def _wraps_a_function(self, node: ast.Call) -> bool:
         match node.args:

@@ -167,6 +167,17 @@ IN_THE_FUNCTION = {
     "attribute by a pattern": ("match x:\n    case torch.Tensor(mm=f):\n        f(y)", "`match` is not"),
     "python function of a kernel": ("kernel.fn(x, y, out, 1, 2)", "`.fn`"),
     "kernel without a grid": ("kernel(x, y, out, 1, BLOCK=2)", "without a grid"),
+    "tensor as a constant": ("kernel[(1,)](x, y, out, 1, BLOCK=x)", "BLOCK is a constant"),
+    "tensor as a constant by position": ("kernel[(1,)](x, y, out, 1, x)", "BLOCK is a constant"),
+    "tensor as a constant by a dict": ("kernel[(1,)](x, y, out, 1, **{'BLOCK': x})", "BLOCK is a constant"),
+    "tensor as a constant in two steps": (
+        "launch = kernel[(1,)]\nlaunch(x, y, out, 1, BLOCK=(4, x))",
+        "BLOCK is a constant",
+    ),
+    "tensor as a constant of one of two": (
+        "def prepare(k):\n    k[(1,)](x, y, out, 1, BLOCK=y)\nprepare(kernel)",
+        "BLOCK is a constant",
+    ),
     "unknown launch option": (
         'kernel[(1,)](x, y, out, 1, BLOCK=2, extern_libs={"a": "b"})',
         "`extern_libs=`",
@@ -438,6 +449,9 @@ PERMITTED_INSIDE = {
     "list with more by a choice": "all_of = [('x', x)] + ([('out', out)] if out is not None else [])\n"
     "for name, t in all_of:\n    n = t.numel() + len(name)",
     "frozen set": "kinds = frozenset((torch.float32, torch.float16))\nknown = x.dtype in kinds",
+    "tensors by a list and a dict": "given = [x, y, out]\nrest = {'n': 1, 'BLOCK': 4}\n"
+    "kernel[(1,)](*given, **rest)\nkernel[(1,)](*given, 1, 4)\n"
+    "kernel[(1,)](**{'x_ptr': x, 'y_ptr': y, 'out_ptr': out}, n=1, BLOCK=x.numel())",
     "options by a dict": "opts = {'num_warps': 4}\nkernel[(1,)](x, y, out, 1, BLOCK=2, **opts)",
     "kernel by a choice": "chosen = kernel if x.numel() > 9 else kernel\nchosen[(1,)](x, y, out, 1, BLOCK=2)",
     "launch in two steps": 'grid = lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"] * 2),)\n'
@@ -473,6 +487,8 @@ PERMITTED_ABOVE = {
     "def f(n: Way, m: Either, c: 'triton.Config'):\n    return n",
     "autotuner by a name": "tuned: 'Literal' = triton.autotune(configs=[triton.Config({})], key=['n'])\n"
     "@tuned\n@triton.jit\ndef k(p, n):\n    tl.store(p, n)",
+    "constant of one kernel, not of another": "@triton.jit\ndef k(y_ptr, BLOCK):\n    tl.store(y_ptr, 1)\n"
+    "def either(which, t):\n    which[(1,)](y_ptr=t, BLOCK=t)",
     "frozen set": "KINDS = frozenset({torch.float32, torch.float16})",
     "hook through a function": "def hook(nargs):\n    nargs['d'].block_shape = [nargs['BLOCK']]\n"
     "def made(hook, n: int):\n    return [triton.Config({'BLOCK': n}, pre_hook=hook)]\n"
