@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import grader
-from grader.course.items import SPEED, Item
+from grader.course.items import CORRECTNESS, SPEED, CaseItem, Item
 from grader.course.spec import Document, Exercise, Verdict
 from grader.judge.run import Run
 from grader.results import scoring
@@ -15,6 +16,7 @@ from grader.results.models import TIMING_PROTOCOL, ExerciseResult, ItemResult, L
 from grader.results.outcome import Outcome, result_of
 
 Answer = tuple[Item, Outcome, float]  # the last is the time in seconds
+EMPTY = "no elements, and so no points until a case that has some is right"
 
 
 def collect(
@@ -83,10 +85,36 @@ def _lab(answered: Sequence[Answer], run: Run) -> LabResult:
 def scored(exercise: Exercise | Document, answered: Sequence[Answer]) -> tuple[ItemResult, ...]:
     """Return the items of one exercise with their points, in the order in which they were graded."""
     speed = _speed_share(exercise, [(item, outcome) for item, outcome, _ in answered])
+    answered = _without_points_for_nothing(answered)
     return tuple(
         result_of(item, outcome, speed if item.kind == SPEED and _timed(outcome) else outcome.share, seconds)
         for item, outcome, seconds in answered
     )
+
+
+def _without_points_for_nothing(answered: Sequence[Answer]) -> Sequence[Answer]:
+    """Take the points of cases without elements, which any file gets right, where no other case is right."""
+    right = [
+        item
+        for item, outcome, _ in answered
+        if isinstance(item, CaseItem) and item.kind == CORRECTNESS and outcome.verdict is Verdict.PASS
+    ]
+    if not right:
+        return answered
+    from grader.judge.shapes import has_elements  # imports torch
+
+    if any(has_elements(item.exercise, item.case) for item in right):
+        return answered
+    return [
+        (
+            item,
+            replace(outcome, share=0.0, where="" if item.case and item.case.label else EMPTY)
+            if item in right
+            else outcome,
+            seconds,
+        )
+        for item, outcome, seconds in answered
+    ]
 
 
 def _timed(outcome: Outcome) -> bool:

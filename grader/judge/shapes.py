@@ -9,7 +9,7 @@ import torch
 from grader.course.signatures import Shapes
 from grader.course.spec import Case, Exercise
 from grader.judge.correctness import lay_out
-from grader.judge.inputs import Placer, shapes_in
+from grader.judge.inputs import Placer, output_shapes, shapes_in
 
 
 class _Meta:
@@ -32,6 +32,12 @@ class _Meta:
 def shapes_of(exercise: Exercise, case: Case) -> Shapes:
     """Return the shape of each tensor input of a case; other inputs are returned as they are."""
     return shapes_in(exercise.inputs(_Meta(), case))
+
+
+def has_elements(exercise: Exercise, case: Case) -> bool:
+    """Return whether any output of a case has an element that can be right or wrong."""
+    shapes = output_shapes(exercise, shapes_of(exercise, case))
+    return any(0 not in shape for shape in shapes.values())
 
 
 def slot_bytes(exercise: Exercise, case: Case) -> int:

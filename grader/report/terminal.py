@@ -160,6 +160,9 @@ def _group(
     if graded:
         shown = f"{score.earned} / {score.graded}" if score.graded else ""
         yield f"{f'  {title:<16}{word:<5}{count}':<{WIDTH - 16}}{shown:>14}", style
+    without_points = [item for item in passed if item.kind == CORRECTNESS and item.where]
+    if without_points:
+        yield f"    {', '.join(item.name for item in without_points)}: {without_points[0].where}", "dim"
     if title == "speed" and any(item.timing for item in graded):
         yield from _speed_table(graded)
         for line in next((item.printed.strip().splitlines() for item in graded if item.printed), []):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
+from typing import TypeGuard
 
 from grader.screen import language
 from grader.screen.scopes import MUTABLE, File
 from grader.system.text import one_line
 
+_WORD = re.compile(r"(?!__)[A-Za-z_]\w*", re.ASCII)
 LAZY = frozenset({"zip", "enumerate", "reversed"})
 
 
@@ -49,11 +52,71 @@ def _node(node: ast.AST, top: bool) -> Iterator[str]:
 
 
 def _annotation(wanted: ast.expr) -> Iterator[str]:
-    for node in ast.walk(wanted):
-        name = isinstance(node, ast.Constant) and node.value not in (None, ...)
-        if type(node).__name__ not in language.ANNOTATION or name:
-            yield f"the annotation {text(wanted)} is not permitted; write a plain name such as torch.Tensor"
-            return
+    if not plain_annotation(wanted):
+        yield f"the annotation {text(wanted)} is not permitted; write a plain name such as torch.Tensor"
+
+
+def plain_annotation(wanted: ast.AST) -> bool:
+    """Whether an expression has the form of an annotation: names, and words in a Literal.
+
+    PyTorch evaluates texts that it finds in annotations, those of a Literal too: so these are single words.
+    """
+    of_literals = {
+        part
+        for node in ast.walk(wanted)
+        if is_literal(node)
+        for part in getattr(node.slice, "elts", [node.slice])
+        if isinstance(part, ast.Constant) and isinstance(part.value, str) and _WORD.fullmatch(part.value)
+    }
+    return all(
+        type(node).__name__ in language.ANNOTATION
+        and (not isinstance(node, ast.Constant) or node.value in (None, ...) or node in of_literals)
+        for node in ast.walk(wanted)
+    )
+
+
+def is_literal(node: ast.AST) -> TypeGuard[ast.Subscript]:
+    """Whether an expression is spelled like `typing.Literal[...]`."""
+    return isinstance(node, ast.Subscript) and getattr(node.value, "attr", getattr(node.value, "id", "")) == (
+        "Literal"
+    )
+
+
+class Unquoted(ast.NodeTransformer):
+    """Replaces annotations in quotes by what they say, so that every rule applies to that."""
+
+    def __init__(self) -> None:
+        self._inside = False
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        """Replace one node, and what lies below it."""
+        match node:
+            case ast.Constant(str(quoted)) if self._inside:
+                return _meant(quoted, node)
+            case ast.Subscript() if self._inside and is_literal(node):
+                return node  # its words are no types
+            case ast.FunctionDef(returns=wanted) if wanted:
+                node.returns = self._read(wanted)
+            case ast.arg(annotation=wanted) | ast.AnnAssign(annotation=wanted) if wanted:
+                node.annotation = self._read(wanted)
+        return self.generic_visit(node)
+
+    def _read(self, annotation: ast.expr) -> ast.expr:
+        self._inside = True
+        meant = self.visit(annotation)
+        self._inside = False
+        return meant if isinstance(meant, ast.expr) else annotation
+
+
+def _meant(quoted: str, node: ast.expr) -> ast.expr:
+    """The expression that a text is the source of, in the text's place; the text where it is no code."""
+    try:
+        meant = ast.parse(quoted.strip(), mode="eval").body
+    except (SyntaxError, ValueError):
+        return node
+    for part in ast.walk(meant):
+        ast.copy_location(part, node)
+    return meant
 
 
 def _identifiers(node: ast.AST) -> Iterator[str]:

@@ -52,6 +52,12 @@ INSTEAD = {
     "YieldFrom": "`yield from` is not permitted; write a loop with yield",
 }
 
+INSTEAD_OF_NAMES = {
+    "filter": "write a comprehension, [x for x in values if wanted(x)]",
+    "map": "write a comprehension, [function(x) for x in values]",
+    "dataclasses": "write a typing.NamedTuple of constants in capitals",
+}
+
 # Names of modules.
 DTYPES = words(
     "float16 half bfloat16 float32 float float64 double float8_e4m3fn float8_e5m2 bool int8 uint8 int16 "
@@ -74,7 +80,8 @@ TRITON = words(
     "runtime.driver.active.utils.get_device_properties"
 )
 TYPING = words(
-    "Any Callable Dict Final Iterable Iterator List Mapping NamedTuple Optional Sequence Set Tuple Union"
+    "Any Callable Dict Final Iterable Iterator List Literal Mapping NamedTuple Optional Sequence Set Tuple "
+    "Union"
 )
 NAMES = frozenset(
     {f"torch.{name}" for name in TORCH}
@@ -110,7 +117,8 @@ OPTIONAL = {
 # What a lab may open by itself, and not with all of its module.
 SINGLE = words("torch.library.triton_op torch.library.wrap_triton")
 JIT = frozenset({"triton.jit", "triton.experimental.gluon.jit"})
-WRAPPERS = JIT | {"triton.autotune", "triton.heuristics"}  # triton.autotune(...)(kernel)
+TUNERS = frozenset({"triton.autotune", "triton.heuristics"})
+WRAPPERS = JIT | TUNERS  # triton.autotune(...)(kernel)
 DECORATORS = WRAPPERS | words(
     "triton.constexpr_function triton.experimental.gluon.constexpr_function torch.no_grad "
     "torch.inference_mode torch.autograd.function.once_differentiable"
@@ -128,8 +136,8 @@ LAUNCH = words(
 )
 ERRORS = words("ValueError TypeError RuntimeError NotImplementedError AssertionError IndexError KeyError")
 BUILTINS = ERRORS | words(
-    "range len min max abs int float bool str tuple list dict set zip enumerate isinstance sum any all round "
-    "sorted reversed print repr divmod pow slice staticmethod"
+    "range len min max abs int float bool str tuple list dict set frozenset zip enumerate isinstance sum any "
+    "all round sorted reversed print repr divmod pow slice staticmethod"
 )
 COMPUTING = words(
     "abs all any divmod max min pow round sorted sum"

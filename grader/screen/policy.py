@@ -7,6 +7,8 @@ confinement and for the judge's own checks.
 from __future__ import annotations
 
 import ast
+import itertools
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,7 +18,17 @@ from grader.course.submission import Submission
 from grader.results.findings import Frame
 from grader.results.outcome import MAX_FRAMES, Outcome
 from grader.screen import language
-from grader.screen.forms import LAZY, constant, misplaced, of_class, text
+from grader.screen.definitions import looks_like_another
+from grader.screen.forms import (
+    LAZY,
+    Unquoted,
+    constant,
+    is_literal,
+    misplaced,
+    of_class,
+    plain_annotation,
+    text,
+)
 from grader.screen.launches import missing_launch
 from grader.screen.scopes import MUTABLE, PYTHON_OWN, File, Scope, parameters, run_when_imported
 from grader.screen.tensors import ARGS, Kind, Tensors, any_tensor
@@ -28,6 +40,8 @@ PAGE = "see the names in labs/LANGUAGE.md"
 LONGEST = 200_000  # characters; a lab file has a few thousand
 LONG = f"a file of more than {LONGEST} characters is not permitted; a lab file has a few hundred lines"
 DEEP = "the file is nested too deeply to be looked at; shorter expressions and flatter blocks are permitted"
+CONSTANTS = ("triton.language.constexpr", "triton.experimental.gluon.language.constexpr")
+ALIASES = 8  # of types, one named by the next
 CONFIG_POSITIONS = 5  # of triton.Config, before pre_hook
 Violation = tuple[int, str, str]  # line, what is not permitted and what to write instead, function
 
@@ -83,8 +97,11 @@ def _screened(
     if len(submission.text) > LONGEST:
         return Outcome(Verdict.POLICY, where=LONG)
     try:
-        tree = run_when_imported(submission.tree)
-        found = list(misplaced(tree))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = run_when_imported(ast.parse(submission.text))  # a tree of its own, which it changes
+        Unquoted().visit(tree)
+        found = [*looks_like_another(submission.tree, submission.text), *misplaced(tree)]
         if not found:
             file, own = File(tree), Own.of(parts)
             found = list(Names(file, lab, set(graded), own).violations()) or list(launch_of(file, own))
@@ -113,6 +130,7 @@ class Names:
         called = {f"torch.{name}" for one in lab.functions if one.name in graded for name in one.may_call}
         single = language.SINGLE.intersection(lab.also_allowed)
         self.names = language.NAMES | single | given | called | set(own.functions) | own.constants
+        self.constants = own.constants
         self.decorators = language.DECORATORS | (single & {"torch.library.triton_op"})
         self.open = language.open_modules(lab.also_allowed)
         known = [*self.names, *(f"{module}.any" for module in self.open)]
@@ -135,6 +153,15 @@ class Names:
         }
         kernels = [node for node in nodes if isinstance(node, ast.FunctionDef) and file.is_kernel(node)]
         self.parameters = {one.arg for node in kernels for one in parameters(node)}
+        self.constexprs: dict[ast.AST, set[str]] = {
+            node: {one.arg for one in parameters(node) if self._is_constexpr(one)} for node in kernels
+        }
+        others = {one.arg for node in kernels for one in parameters(node) if not self._is_constexpr(one)}
+        self.constexpr_anywhere = self.parameters - others
+
+    def _is_constexpr(self, parameter: ast.arg) -> bool:
+        wanted = parameter.annotation
+        return wanted is not None and self.file.dotted(wanted) in CONSTANTS
 
     def violations(self) -> Iterator[Violation]:
         """Every place that is not permitted."""
@@ -168,6 +195,9 @@ class Names:
                 yield from self._name(node, scope)
             case ast.FunctionDef():
                 yield from self._function(node, scope)
+                yield from self._annotation(node.returns)
+            case ast.arg(annotation=wanted) | ast.AnnAssign(annotation=wanted):
+                yield from self._annotation(wanted)
             case ast.Call():
                 yield from self._call(node, scope)
             case ast.withitem(expression):
@@ -188,8 +218,44 @@ class Names:
         if isinstance(node, ast.GeneratorExp | ast.Call) and not scope.kernel and self._lazy(node):
             yield f"{text(node)} is used up between calls; write list(...) or tuple(...) around it"
 
+    def _annotation(self, wanted: ast.expr | None) -> Iterator[str]:
+        if wanted and (wrong := self._no_type(wanted)):
+            words = f"{text(wrong)} is no type that the file imports or defines"
+            yield f"the annotation {text(wanted)} is not permitted; {words}"
+
+    def _no_type(self, wanted: ast.expr, depth: int = ALIASES) -> ast.AST | None:
+        """The part of an annotation that may hold a text, which PyTorch would evaluate."""
+        for node in ast.walk(wanted):
+            match node:
+                case ast.Attribute() if not self.file.dotted(node):
+                    return node
+                case ast.Subscript(value) if is_literal(node) and self.file.dotted(value) != "typing.Literal":
+                    return node
+                case ast.Name(name) if not self._is_type(node, name, depth):
+                    return node
+        return None
+
+    def _is_type(self, node: ast.Name, name: str, depth: int) -> bool:
+        found = self.file.scopes[node].find(name)
+        if not found:
+            return True  # one of Python's own
+        if name in found.imports:
+            return self.constants.isdisjoint(found.imports[name])
+        return found is self.file.module and all(
+            isinstance(value, ast.ClassDef)
+            or (
+                depth
+                and isinstance(value, ast.expr)
+                and plain_annotation(value)
+                and not self._no_type(value, depth - 1)
+            )
+            for value in found.values[name]
+        )
+
     def _import(self, node: ast.Import | ast.ImportFrom) -> Iterator[str]:
         wanted = "a lab needs torch, triton, math and typing only"
+        if "dataclasses" in (getattr(node, "module", ""), *(alias.name for alias in node.names)):
+            wanted = language.INSTEAD_OF_NAMES["dataclasses"]
         if isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.name not in self.modules:
@@ -296,7 +362,8 @@ class Names:
                 yield f"`{name}` keeps a tensor between calls; allocate inside the function"
         elif not found or (not found.is_function and name in PYTHON_OWN - set(found.imports)):
             if name in PYTHON_OWN - language.BUILTINS:
-                yield f"`{name}` is not permitted; the permitted names are in labs/LANGUAGE.md"
+                instead = language.INSTEAD_OF_NAMES.get(name, "the permitted names are in labs/LANGUAGE.md")
+                yield f"`{name}` is not permitted; {instead}"
         elif name in found.imports:
             if len(found.imports[name]) > 1:
                 yield f"`{name}` is imported twice, as different things; choose another name"
@@ -309,13 +376,17 @@ class Names:
 
     def _function(self, node: ast.FunctionDef, scope: Scope) -> Iterator[str]:
         method = isinstance(scope.node, ast.ClassDef)
+        if scope.kernel:
+            yield f"{node.name}, a function in a kernel, is not permitted; write a second kernel for it"
         if node.name in PYTHON_OWN - language.BUILTINS and not scope.is_function and not method:
             yield f"`{node.name}` is a name of Python's own; choose another for the function"
         if node.name in scope.imports:
             yield f"`{node.name}` is imported, and a second meaning is not permitted; choose another name"
         for decorator in node.decorator_list:
             static = method and isinstance(decorator, ast.Name) and decorator.id == "staticmethod"
-            if self.file.called(decorator) not in self.decorators and not static:
+            kept = self.file.values(decorator)  # tuned = triton.autotune(...)
+            tuned = bool(kept) and all(one and self.file.called(one) in language.TUNERS for one in kept)
+            if self.file.called(decorator) not in self.decorators and not (static or tuned):
                 words = f"`@{text(decorator)[1:]}"
                 yield f"the decorator {words} is not permitted; triton.jit, autotune and heuristics are"
         for default in [*node.args.defaults, *filter(None, node.args.kw_defaults)]:
@@ -411,6 +482,8 @@ class Names:
         """Arguments of the autotuner, of launches, and hooks."""
         full = self.file.dotted(node.func)
         given = [keyword.arg for keyword in node.keywords]
+        if full in language.JIT and (node.args or "fn" in given) and not self._wraps_a_function(node):
+            yield f"{text(node)} is not permitted; give {full} one function of this file by its name"
         if full in language.KEYWORDS:
             unpacked = [one.value for one in node.keywords if not one.arg]
             keys = [key for one in unpacked for key in (one.keys if isinstance(one, ast.Dict) else [None])]
@@ -424,26 +497,95 @@ class Names:
             for name in given:
                 if name and name not in self.parameters | language.LAUNCH:
                     yield f"`{name}=` in a launch is not permitted; no kernel here has such a parameter"
+        if not scope.kernel:
+            for name in dict.fromkeys(self._constant_tensors(node)):
+                yield f"{name} is a constant of the kernel; pass a tensor as an argument without tl.constexpr"
         for keyword in node.keywords:
             if keyword.arg == "pre_hook" and not self._harmless_hook(keyword.value):
                 yield "a pre_hook is permitted only where it sets a descriptor's block_shape and nothing else"
 
-    def _harmless_hook(self, value: ast.AST) -> bool:
+    def _constant_tensors(self, node: ast.Call) -> Iterator[str]:
+        """Parameters with tl.constexpr that a launch gives a tensor: host code would compute with that."""
+        named: dict[object, ast.expr] = {one.arg: one.value for one in node.keywords if one.arg}
+        for option in node.keywords:
+            if not option.arg and isinstance(option.value, ast.Dict):
+                keys = zip(option.value.keys, option.value.values, strict=True)
+                named |= {key.value: value for key, value in keys if isinstance(key, ast.Constant)}
+        by_place = list(itertools.takewhile(lambda one: not isinstance(one, ast.Starred), node.args))
+        for launch in [node.func, *self.file.values(node.func)]:
+            if not isinstance(launch, ast.Subscript):
+                continue
+            kernels = [one for one in self.file.functions_of(launch.value) if one in self.constexprs]
+            # A kernel that a function was given has no name here: then an argument's name says enough.
+            constant = self.constexpr_anywhere
+            if kernels:
+                constant = set().union(*(self.constexprs[kernel] for kernel in kernels))
+            given = [(name, value) for name, value in named.items() if name in constant]
+            for kernel in kernels:
+                places = [one.arg for one in [*kernel.args.posonlyargs, *kernel.args.args]]
+                pairs = zip(places, by_place, strict=False)
+                given += [(name, value) for name, value in pairs if name in self.constexprs[kernel]]
+            yield from (str(name) for name, value in given if any_tensor(self.tensors.kind(value)))
+
+    def _wraps_a_function(self, node: ast.Call) -> bool:
+        match node.args:
+            case [ast.Name() as name]:
+                values, top = self.file.values(name), self.file.tree.body
+                return bool(values) and all(isinstance(one, ast.FunctionDef) and one in top for one in values)
+        return False
+
+    def _harmless_hook(self, value: ast.AST | None, depth: int = ALIASES) -> bool:
+        """Whether a hook sets a block_shape alone; of a parameter, whether all that is passed for it does."""
         if isinstance(value, ast.Constant) and value.value is None:
             return True
-        if isinstance(value, ast.Name) and value.id == "pre_hook" and self.file.values(value):
-            return True  # handed through by a function: what it is given is looked at where it is called
+        found = self.file.scopes[value].find(value.id) if isinstance(value, ast.Name) else None
+        if (
+            isinstance(value, ast.Name)
+            and found
+            and isinstance(found.node, ast.FunctionDef)
+            and (
+                found.values[value.id] == [None]  # a parameter, which is given no other value
+            )
+        ):
+            passed = list(self._passed(found.node, value.id))
+            return bool(depth and passed) and all(self._harmless_hook(one, depth - 1) for one in passed)
         functions = self.file.functions_of(value)
         return bool(functions) and all(
             isinstance(function, ast.FunctionDef) and all(map(_only_sets_block_shape, function.body))
             for function in functions
         )
 
+    def _passed(self, function: ast.FunctionDef, name: str) -> Iterator[ast.AST | None]:
+        """What the file's calls of a function, and its default, give one parameter; None where unknown."""
+        args = function.args
+        first = [one.arg for one in [*args.posonlyargs, *args.args]]
+        defaults = dict(zip(reversed(first), reversed(args.defaults), strict=False))
+        defaults |= {
+            one.arg: value for one, value in zip(args.kwonlyargs, args.kw_defaults, strict=True) if value
+        }
+        if name in defaults:
+            yield defaults[name]
+        for node in self.file.scopes:
+            if isinstance(node, ast.Call) and function in self.file.functions_of(node.func):
+                named = {keyword.arg: keyword.value for keyword in node.keywords}
+                if None in named or any(isinstance(one, ast.Starred) for one in node.args):
+                    yield None
+                elif name in named:
+                    yield named[name]
+                elif name in first and first.index(name) < len(node.args):
+                    yield node.args[first.index(name)]
+                elif name not in defaults:
+                    yield None
+
 
 def _only_sets_block_shape(statement: ast.stmt) -> bool:
     match statement:
-        case ast.Assign([target]):
-            return isinstance(target, ast.Name) or getattr(target, "attr", "") == "block_shape"
+        case ast.Assign([target], value):
+            targets = target.elts if isinstance(target, ast.Tuple) else [target]
+            calls = any(isinstance(node, ast.Call) for node in ast.walk(value))
+            return not calls and all(
+                isinstance(one, ast.Name) or getattr(one, "attr", "") == "block_shape" for one in targets
+            )
         case ast.If(_, body, orelse):
             return all(map(_only_sets_block_shape, [*body, *orelse]))
         case ast.Return(None | ast.Constant(None)) | ast.Pass() | ast.Expr(ast.Constant()):

@@ -16,7 +16,7 @@ GIVES_TENSOR = words(
     "t T mT transpose permute flatten squeeze unsqueeze expand expand_as requires_grad_"
 )
 ARITHMETIC = words("sum abs pow divmod round min max any all")
-READS = words("float int bool list tuple set dict sorted zip enumerate reversed")
+READS = words("float int bool list tuple set frozenset dict sorted zip enumerate reversed")
 HIGHER = words("sorted min max")  # they call their `key`
 FILLED_WITH = words("fill_ new_full torch.full")
 
@@ -34,6 +34,8 @@ def join(one: Kind, other: Kind, depth: int = 0) -> Kind:
         return other
     if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other) and depth < DEPTH:
         return tuple(join(a, b, depth + 1) for a, b in zip(one, other, strict=True))
+    if isinstance(one, tuple) and isinstance(other, tuple) and depth < DEPTH:
+        return (join(element(one), element(other), depth + 1),)
     return any_tensor(one) or any_tensor(other) or (ARGS in (element(one), element(other)) and ARGS)
 
 
@@ -164,7 +166,7 @@ class Tensors:
         if targets := self._targets(func):
             return element(tuple(self.returns.get(target, False) for target, _ in targets))
         match func:
-            case ast.Name("tuple" | "list" | "sorted" | "reversed" | "set") if node.args:
+            case ast.Name("tuple" | "list" | "sorted" | "reversed" | "set" | "frozenset") if node.args:
                 kind = self.kind(node.args[0])
                 return kind if isinstance(kind, tuple) else (kind is True,)
             case ast.Name("enumerate") if node.args:

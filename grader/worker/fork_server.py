@@ -30,8 +30,9 @@ def main(control: int, uid: int) -> None:
     import triton.language  # noqa: F401 - imported for the children
 
     from grader.sandbox import probe
-    from grader.worker import worker
+    from grader.worker import kernel_source, worker
 
+    kernel_source.read_from_the_tree()
     if os.environ.get("TRITON_INTERPRET") == "1":
         from grader.worker import interpreter_patches
 

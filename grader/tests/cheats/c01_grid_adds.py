@@ -1,4 +1,4 @@
-"""EXPECT POLICY/FOREIGN_KERNEL from elementwise_add: C1 the grid is a function, and adds by torch the tensors that it gets as constants"""
+"""EXPECT POLICY; unscreened POLICY/FOREIGN_KERNEL from elementwise_add: C1 the grid is a function, and adds by torch the tensors that it gets as constants"""
 
 import torch
 import triton

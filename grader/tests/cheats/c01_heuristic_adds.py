@@ -1,4 +1,4 @@
-"""EXPECT POLICY/FOREIGN_KERNEL from elementwise_add: C1 a heuristic adds in place by torch, the kernel only poses"""
+"""EXPECT POLICY; unscreened POLICY/FOREIGN_KERNEL from elementwise_add: C1 a heuristic adds in place by torch, the kernel only poses"""
 
 import torch
 import triton

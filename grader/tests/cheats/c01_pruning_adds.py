@@ -1,4 +1,4 @@
-"""EXPECT POLICY/FOREIGN_KERNEL or WRONG/UNWRITTEN or WRONG/STALE from elementwise_add: C1 the pruning of configs adds by torch"""
+"""EXPECT POLICY; unscreened POLICY/FOREIGN_KERNEL or WRONG/UNWRITTEN or WRONG/STALE from elementwise_add: C1 the pruning of configs adds by torch"""
 
 import torch
 import triton

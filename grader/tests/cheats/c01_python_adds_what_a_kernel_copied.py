@@ -1,4 +1,4 @@
-"""EXPECT POLICY/HOST_READ from elementwise_add on a CPU: C1 a kernel copies the inputs, Python adds the copies, a kernel carries the sums"""
+"""EXPECT POLICY; unscreened POLICY/HOST_READ from elementwise_add on a CPU: C1 a kernel copies the inputs, Python adds the copies, a kernel carries the sums"""
 
 import torch
 import triton

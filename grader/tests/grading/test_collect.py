@@ -1,5 +1,6 @@
 """What a run found becomes results whose sums are exact, in the file as in memory."""
 
+import dataclasses
 import json
 import re
 from fractions import Fraction
@@ -38,7 +39,8 @@ def collected(answers, path):
 def test_points_of_cases_are_their_exact_share_without_the_noise_of_floating_point(tmp_path, right):
     answers = answered(lambda number, _: RIGHT if number < right else WRONG)
     results = collected([one for one in answers if one[0].kind == CORRECTNESS], tmp_path)
-    share = Fraction(int(ADD.points) * right, len(ADD.cases))
+    earning = right if right > 1 else 0  # the first case has no elements
+    share = Fraction(int(ADD.points) * earning, len(ADD.cases))
     assert results.points == results.labs[0].points == round(float(share), 6)
     written = re.findall(r'points": ?(\d+\.\d+)', results.model_dump_json())
     assert len(written) == 2 * len(ADD.cases) + 8
@@ -51,6 +53,41 @@ def test_points_of_cases_are_their_exact_share_without_the_noise_of_floating_poi
 def test_15_of_24_cases_are_43_75_points(tmp_path):
     answers = answered(lambda number, _: RIGHT if number < 15 else WRONG)[:24]
     assert '"points":43.75,' in collected(answers, tmp_path).model_dump_json()
+
+
+def of_cases(outcome_of):
+    answers = answered(lambda _, item: outcome_of(item.case) if item.kind == CORRECTNESS else WRONG)
+    return [item for item in collect.scored(ADD, answers) if item.kind == CORRECTNESS]
+
+
+def test_a_case_without_elements_earns_nothing_where_no_case_with_elements_is_right():
+    items = of_cases(lambda case: WRONG if case.params["n"] else RIGHT)
+    empty = [item for item in items if item.verdict is Verdict.PASS]
+    assert {item.name for item in empty} == {"n=0,fp32", "n=0,fp16", "n=0,bf16"}
+    assert sum(item.points for item in items) == 0.0
+    assert all("no elements" in item.where and item.max_points for item in empty)
+
+
+@pytest.mark.parametrize("others", [Verdict.NOT_GRADED, Verdict.GRADER_FAULT])
+def test_an_empty_case_earns_nothing_either_where_no_other_was_graded(others):
+    items = of_cases(lambda case: Outcome(others) if case.params["n"] else RIGHT)
+    assert sum(item.points for item in items) == 0.0
+
+
+def test_a_case_without_elements_earns_its_points_beside_one_that_is_right():
+    items = of_cases(lambda case: RIGHT if case.params["n"] in (0, 7) else WRONG)
+    right = [item for item in items if item.verdict is Verdict.PASS]
+    assert len(right) == 6
+    assert all(item.points == item.max_points and not item.where for item in right)
+
+
+def test_a_hidden_case_without_elements_does_not_say_so():
+    hidden = [
+        (dataclasses.replace(item, case=dataclasses.replace(item.case, label="hidden 1")), RIGHT, 0.0)
+        for item, _, _ in answered(lambda *_: RIGHT)
+        if item.kind == CORRECTNESS and item.case.params == {"n": 0}
+    ]
+    assert {(item.points, item.where) for item in collect.scored(ADD, hidden)} == {(0.0, "")}
 
 
 def test_speed_points_are_the_share_of_all_shapes_and_none_where_one_was_wrong():

@@ -19,6 +19,8 @@ import signal
 import sys
 from pathlib import Path
 
+from grader.screen.tensors import ARITHMETIC, READS
+
 HEAD = """\
 import torch
 import triton
@@ -119,6 +121,10 @@ class Writer:
     def plain(self) -> str:
         """A value that is no tensor and no number."""
         builtin = [one for one in self.table["BUILTINS"] if one not in SPECIAL]
+        # Those that compute or read are refused where an argument may hold a tensor.
+        reading = [one for one in builtin if one in ARITHMETIC | READS]
+        free = [one for one in builtin if one not in reading]
+        called = [one for one in self.table["TRITON"] if one != "jit"]  # which takes a function's name alone
         return self.below(
             PLAIN,
             lambda: f"{self.one(*PLAIN)}.{self.one(*self._attributes())}",
@@ -128,13 +134,14 @@ class Writer:
             "pow(n, 2)",
             lambda: f"tile.{self.one(*self.table['FIGURES'])}",
             lambda: f"{self.tensor()}.{self.one(*self.table['TENSOR'])}",
-            lambda: f"{self.one(*builtin)}({self.arguments()})",
+            lambda: f"{self.one(*free)}({self.arguments()})",
+            lambda: f"{self.one(*reading)}({self.number()})",
             lambda: f"{self.one(*builtin)}('text')",
             lambda: f"{self.one(*builtin)}({self.one(*PLAIN)}, {self.number()})",
-            lambda: f"list({self.one('zip', 'enumerate', 'reversed')}({self.arguments()}))",
+            lambda: f"list({self.one('zip', 'enumerate', 'reversed')}({self.one(*PLAIN)}))",
             lambda: f"torch.{self.one(*self.table['TORCH'])}",
             lambda: f"torch.{self.one('device', 'Size', 'finfo', 'iinfo', 'is_tensor')}({self.arguments()})",
-            lambda: f"triton.{self.one(*self.table['TRITON'])}({self.arguments()})",
+            lambda: f"triton.{self.one(*called)}({self.arguments()})",
             lambda: f"[{self.number()}, *numbers]",
             lambda: f"{{'a': {self.value()}, **table}}",
             lambda: f"({self.value()}, {self.value()})",

@@ -33,6 +33,7 @@ TREES = sorted(
     if path.name != "lab.py" and path.name not in {given.name for given in entry.given}
 )
 HEAD = """\
+from typing import Literal, NamedTuple, Optional
 import torch
 import triton
 import triton.language as tl
@@ -142,7 +143,18 @@ IN_THE_FUNCTION = {
     "call of an item": ("d = {'a': 1}\nd['a'](x)", "calls an item"),
     "call of a result": ("kernel.best_config(1)(x)", "calls a value"),
     "items of a config that are called": ("d = kernel.configs[0].kwargs\nd['a'](x, y)", "calls an item"),
-    "string annotation": ("n: 'int' = 1", "the annotation `'int'`"),
+    "string annotation that calls": ("n: 'print(x)' = 1", "the annotation `print(x)`"),
+    "string annotation of an item": ("n: 'int if x else str' = 1", "the annotation `int if x else str`"),
+    "string annotation that is no code": ("n: 'an int' = 1", "the annotation `'an int'`"),
+    "string annotation in a string": ("n: \"list['int']\" = 1", "the annotation"),
+    "string in a generic annotation": ("n: list['print(x)'] = 1", "the annotation"),
+    "string annotation of torch": ("n: 'torch.ops' = 1", "`torch.ops`"),
+    "string annotation of a hidden name": ("n: 'torch.__name__' = 1", "names with two underscores"),
+    "literal that is code": ("n: Literal['print(x)'] = 1", "the annotation"),
+    "something else called literal": ("Literal = list\nn: Literal['word'] = 1", "the annotation"),
+    "annotation by a parameter": ("def f(a, b: x): return a", "the annotation `x`"),
+    "filter": ("n = list(filter(None, (1, 2)))", "`filter` is not permitted; write a comprehension"),
+    "frozen set of a tensor": ("n = frozenset(x)", "reads a tensor"),
     "annotation that calls": ("n: print(x) = 1", "the annotation `print(x)`"),
     "class in a function": ("class F(torch.autograd.Function):\n    pass", "class F in a function"),
     "iterator that is kept": ("pairs = zip((1, 2), (3, 4))", "used up between calls"),
@@ -155,6 +167,17 @@ IN_THE_FUNCTION = {
     "attribute by a pattern": ("match x:\n    case torch.Tensor(mm=f):\n        f(y)", "`match` is not"),
     "python function of a kernel": ("kernel.fn(x, y, out, 1, 2)", "`.fn`"),
     "kernel without a grid": ("kernel(x, y, out, 1, BLOCK=2)", "without a grid"),
+    "tensor as a constant": ("kernel[(1,)](x, y, out, 1, BLOCK=x)", "BLOCK is a constant"),
+    "tensor as a constant by position": ("kernel[(1,)](x, y, out, 1, x)", "BLOCK is a constant"),
+    "tensor as a constant by a dict": ("kernel[(1,)](x, y, out, 1, **{'BLOCK': x})", "BLOCK is a constant"),
+    "tensor as a constant in two steps": (
+        "launch = kernel[(1,)]\nlaunch(x, y, out, 1, BLOCK=(4, x))",
+        "BLOCK is a constant",
+    ),
+    "tensor as a constant of one of two": (
+        "def prepare(k):\n    k[(1,)](x, y, out, 1, BLOCK=y)\nprepare(kernel)",
+        "BLOCK is a constant",
+    ),
     "unknown launch option": (
         'kernel[(1,)](x, y, out, 1, BLOCK=2, extern_libs={"a": "b"})',
         "`extern_libs=`",
@@ -169,13 +192,17 @@ IN_THE_FUNCTION = {
     "new tensor": ("z = torch.zeros_like(x)\nz + 1", None),
     "view": ("z = x.view(-1)[1:] * 2", "computes with a tensor"),
     "reversed pair": ("a, b = y, x\na - b", None),
+    "sum of tensors in lists of two lengths": (
+        "for t in ([x, y] if x.numel() else [x]):\n    z = t + t",
+        "`t + t` computes",
+    ),
     "in a list": ("z = [x, y]\nz[0] + z[1]", None),
     "in a loop": ("for t in (x, y):\n    t * t", None),
     "sum of a list": ("sum([x, y])", "`sum([x, y])` computes with a tensor"),
     "absolute value": ("abs(x)", "`abs(x)` computes with a tensor"),
     "lambda": ("f = lambda a, b: a + b\nf(x, y)", "`a + b` computes"),
     "functions in a list": ("f = [lambda a: a + 1]\nf[0](x)", "as a value is not permitted"),
-    "map": ("list(map(lambda a: a * a, [x, y]))", "`map`"),
+    "map": ("list(map(lambda a: a * a, [x, y]))", "`map` is not permitted; write a comprehension"),
     "closure": ("def inner():\n    return x + y\ninner()", None),
     "default value": ("def f(a=x): return a * 2\nf()", "the default value `x`"),
     "generator": ("def g():\n    yield x\nfor t in g():\n    t * 2", None),
@@ -308,6 +335,48 @@ AT_MODULE_LEVEL = {
         'def hook(nargs): nargs["out_ptr"].zero_()\nC = triton.Config({}, pre_hook=hook)',
         "`.zero_`",
     ),
+    "hook through a function, by position": (
+        "def hook(nargs): print(nargs)\ndef made(pre_hook): return triton.Config({}, pre_hook=pre_hook)\n"
+        "C = made(hook)",
+        "a pre_hook",
+    ),
+    "hook through a function, one of two": (
+        "def hook(nargs): print(nargs)\ndef made(hook): return triton.Config({}, pre_hook=hook)\n"
+        "C = [made(None), made(hook=hook)]",
+        "a pre_hook",
+    ),
+    "hook through a function, unpacked": (
+        "def hook(nargs): print(nargs)\ndef made(n, h=None): return triton.Config({}, pre_hook=h)\n"
+        "C = made(*[1, hook])",
+        "a pre_hook",
+    ),
+    "hook that calls for a name": (
+        "def hook(nargs):\n    a = print(nargs)\nC = triton.Config({}, pre_hook=hook)",
+        "a pre_hook",
+    ),
+    "hook through two functions": (
+        "def hook(nargs): print(nargs)\ndef made(h): return triton.Config({}, pre_hook=h)\n"
+        "def more(n, *, h=None): return made(h)\nC = more(1, h=hook)",
+        "a pre_hook",
+    ),
+    "annotation by a name": ("HINT = 'print(1)'.replace('1', '2')\ndef f(a: HINT): return a", "`HINT`"),
+    "annotation by a generic": ("HINT = list['print(1)']\ndef f(a: HINT): return a", "`HINT`"),
+    "annotation by an optional": ("HINT = list['print(1)']\ndef f() -> 'HINT | None': return 1", "`HINT`"),
+    "annotation by two names": ("ONE = 'print(1)'\nHINT = ONE\ndef f(a: HINT): return a", "`HINT`"),
+    "annotation by a field": (
+        "class T(NamedTuple):\n    HINT: str = 'print(1)'\ndef f(a: T.HINT): return a",
+        "`T.HINT`",
+    ),
+    "decorator by a name": ("mine = triton.cdiv(4, 2)\n@mine\ndef f(): pass", "the decorator `@mine`"),
+    "decorator by one of two": (
+        "mine = triton.heuristics({})\nmine = triton.cdiv\n@mine\ndef f(): pass",
+        "the decorator `@mine`",
+    ),
+    "data class": (
+        "from dataclasses import dataclass",
+        "write a typing.NamedTuple of constants",
+    ),
+    "data classes": ("import dataclasses", "write a typing.NamedTuple of constants"),
     "hook that calls": ("def hook(nargs): print(nargs)\nC = triton.Config({}, pre_hook=hook)", "a pre_hook"),
     "grid that adds": (
         'def grid(meta):\n    sums = meta["X"]\n    sums += meta["Y"]\n    return (1,)\n'
@@ -374,6 +443,15 @@ PERMITTED_INSIDE = {
     "while and walrus": "n = 1\nwhile (n := n * 2) < x.numel():\n    pass",
     "type": "same = isinstance(x, torch.Tensor)",
     "zeroed": "out.zero_()",
+    "quoted annotation": "n: 'int' = 1\nshape: 'torch.Size | None' = None",
+    "quoted annotation in another": "found: Optional['torch.Tensor'] = None",
+    "literal": "way: Literal['forward', 'backward'] = 'forward'",
+    "list with more by a choice": "all_of = [('x', x)] + ([('out', out)] if out is not None else [])\n"
+    "for name, t in all_of:\n    n = t.numel() + len(name)",
+    "frozen set": "kinds = frozenset((torch.float32, torch.float16))\nknown = x.dtype in kinds",
+    "tensors by a list and a dict": "given = [x, y, out]\nrest = {'n': 1, 'BLOCK': 4}\n"
+    "kernel[(1,)](*given, **rest)\nkernel[(1,)](*given, 1, 4)\n"
+    "kernel[(1,)](**{'x_ptr': x, 'y_ptr': y, 'out_ptr': out}, n=1, BLOCK=x.numel())",
     "options by a dict": "opts = {'num_warps': 4}\nkernel[(1,)](x, y, out, 1, BLOCK=2, **opts)",
     "kernel by a choice": "chosen = kernel if x.numel() > 9 else kernel\nchosen[(1,)](x, y, out, 1, BLOCK=2)",
     "launch in two steps": 'grid = lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"] * 2),)\n'
@@ -403,6 +481,18 @@ PERMITTED_ABOVE = {
     "configs": "CONFIGS = [triton.Config({'BLOCK': b}, num_warps=w) for b in (64, 128) for w in (4, 8) "
     "if b > w]\n"
     "CONFIGS.append(triton.Config({'BLOCK': 32}, **{'num_warps': 2}))",
+    "quoted annotations": "def f(t: 'torch.Tensor', n: 'int' = 1, *, out: 'torch.Tensor | None' = None) "
+    "-> 'tuple[torch.Tensor, int]':\n    return t, n",
+    "alias of types": "Way = Literal['forward', 'backward']\nEither = Optional[Way]\n"
+    "def f(n: Way, m: Either, c: 'triton.Config'):\n    return n",
+    "autotuner by a name": "tuned: 'Literal' = triton.autotune(configs=[triton.Config({})], key=['n'])\n"
+    "@tuned\n@triton.jit\ndef k(p, n):\n    tl.store(p, n)",
+    "constant of one kernel, not of another": "@triton.jit\ndef k(y_ptr, BLOCK):\n    tl.store(y_ptr, 1)\n"
+    "def either(which, t):\n    which[(1,)](y_ptr=t, BLOCK=t)",
+    "frozen set": "KINDS = frozenset({torch.float32, torch.float16})",
+    "hook through a function": "def hook(nargs):\n    nargs['d'].block_shape = [nargs['BLOCK']]\n"
+    "def made(hook, n: int):\n    return [triton.Config({'BLOCK': n}, pre_hook=hook)]\n"
+    "ALL = made(hook, 64) + made(None, 64)",
     "configs by a generator": "def many():\n    for b in (64, 128):\n"
     "        yield triton.Config({'BLOCK': b})\n"
     "CONFIGS = list(many())",

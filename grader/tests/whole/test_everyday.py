@@ -4,6 +4,10 @@ import dataclasses
 
 import pytest
 
+from grader.course import catalog
+from grader.course.submission import Submission
+from grader.screen import file_check
+from grader.screen.screen import screen
 from grader.tests.whole.everyday import (
     CORPORA,
     kinds,
@@ -46,3 +50,18 @@ def test_every_expected_label_is_a_known_verdict_with_a_known_reason(corpus):
 def test_an_unknown_label_is_noticed(label, way):
     known = CORPORA["cheats"][0]
     assert unknown_labels(dataclasses.replace(known, **{way: ("WRONG/UNWRITTEN", label, "SLOW")})) == [label]
+
+
+def test_the_first_line_of_a_cheat_says_what_the_screen_alone_says_of_it():
+    entries, other = [*catalog.find(), *catalog.capstone()], {}
+    for specimen in CORPORA["cheats"]:
+        if specimen.file.suffix == ".cu" or specimen.path.is_dir():
+            continue  # the compiler, or what lies beside the file, has a say in these
+        for name in specimen.functions:
+            lab, asked = next((e.lab, x) for e in entries for x in e.lab.exercises if x.name == name)
+            submission = Submission.read(specimen.file)
+            outcome = file_check.check(submission, asked) or screen(submission, lab, asked)
+            label = outcome.label if outcome else "permitted"
+            if (label == "POLICY") != ("POLICY" in specimen.screened):
+                other[specimen.name] = (label, specimen.screened)
+    assert other == {}
