@@ -133,7 +133,7 @@ class Writer:
             "list(range(3))",
             "pow(n, 2)",
             lambda: f"tile.{self.one(*self.table['FIGURES'])}",
-            lambda: f"{self.tensor()}.{self.one(*self.table['TENSOR'])}",
+            lambda: f"{self.tensor()}.{self._of_a_tensor()}",
             lambda: f"{self.one(*free)}({self.arguments()})",
             lambda: f"{self.one(*reading)}({self.number()})",
             lambda: f"{self.one(*builtin)}('text')",
@@ -154,6 +154,10 @@ class Writer:
             lambda: f"{self.one(*PLAIN)}[{self.one('0', '1:', repr('a'))}]",
             lambda: f"helper({self.tensor()}, {self.number()})",
         )
+
+    def _of_a_tensor(self) -> str:
+        found = self.one(*self.table["TENSOR"])
+        return "ndim" if found in ("T", "mT") else found  # those are tensors, which may not be compared
 
     def _attributes(self) -> list[str]:
         lists = ("LAUNCHER", "MACHINE", "PYTHON", "TENSOR", "CTX")
