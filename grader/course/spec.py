@@ -218,9 +218,10 @@ class Exercise:
       other tensors, and dy; their outputs are y and the gradients of the first of these tensors, in order.
     * `symptom_of(case, inputs, expected, got)` may name, from the first wrong output, the symptom of a
       mistake that only this exercise can make; None if it finds none.
-    * `follow(case, inputs, outputs, earlier)` is for exercises that make a random choice. From the outputs it
-      returns the results expected for this choice, which replace the reference, and the symptom of a choice
-      that lacks a property, or None; `earlier` are the outputs of a call with other inputs.
+    * `follow(case, inputs, outputs)` is for exercises that make a random choice. From the outputs it returns
+      the results expected for this choice, which replace the reference. `bad_choice(case, outputs, earlier)`
+      returns the symptom of a choice that lacks a property, or None; `earlier` are the outputs of a call with
+      other inputs.
     * `may_call` names torch operators, such as "mm", that may do a part of the work.
     * `native` says how to call an exercise whose file is CUDA C++.
     """
@@ -239,7 +240,8 @@ class Exercise:
     speed: Speed | None = None
     codegen: Codegen | None = None
     numbers: tuple[str, ...] = ()
-    follow: Callable[[Case, Inputs, Tensors, Tensors | None], tuple[Tensors, AnySymptom | None]] | None = None
+    follow: Callable[[Case, Inputs, Tensors], Tensors] | None = None
+    bad_choice: Callable[[Case, Tensors, Tensors | None], AnySymptom | None] | None = None
     may_call: tuple[str, ...] = ()
     native: Native | None = None
 

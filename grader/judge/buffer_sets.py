@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import torch
 
@@ -107,17 +108,26 @@ class BufferSets:
         need few address translations. Two of each output are the fewest: from the last page alone, a result
         of which only the end is ready would look complete.
         """
-        outputs = [buffer for _, outputs in self.sets[k] for buffer in outputs]
-        pages = max(FEWEST_PAGES, SAMPLED_PAGES // len(outputs))
-        picked = []
-        for buffer in outputs:
-            first = buffer.tensor.offset // LINE
-            count = max(1, buffer.tensor.span * TORCH_DTYPES[buffer.tensor.dtype].itemsize // LINE)
-            starts = (self.rng.uniform(pages, 1) * max(count - PAGE_LINES, 1)).long()
-            starts[-1] = max(count - PAGE_LINES, 0)
-            within = (self.rng.uniform(pages, LINES_PER_OUTPUT // pages) * min(PAGE_LINES, count)).long()
-            picked.append(first + (starts + within).flatten())
-        return torch.cat(picked)
+        first, count = self._output_lines[k]
+        pages = max(FEWEST_PAGES, SAMPLED_PAGES // len(first))
+        last = (count - PAGE_LINES).clamp(min=0)
+        starts = (self.rng.uniform(len(first), pages) * last.clamp(min=1)[:, None]).long()
+        starts[:, -1] = last
+        lines = self.rng.uniform(len(first), pages, LINES_PER_OUTPUT // pages)
+        within = (lines * count.clamp(max=PAGE_LINES)[:, None, None]).long()
+        return (first[:, None, None] + starts[:, :, None] + within).flatten()
+
+    @cached_property
+    def _output_lines(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """The first cache line of each output of a set, and how many lines it has; for both sets."""
+        found = []
+        for calls in self.sets:
+            outputs = [buffer.tensor for _, outputs in calls for buffer in outputs]
+            first = [one.offset // LINE for one in outputs]
+            count = [max(1, one.span * TORCH_DTYPES[one.dtype].itemsize // LINE) for one in outputs]
+            device = self.rng.device
+            found.append((torch.tensor(first, device=device), torch.tensor(count, device=device)))
+        return found
 
     def calls_for(self, k: int, arm: Arm) -> list[Call]:
         """Return the calls of a set in a baseline's layouts; for square and contiguous tensors."""

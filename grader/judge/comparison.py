@@ -112,7 +112,9 @@ def followed(
     if exercise.follow is None:
         return expected, None
     wide = in_dtype(expected.inputs, torch.float64)
-    reference, symptom = exercise.follow(case, wide, [value.double() for value in outputs], earlier)
+    doubles = [value.double() for value in outputs]
+    reference = exercise.follow(case, wide, doubles)
+    symptom = exercise.bad_choice(case, doubles, earlier) if exercise.bad_choice else None
     rounded = [value.to(one.dtype) for value, one in zip(reference, outputs, strict=True)]
     calibrated = calibrate(exercise, case, expected.inputs, wide, tuple(reference), rounded)
     return calibrated, None if symptom is None else checked_symptom(symptom, exercise.name)

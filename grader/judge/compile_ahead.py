@@ -27,7 +27,8 @@ from grader.worker.session import Session
 from grader.worker.shared_memory import Arena, Call
 from grader.worker.submission_worker import SubmissionWorker
 
-MOST_WORKERS = 16  # a file seldom has more kernels to compile than this at once
+MOST_WORKERS = 16
+MOST_FOR_A_FILE = 4  # workers that compile one file; several files are compiled at once
 WORKER_BYTES = 1 << 30  # of host memory, a generous estimate for one worker with its compiler
 LIMIT_S = 180.0  # for one file
 SHORT_S = 0.1
@@ -88,9 +89,12 @@ class CompileAhead:
 
     def start(self, files: Iterable[File]) -> None:
         """Begin to compile these files, in their order."""
+        files = list(files)
+        only = len(files) == 1
         for file in files:
             plans = _Plans(file.calls, self._limit_s)
-            begun = [self._threads.submit(self._compile, file, plans) for _ in range(self._many)]
+            workers = self._many if only else min(self._many, MOST_FOR_A_FILE)
+            begun = [self._threads.submit(self._compile, file, plans) for _ in range(workers)]
             self._begun.setdefault(file.submission.path, []).extend(begun)
 
     def wait(self, path: Path | None = None) -> None:

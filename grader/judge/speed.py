@@ -26,7 +26,7 @@ from grader.worker.session import Session
 from grader.worker.submission_worker import SubmissionWorker
 
 FEWEST_CALLS, MOST_CALLS = 4, 64
-BLOCK_US = {"memory": 4_500.0, "arithmetic": 5_000.0}
+BLOCK_US = {"memory": 3_000.0, "arithmetic": 5_000.0}
 LEAST_CALL_US = 150.0  # shorter calls would measure launches; 4096³ on today's fastest card takes about 170
 WARM_CALLS, WARM_US = 10, 60_000.0
 SLOW_BLOCK_US = 100_000.0  # a longer block of the student's gets fewer calls: rounds would take minutes

@@ -37,9 +37,9 @@ class Verifier:
         """Check every output of a set against PyTorch on the judge's copies of the inputs.
 
         All are compared by their norm. One secret call is also compared element by element, and at random
-        against fp64, which takes as long as everything else.
+        against fp64, which takes as long as everything else. Its random choice is looked at, if it makes one.
         """
-        secret = self.buffer_sets.rng.whole(self.buffer_sets.calls)
+        secret = self.buffer_sets.chance.whole(self.buffer_sets.calls)
         for slot, ((inputs, outputs), drawn) in enumerate(zip(self.buffer_sets.sets[k], values, strict=True)):
             given = tensors(drawn)
             for buffer in inputs:
@@ -53,8 +53,8 @@ class Verifier:
                     return self._diagnosed(Verdict.OUT_OF_BOUNDS, Reason.WRITE, symptom, where)
             got = [self.buffer_sets.arena.view(buffer.tensor) for buffer in outputs]
             tolerance, wanted = self.tolerance, None
-            if tolerance and not (slot == secret and self.buffer_sets.rng.whole(FP64_EVERY) == 0):
-                wanted = self._wanted(drawn, got)
+            if tolerance and not (slot == secret and self.buffer_sets.chance.whole(FP64_EVERY) == 0):
+                wanted = self._wanted(drawn, got, slot == secret)
             if tolerance is None or wanted is None:
                 expected = self._expect_in_fp64(drawn)
             elif slot != secret and self._agree(got, wanted, tolerance):
@@ -66,13 +66,18 @@ class Verifier:
                 return self._found(finding, drawn, expected.reference, got)
         return None
 
-    def _wanted(self, drawn: Inputs, got: Tensors) -> tuple[torch.Tensor, ...] | None:
-        """Return PyTorch's results, or those for the outputs' own random choice; None if that is wrong."""
+    def _wanted(self, drawn: Inputs, got: Tensors, choice: bool) -> tuple[torch.Tensor, ...] | None:
+        """Return PyTorch's results, or those for the outputs' own random choice.
+
+        None if that `choice` is looked at and is wrong.
+        """
         exercise = self.buffer_sets.exercise
         if exercise.follow is None:
             return tuple(exercise.torch_op(**drawn))
-        wanted, symptom = exercise.follow(self.buffer_sets.case, drawn, got, None)
-        return None if symptom else tuple(wanted)
+        case = self.buffer_sets.case
+        if choice and exercise.bad_choice and exercise.bad_choice(case, got, None):
+            return None
+        return tuple(exercise.follow(case, drawn, got))
 
     def _agree(self, got: Tensors, wanted: Tensors, tolerance: Tolerance) -> bool:
         """Return whether outputs agree with PyTorch's, bit for bit or within the tolerance of the norm."""

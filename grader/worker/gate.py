@@ -4,8 +4,9 @@ Two pages of host memory that the GPU reaches belong to each worker process.
 
 1. The worker's stream waits until the gate's word has reached a ticket (`cuStreamWaitValue32`). Its calls
    are queued behind that. Then its stream writes the ticket to the word `done` (`cuStreamWriteValue32`).
-2. The judge writes the inputs that are graded, and opens the gate with a store to the page.
-3. The judge's stream waits for `done`, and then takes its samples.
+2. The judge writes the inputs that are graded, and its stream opens the gate.
+3. The judge's stream waits for `done`, and then takes its samples. Events on it, before the opening and after
+   the samples, are the clock: no message and no host thread is part of a time.
 
 The gate's page is sealed (F_SEAL_FUTURE_WRITE): the judge's mapping can be written, every later one only
 read. The worker registers it read-only, so its kernels and streams cannot write it either. `done` can be
@@ -95,6 +96,10 @@ class Gate:
     def open(self) -> None:
         """Let everything pass that waits for the last ticket."""
         self._gate.word = self.ticket
+
+    def open_in_order(self) -> None:
+        """Do the same on this process's default stream, after the work that is queued there."""
+        self._gate.write(self.ticket)
 
     @property
     def is_done(self) -> bool:

@@ -360,25 +360,25 @@ def chance_of(case):
     return case.params["p"] if case.params.get("training", True) else 0.0
 
 
-def follow_forward(case, inputs, outputs, earlier):
-    return _follow(case, (inputs["x"],), outputs, earlier)
+def follow_forward(case, inputs, outputs):
+    return _follow(case, (inputs["x"],), outputs)
 
 
-def follow_both(case, inputs, outputs, earlier):
-    return _follow(case, (inputs["x"], inputs["dy"]), outputs, earlier)
+def follow_both(case, inputs, outputs):
+    return _follow(case, (inputs["x"], inputs["dy"]), outputs)
 
 
-def _follow(case, tensors, outputs, earlier):
-    """Results for the choice that the first output shows, and what is wrong with the choice."""
+def _follow(case, tensors, outputs):
+    """Results for the choice that the first output shows."""
     p, kept = chance_of(case), outputs[0] != 0.0
     if p in (0.0, 1.0):
         kept = kept * 0 + (p == 0.0) > 0
-    wanted = tuple((x * scale_of(p)).where(kept, 0.0 * x) for x in tensors)
-    return wanted, symptom_of_choice(p, kept, earlier)
+    return tuple((x * scale_of(p)).where(kept, 0.0 * x) for x in tensors)
 
 
-def symptom_of_choice(p, kept, earlier):
+def symptom_of_choice(case, outputs, earlier):
     """A property that independent choices with probability 1 - p to keep would have, and these lack."""
+    p, kept = chance_of(case), outputs[0] != 0.0
     n = kept.numel()
     if p in (0.0, 1.0) or n < 1024:
         return None
@@ -828,7 +828,8 @@ LAB = Lab(
         ),
         Exercise(
             "dropout_forward", "dropout.py", 7, dropout_inputs, dropout, dropout, Tolerance(dropout_unit),
-            DROPOUT_CASES, numbers=("p", "seed"), follow=follow_forward, symptom_of=symptom_of_dropout,
+            DROPOUT_CASES, numbers=("p", "seed"), follow=follow_forward, bad_choice=symptom_of_choice,
+            symptom_of=symptom_of_dropout,
             speed=Speed(
                 points=5, shapes=(Case(choices(2**27, 0.5), "bf16"),), baselines=(COPY,), zero_at=25,
                 passing_at=50, full_at=75, bytes_moved=lambda case: 4 * case.params["n"],
@@ -839,7 +840,7 @@ LAB = Lab(
         Exercise(
             "dropout", "dropout.py", 7, dropout_both_inputs, dropout_both, dropout_both,
             Tolerance(dropout_unit), DROPOUT_BOTH, ("y", "dx"), differentiable=True,
-            numbers=("p", "seed", "training"), follow=follow_both,
+            numbers=("p", "seed", "training"), follow=follow_both, bad_choice=symptom_of_choice,
             symptom_of=symptom_of_replay,
         ),
         Exercise(
