@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from grader.course import catalog, hidden_cases
-from grader.course.items import Item, graded_items
+from grader.course.items import SPEED, Item, graded_items
 from grader.course.spec import Verdict
 from grader.course.tiers import AUTO
 from grader.grading.options import DECLARED, Declaration, Reader, RunOptions
@@ -123,7 +123,11 @@ def _is_lab(path: Path) -> bool:
 
 @pytest.hookimpl(trylast=True)  # after -m and -k
 def pytest_collection_modifyitems(config, items):
-    """Apply --shard, and deselect the tests that --resume knows as passed."""
+    """Put timed shapes last, apply --shard, and deselect the tests that --resume knows as passed.
+
+    While the cases of all labs run, the kernels of the timed shapes are compiled on other cores.
+    """
+    items.sort(key=lambda item: isinstance(item, LabItem) and item.asked.kind == SPEED)
     shard = config.getoption("shard")
     if shard:
         try:

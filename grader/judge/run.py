@@ -438,8 +438,9 @@ class Run:
         from grader.judge.speed import SpeedTest
         from grader.worker import gate
 
+        wait(self._kernels.values())  # a busy thread of this process would disturb the timing
         if self._ahead:
-            self._ahead.wait(self.submission(item).path)
+            self._ahead.wait()
         arena = self._arena("sets")
         missing = gate.missing(self.session)
         if missing:

@@ -4,9 +4,11 @@ Two pages of host memory that the GPU reaches belong to each worker process.
 
 1. The worker's stream waits until the gate's word has reached a ticket (`cuStreamWaitValue32`). Its calls
    are queued behind that. Then its stream writes the ticket to the word `done` (`cuStreamWriteValue32`).
-2. The judge writes the inputs that are graded, and its stream opens the gate.
-3. The judge's stream waits for `done`, and then takes its samples. Events on it, before the opening and after
-   the samples, are the clock: no message and no host thread is part of a time.
+2. The judge writes the inputs that are graded. Its stream waits for `done`, and behind that its samples are
+   queued. It opens the gate with a store to the page, and the clock runs until the samples are taken.
+
+Opened by the judge's stream instead, and timed by events of the GPU, the ratio of a round has a CV of 0.67 %
+(median of 22 shapes on an H200) in place of 0.19 %: the GPU then changes contexts at the wrong moment.
 
 The gate's page is sealed (F_SEAL_FUTURE_WRITE): the judge's mapping can be written, every later one only
 read. The worker registers it read-only, so its kernels and streams cannot write it either. `done` can be
@@ -96,10 +98,6 @@ class Gate:
     def open(self) -> None:
         """Let everything pass that waits for the last ticket."""
         self._gate.word = self.ticket
-
-    def open_in_order(self) -> None:
-        """Do the same on this process's default stream, after the work that is queued there."""
-        self._gate.write(self.ticket)
 
     @property
     def is_done(self) -> bool:
