@@ -170,14 +170,14 @@ class Passed:
 
 
 def pytest_collection_finish(session):
-    """Take the GPU lock, and start the fork servers so that their imports overlap with the first items."""
+    """Start what needs no GPU, so that it overlaps with a wait for the GPU lock; then take the lock."""
     asked = [item.asked for item in session.items if isinstance(item, LabItem)]
     if asked and not session.config.option.collectonly:
         run = session.config.stash[RUN]
+        run.warm(asked)
         if run.gpu:  # two graders on one GPU would disturb each other's timings
             session.config.stash[LOCK] = GpuLock(run.gpu.uuid_hash)
             session.config.stash[LOCK].__enter__()
-        run.warm(asked)
 
 
 def pytest_unconfigure(config):

@@ -289,29 +289,43 @@ def _call(
         failed = worker.go(plan, case.limit_s, exchange, exercise.may_call)
     else:
         opened = worker.open(lambda: None, case.limit_s)
-        failed = opened if isinstance(opened, Outcome) else worker.finish(case.limit_s)
+        failed = opened if isinstance(opened, Outcome) else None
     if failed:
         return failed
     if exchange:
         exchange.end()
-    changed = exchange.changed if exchange else []
-    foreign = foreign_operators(worker, lab, exercise)
+    changed = [*(exchange.changed if exchange else ())]
     for buffer, before in zip(inputs, inputs_before, strict=True):
-        if buffer.name in changed or not same_bits(arena.bytes(buffer.start, buffer.stop), before):
-            where = f"{buffer.name} is an input and was changed by the call"
-            return _diagnosed(lab, Verdict.MUTATED_INPUT, Reason.NONE, Symptom.MUTATED, where)
-    for buffer, before in zip(outputs, outputs_before, strict=True):
-        offset = first_change_outside(arena, buffer, before)
+        if not same_bits(arena.bytes(buffer.start, buffer.stop), before):
+            changed.append(buffer.name)
+    outside = [first_change_outside(arena, *pair) for pair in zip(outputs, outputs_before, strict=True)]
+    masks = [untouched(arena, *pair) for pair in zip(outputs, outputs_before, strict=True)]
+    written = Written([arena.view(buffer.tensor).clone() for buffer in outputs], masks, decoys)
+    foreign = foreign_operators(worker, lab, exercise)
+    if not exchange:
+        finish(session)  # all has been read, and only now may the worker run again
+        failed = worker.finish(case.limit_s)
+    return failed or _out_of_place(lab, case, changed, outputs, outside) or foreign or written
+
+
+def _out_of_place(
+    lab: Lab,
+    case: Case,
+    changed: Sequence[str],
+    outputs: Sequence[Buffer],
+    outside: Sequence[int | None],
+) -> Outcome | None:
+    """Return the outcome for inputs that were `changed`, or elements `outside` of an output."""
+    if changed:
+        where = f"{changed[0]} is an input and was changed by the call"
+        return _diagnosed(lab, Verdict.MUTATED_INPUT, Reason.NONE, Symptom.MUTATED, where)
+    for buffer, offset in zip(outputs, outside, strict=True):
         if offset is not None:
             where, symptom = _outside(buffer, offset), Symptom.OUT_OF_BOUNDS_WRITE
             if case.layouts.get(buffer.name, PLAIN).pad:
                 symptom = Symptom.PADDED_WRITE
             return _diagnosed(lab, Verdict.OUT_OF_BOUNDS, Reason.WRITE, symptom, where)
-    if foreign:
-        return foreign
-    got = [arena.view(buffer.tensor).clone() for buffer in outputs]
-    masks = [untouched(arena, buffer, before) for buffer, before in zip(outputs, outputs_before, strict=True)]
-    return Written(got, masks, decoys)
+    return None
 
 
 def _queue(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import itertools
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -16,6 +17,7 @@ PATTERNS = frozenset({"compile", "search", "match", "fullmatch", "findall", "fin
 NO_TEXTS = frozenset({"sys.modules", "os.environ"})
 LEAST = 3  # letters; what is shorter is looked for in names and paths
 Above = Callable[[ast.AST], ast.AST | None]
+NONSENSE = "zqx jvw"
 VALUE = "\0"  # stands for a value in an f-string
 
 
@@ -118,7 +120,7 @@ def everywhere(trees: Iterable[ast.Module]) -> Words:
         for node in ast.walk(tree):
             _take(found, node, parents.get)
     plain = re.compile(rf"(?<![\\A-Za-z])[A-Za-z]{{{LEAST}}}")
-    found.patterns = {one for one in found.patterns if plain.search(one)}
+    found.patterns = {one for one in found.patterns if plain.search(one) and not _takes_apart(one)}
     return found
 
 
@@ -148,6 +150,13 @@ def _take(found: Words, node: ast.AST, above: Above) -> None:
 
 
 @lru_cache
+def _takes_apart(pattern: str) -> bool:
+    """Return whether a pattern finds something in nonsense: it takes texts apart, and looks for no words."""
+    with contextlib.suppress(re.error):
+        return re.search(pattern, NONSENSE) is not None
+    return False
+
+
 def _pattern(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)

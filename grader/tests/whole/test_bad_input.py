@@ -315,7 +315,6 @@ FRAMES = {
     "NaN": f"""send(16, {GO}, b'{{"claimed_us": NaN}}')""",
     "nesting without end": f"send(16, {GO}, b'[' * 60000)",
     "a number of 5,000 digits": f"""send(16, {GO}, b'{{"claimed_us": ' + b'1' * 5000 + b'}}')\nos._exit(0)""",
-    "a number of 400 digits": f"""send(16, {GO}, b'{{"claimed_us": ' + b'1' * 400 + b'}}')\nos._exit(0)""",
     "frames that are a number": f"""send(17, {GO}, b'{{"frames": 3}}')\nos._exit(0)""",
     "frames that are null": f"""send(17, {GO}, b'{{"frames": null}}')\nos._exit(0)""",
     "a failure without a word": f"send(17, {GO}, b'{{}}')\nos._exit(0)",
@@ -326,8 +325,7 @@ FRAMES = {
 def test_a_forged_frame_ends_its_worker_and_nothing_else(submissions, name):
     text = forged(f"if x.numel() == 7:\n{indent(FRAMES[name], '    ')}\nadd(x, y, out)")
     bad, good = submissions.grade(1, text, ADD7, ADD129).values()
-    # A claimed time that no number holds may also be ignored: the answer it came with is an answer.
-    assert bad.verdict is Verdict.CRASHED or (name.startswith("a number") and bad.verdict is Verdict.WRONG)
+    assert bad.verdict is Verdict.CRASHED
     assert good.verdict is Verdict.PASS
 
 
