@@ -165,7 +165,7 @@ def of_class(file: File, node: ast.ClassDef) -> Iterator[tuple[ast.AST, str]]:
                 if not (field.isupper() and len(field) > 1 and field.isascii()) or field.startswith("_"):
                     yield (
                         part,
-                        f"the field {field} is not permitted; fields are constants in capitals, BLOCK_M",
+                        f"the field {field} is not permitted; fields are two or more capitals, BLOCK_M",
                     )
                 if value and not constant(file, value):
                     yield (

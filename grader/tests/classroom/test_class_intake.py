@@ -677,3 +677,75 @@ def test_capstone_is_taken_with_the_records_that_its_documents_name(desk):
         "gpu-programming/triton-kernels/lab.py",
         "gpu-programming/cuda-kernels/matmul/a.out",
     } & set(taken(one))
+
+
+NAMES = [
+    f"../../anna/{PATH}", "/tmp/absolute.py", f"C:\\lab\\{PATH}", f"..\\..\\{PATH}",
+    f"labs/./../labs/{PATH}",
+    f"labs/{PATH}/", f"labs/{PATH.upper()}", f"labs/{PATH} ", f"labs/{PATH}.", f"labs/{UNIT}/{FILE.upper()}",
+    f"labs/{UNIT}/elementwise_\u0430dd.py", f"labs/{UNIT}/elementwise_add\u202eyp.exe", f"labs/{UNIT}/lab.py",
+    "labs/conftest.py", "sitecustomize.py", "pyproject.toml", "grader/__init__.py", "torch/__init__.py",
+    f"labs/{UNIT}/torch.py", f"labs/{'d/' * 3000}{FILE}", f"labs/{'n' * 5000}.py", "-rf", "--help",
+    "labs/$(touch sprung).py", "labs/\n| 1 | 100 |.py", f"=cmd|' /C calc'!A0/{PATH}", "NUL", "con.py",
+    "..", ".",
+    f"<img src=x onerror=alert(1)>/{PATH}", f"\x1b[2J/{PATH}", f"labs//{PATH}",
+]  # fmt: skip
+
+
+def test_an_archive_full_of_odd_names_links_and_devices_changes_nothing_of_others(desk):
+    desk.write(f"anna/{PATH}", "of anna")
+    link = zipfile.ZipInfo("labs/lab2_online_softmax")
+    link.external_attr = (stat.S_IFLNK | 0o777) << 16
+    devices = [zipfile.ZipInfo(f"labs/odd{at}") for at in range(4)]
+    for one, mode in zip(devices, (stat.S_IFIFO, stat.S_IFCHR, stat.S_IFBLK, stat.S_IFSOCK), strict=True):
+        one.external_attr = (mode | 0o777) << 16
+    path = desk.zip(
+        "=1+1<script>.zip",
+        *((zipfile.ZipInfo(name), "evil") for name in NAMES),
+        (link, "../../../../etc"),
+        ("labs/lab2_online_softmax/online_softmax.py", "below the link"),
+        *((one, "") for one in devices),
+        (f"labs/{PATH}", "mine"),
+    )
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.comment = b"PK\x05\x06" + bytes(18)  # a second end of the list of members
+    before = {one: one.read_bytes() for one in desk.folder.rglob("*") if one.is_file()}
+    found = desk.take()
+    assert desk.text("anna") == "of anna"
+    assert {one: one.read_bytes() for one in desk.folder.rglob("*") if one.is_file()} == before
+    assert all(one.isascii() and one[0].isalnum() and "/" not in one for one in found)
+    kept = [one for one in desk.run.root.rglob("*") if one.suffix == ".py"]
+    assert {one.relative_to(desk.run.root).parts[-2:] for one in kept} <= {
+        (UNIT, FILE), ("lab2_online_softmax", "online_softmax.py"),
+    }  # fmt: skip
+    assert not any(one.is_symlink() for one in desk.run.root.rglob("*"))
+    assert not Path("/tmp/absolute.py").exists()
+
+
+def test_a_repository_full_of_traps_is_read_as_its_head_says(desk, tmp_path):
+    trap = tmp_path / "sprung"
+    first = desk.commit(text="mine")
+    desk.write(f"ada/labs/{PATH}", "later")
+    desk.git("commit", "-qam", "\x1b[2J100 of 100\n\n]]></x> | PASS | 100 |", date="1999-01-02T00:00:00Z")
+    head = desk.git("rev-parse", "HEAD")
+    desk.git("replace", head, first)
+    for name in ("refs/heads/$(touch${IFS}sprung)", "refs/heads/<img/src=x>", "refs/heads/origin/HEAD"):
+        desk.git("update-ref", name, first)
+    desk.git("tag", "HEAD", first)
+    inner = desk.folder / "ada" / ".git"
+    (inner / "info" / "grafts").write_text(f"{head}\n")
+    (inner / "config").write_text(
+        f"[core]\n worktree = /\n hooksPath = .githooks\n fsmonitor = touch {trap}\n"
+        f'[alias]\n log = !touch {trap}\n show = !touch {trap}\n[gpg]\n program = {trap}\n[diff "x"]\n'
+        f" textconv = touch {trap}\n[credential]\n helper = {trap}\n[include]\n path = /proc/self/environ\n"
+        "[log]\n showSignature = true\n"
+    )
+    desk.write("ada/.gitattributes", "*.py filter=x diff=x export-subst ident encoding=UTF-16\n")
+    desk.write("ada/.gitmodules", f'[submodule "a"]\n path = labs\n url = -u./x\n update = !touch {trap}\n')
+    desk.write("ada/bare.git/HEAD", "ref: refs/heads/x\n")
+    desk.write("ada/bare.git/config", f"[core]\n fsmonitor = touch {trap}\n")
+    desk.write("ada/Makefile", f"all:\n\ttouch {trap}\n")
+    one = desk.take()["ada"]
+    assert not trap.exists()
+    assert not list(tmp_path.rglob("sprung"))
+    assert (one.problem, one.commit, desk.text()) == ("", head, "later")

@@ -328,6 +328,15 @@ def test_a_folder_that_fills_up_is_found(tmp_path, monkeypatch, limit, value):
     assert found.verdict is Verdict.RESOURCE_LIMIT
 
 
+def test_empty_folders_count_and_are_not_counted_to_their_end(tmp_path, monkeypatch):
+    for number in range(9):
+        (tmp_path / f"folder{number}" / "below").mkdir(parents=True)
+    monkeypatch.setattr(limits, "MOST_FILES", 2)
+    found = limits.too_much_written([tmp_path])
+    assert found.verdict is Verdict.RESOURCE_LIMIT
+    assert "it wrote 3 files and folders with 0 MiB" in found.words
+
+
 def test_a_link_left_in_the_place_of_the_file_overwrites_nothing(submissions, tmp_path):
     victim = tmp_path / "victim"
     victim.write_text("untouched")

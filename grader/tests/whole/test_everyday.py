@@ -5,9 +5,11 @@ import dataclasses
 import pytest
 
 from grader.course import catalog
+from grader.course.parts import parts_of
 from grader.course.submission import Submission
 from grader.screen import file_check
 from grader.screen.screen import screen
+from grader.tests.helpers.course import ROOT
 from grader.tests.whole.everyday import (
     CORPORA,
     kinds,
@@ -58,9 +60,11 @@ def test_the_first_line_of_a_cheat_says_what_the_screen_alone_says_of_it():
         if specimen.file.suffix == ".cu" or specimen.path.is_dir():
             continue  # the compiler, or what lies beside the file, has a say in these
         for name in specimen.functions:
-            lab, asked = next((e.lab, x) for e in entries for x in e.lab.exercises if x.name == name)
-            submission = Submission.read(specimen.file)
-            outcome = file_check.check(submission, asked) or screen(submission, lab, asked)
+            entry, asked = next((e, x) for e in entries for x in e.lab.exercises if x.name == name)
+            submission, beside = Submission.read(specimen.file), ROOT / "solutions" / entry.folder.name
+            files = entry.lab.imports.get(asked.file, ())
+            parts = parts_of(submission, files, lambda path, at=beside: Submission.read(at / path.name))
+            outcome = file_check.check(submission, asked) or screen(submission, entry.lab, asked, parts)
             label = outcome.label if outcome else "permitted"
             if (label == "POLICY") != ("POLICY" in specimen.screened):
                 other[specimen.name] = (label, specimen.screened)

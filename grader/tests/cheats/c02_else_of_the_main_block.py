@@ -1,0 +1,50 @@
+"""EXPECT POLICY; unscreened POLICY/FOREIGN_KERNEL or POLICY/HOST_READ from elementwise_add on a CPU: C2 numpy is imported in the else branch of `if __name__ == '__main__'`"""
+
+import torch
+import triton
+import triton.language as tl
+
+BLOCK = 1024
+
+
+@triton.jit
+def elementwise_add_kernel(
+    x_ptr,  # (n,) fp32, fp16 or bf16, contiguous
+    y_ptr,  # (n,) like x
+    out_ptr,  # (n,) like x
+    n,
+    BLOCK: tl.constexpr,
+):
+    """out[i] = x[i] + y[i]; program pid owns elements pid * BLOCK to (pid + 1) * BLOCK - 1."""
+    offs = tl.program_id(axis=0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = offs < n
+    x = tl.load(x_ptr + offs, mask=inside)
+    tl.store(out_ptr + offs, x, mask=inside)
+
+
+def elementwise_add_first(x: torch.Tensor, y: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
+    """x + y for contiguous (n,) tensors of one dtype: fp32, fp16 or bf16; n may be 0.
+
+    The sum goes to `out`, same shape and dtype, where one is given; else to a new tensor.
+    """
+    if out is None:
+        out = torch.empty_like(x)
+    n = x.numel()
+    if n:
+        elementwise_add_kernel[(triton.cdiv(n, BLOCK),)](x, y, out, n, BLOCK=BLOCK)
+    return out
+
+
+def elementwise_add(x: torch.Tensor, y: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
+    """x + y."""
+    return elementwise_add_first(x, y, out=out)
+
+
+if __name__ == "__main__":
+    print(elementwise_add(torch.zeros(3), torch.zeros(3)))
+else:
+    import numpy
+
+    def elementwise_add(x, y, *, out=None):
+        """x + y; this is the one that is imported."""
+        return elementwise_add_first(torch.from_numpy(numpy.add(x.numpy(), y.numpy())), y, out=out)
