@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import inspect
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import triton.language as tl
-from triton.runtime import interpreter
+from triton.runtime import interpreter, jit
+from triton.runtime.jit import JITCallable
 
+CONSTANTS = (bool, int, float, str, type(None), enum.Enum, tl.dtype)  # of what a constexpr_function computes
 OF_A_VALUE = {"handle", "shape", "numel", "type", "dtype"}
 OF_A_BLOCK = {"element_ty", "shape", "numel", "name"}
 
@@ -39,6 +42,37 @@ def remember_builtins() -> None:
 
 def _builtins(place: object) -> list[tuple[str, object]]:
     return [(name, member) for name, member in inspect.getmembers(place) if tl.core.is_builtin(member)]
+
+
+def give_constants_only_to_constexpr_functions() -> None:
+    """Refuse a tensor as an argument of a constexpr_function, as the compiler does.
+
+    The interpreter would run the function's Python on the data of the tensor.
+    """
+    kind = getattr(jit, "ConstexprFunction", None)
+    if kind is None:
+        return
+    call = kind.__call__
+
+    def checked(function: JITCallable, *args: object, **named: object) -> object:
+        given = (value for name, value in named.items() if name != "_semantic")
+        for value in _parts((*args, *given)):
+            if not isinstance(value, CONSTANTS):
+                name = getattr(function.fn, "__name__", "a constexpr_function")
+                raise TypeError(f"{name} takes constants, not a {type(value).__name__}")
+        return call(function, *args, **named)
+
+    kind.__call__ = checked
+
+
+def _parts(values: Iterable[object]) -> Iterator[object]:
+    for value in values:
+        if isinstance(value, tuple | list | set | frozenset | tl.tuple):
+            yield from _parts(value)
+        elif isinstance(value, tl.constexpr):
+            yield from _parts((value.value,))
+        else:
+            yield value
 
 
 def remember_types() -> None:

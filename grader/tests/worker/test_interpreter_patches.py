@@ -224,3 +224,46 @@ def test_what_an_operator_needs_is_imported_by_the_parent_of_its_worker(submissi
         """)
     (outcome,) = submissions.grade(1, text, "elementwise_add/n=7,fp32").values()
     assert "RuntimeError: there" in outcome.where, outcome.where
+
+
+CONSTANTS = dedent("""\
+    import sys
+    import torch, triton, triton.language as tl
+    from grader.worker.interpreter_patches import give_constants_only_to_constexpr_functions
+
+    if "patched" in sys.argv:
+        give_constants_only_to_constexpr_functions()
+
+    @triton.constexpr_function
+    def half(size, more=0):
+        return size // 2 + more
+
+    @triton.constexpr_function
+    def host_work(pair):
+        return pair[0] + pair[1]
+
+    @triton.jit
+    def kernel(x_ptr, out_ptr, BAD: tl.constexpr, BLOCK: tl.constexpr):
+        x = tl.load(x_ptr + tl.arange(0, half(BLOCK)))
+        if BAD:
+            x = host_work((x, x))
+        tl.store(out_ptr + tl.arange(0, half(BLOCK, more=0)), x)
+
+    out = torch.zeros(8)
+    kernel[(1,)](torch.arange(8.0), out, BAD="bad" in sys.argv, BLOCK=16)
+    print(out.tolist())
+""")
+
+
+def test_a_constexpr_function_takes_constants_and_no_tensor(tmp_path):
+    file = tmp_path / "constants.py"
+    file.write_text(CONSTANTS)
+
+    def run(*words):
+        return python(file, *words, TRITON_INTERPRET="1", PYTHONPATH=str(ROOT))
+
+    assert run("patched").stdout == run().stdout == f"{[float(k) for k in range(8)]}\n"
+    assert run("bad").returncode == 0  # what Triton's interpreter does, and its compiler does not
+    refused = run("patched", "bad")
+    assert refused.returncode != 0
+    assert "host_work takes constants, not a tensor" in refused.stderr
