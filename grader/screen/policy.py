@@ -491,6 +491,8 @@ class Names:
             for name in [*filter(None, given), *known]:
                 if name not in language.KEYWORDS[full]:
                     yield f"`{name or '**'}` is not permitted in {full}; {PAGE}"
+            if full == "triton.Config":
+                yield from self._strange_options(node)
             if len(node.args) > CONFIG_POSITIONS:
                 yield f"so many arguments of {full} without their names are not permitted; name them"
         if isinstance(node.func, ast.Subscript) and not scope.kernel:
@@ -503,6 +505,14 @@ class Names:
         for keyword in node.keywords:
             if keyword.arg == "pre_hook" and not self._harmless_hook(keyword.value):
                 yield "a pre_hook is permitted only where it sets a descriptor's block_shape and nothing else"
+
+    def _strange_options(self, node: ast.Call) -> Iterator[str]:
+        """Keys of a Config's dict that are no parameter of a kernel here, and no permitted launch option."""
+        for one in [*node.args[:1], *(keyword.value for keyword in node.keywords if keyword.arg == "kwargs")]:
+            for key in one.keys if isinstance(one, ast.Dict) else []:
+                name = key.value if isinstance(key, ast.Constant) else None
+                if isinstance(name, str) and name not in self.parameters | language.LAUNCH:
+                    yield f"`{name}` in a Config is not permitted; no kernel here has such a parameter"
 
     def _constant_tensors(self, node: ast.Call) -> Iterator[str]:
         """Parameters with tl.constexpr that a launch gives a tensor: host code would compute with that."""

@@ -22,11 +22,13 @@ from typing import NamedTuple
 
 import torch
 import triton
+from triton.backends.nvidia.compiler import CUDABackend, CUDAOptions
 from triton.runtime.autotuner import Autotuner
 from triton.testing import do_bench
 
 from grader.codegen import nvcc
 from grader.sandbox import confine
+from grader.screen.language import LAUNCH
 from grader.worker import exchange, launch_audit, launches
 from grader.worker.error_report import describe
 from grader.worker.gate import Queue
@@ -58,6 +60,7 @@ from grader.worker.shared_memory import Arena, Tensor
 
 # For which a config is run when an autotuned kernel is tuned; Triton takes 25 and 100 ms.
 TUNE_WARM_MS, TUNE_MS = 10, 40
+SET_BY_TRITON = frozenset({"debug", "sanitize_overflow", "instrumentation_mode", "arch"})
 AHEAD_NICE = 10  # of workers that compile ahead
 
 
@@ -173,6 +176,7 @@ def _settle(setup: Setup, memory: int, gate: int, done: int) -> tuple[Arena, Que
 
         os.nice(AHEAD_NICE)  # another run may be timing on this machine
         ahead.install(setup.arch)
+    permit_few_options()
     if setup.tuning == "full" and setup.device != "cpu":
         triton.runtime.driver.active.get_benchmarker = lambda: functools.partial(
             do_bench, warmup=TUNE_WARM_MS, rep=TUNE_MS
@@ -199,6 +203,22 @@ def load_driver(folder: str) -> None:
         assert triton.runtime.driver.active
     finally:
         os.environ["TRITON_CACHE_DIR"] = kept
+
+
+def permit_few_options() -> None:
+    """Refuse options of a launch, or of a config, that are not in the language of the labs.
+
+    Some name files that the compiler reads, or are handed to the assembler as they are.
+    """
+    parse = CUDABackend.parse_options
+
+    def limited(backend: CUDABackend, options: Mapping[str, object]) -> object:
+        for name in CUDAOptions.__dataclass_fields__:
+            if options.get(name) is not None and name not in LAUNCH | SET_BY_TRITON:
+                raise TypeError(f"`{name}=` is not permitted in a launch or a config")
+        return parse(backend, options)
+
+    CUDABackend.parse_options = limited
 
 
 def tune_by_chance(seed: int, runs_first: bool) -> None:

@@ -325,6 +325,8 @@ AT_MODULE_LEVEL = {
         "`do_bench`",
     ),
     "ready-made code": ('C = triton.Config({}, ir_override="a.ptx")', "`ir_override`"),
+    "options for the assembler": ("C = triton.Config({'ptx_options': '-v'})", "`ptx_options` in a Config"),
+    "options among kwargs": ("C = triton.Config(kwargs={'extern_libs': 1})", "`extern_libs` in a Config"),
     "ready-made code, unpacked": ("C = triton.Config({}, **{'ir_override': 'a.ptx'})", "`ir_override`"),
     "ready-made code by a name": ("D = {'num_warps': 4}\nC = triton.Config({}, **D)", "`**`"),
     "hook that is unpacked": (
@@ -514,7 +516,7 @@ PERMITTED_ABOVE = {
     "block-shape hook": "from triton.tools.tensor_descriptor import TensorDescriptor\ndef hook(nargs):\n"
     "    if not isinstance(nargs['d'], TensorDescriptor):\n        return\n    m = nargs['M']\n"
     "    nargs['d'].block_shape = [m, 64]\n"
-    "def configs(pre_hook=None):\n    return [triton.Config({'M': 64}, pre_hook=pre_hook)]\n"
+    "def configs(pre_hook=None):\n    return [triton.Config({'BLOCK': 64}, pre_hook=pre_hook)]\n"
     "ALL = configs(pre_hook=hook)",
     "autograd": "class F(torch.autograd.Function):\n    '''Doc.'''\n    @staticmethod\n"
     "    def forward(ctx, x, eps: float):\n"

@@ -90,3 +90,27 @@ def test_a_worker_does_not_load_the_driver_from_a_folder_to_which_the_file_could
     """Before it is confined: what an earlier worker of the file had left there would run with all rights."""
     done = python("-c", DRIVER, TRITON_CACHE_DIR="file")
     assert done.stdout.splitlines() == ["loaded from run", "then file"], done.stderr
+
+
+def test_options_that_name_files_or_go_to_the_assembler_are_refused():
+    code = (
+        "from triton.backends.compiler import GPUTarget\n"
+        "from triton.backends.nvidia.compiler import CUDABackend\n"
+        "from grader.worker.worker import permit_few_options\n"
+        "permit_few_options()\n"
+        "backend = CUDABackend(GPUTarget('cuda', 90, 32))\n"
+        "print(backend.parse_options({'num_warps': 8, 'debug': False, 'ptx_options': None}).num_warps)\n"
+        "for name in ('ptx_options', 'ir_override', 'extern_libs', 'ptx_version'):\n"
+        "    try:\n"
+        "        backend.parse_options({name: '--options-file /etc/hostname'})\n"
+        "    except TypeError as error:\n"
+        "        print(error)\n"
+    )
+    done = python("-c", code)
+    assert done.stdout.splitlines() == [
+        "8",
+        *(
+            f"`{name}=` is not permitted in a launch or a config"
+            for name in ("ptx_options", "ir_override", "extern_libs", "ptx_version")
+        ),
+    ], done.stderr
