@@ -22,8 +22,9 @@ from typing import NamedTuple
 
 import torch
 import triton
-from triton.backends.nvidia.compiler import CUDABackend, CUDAOptions
+from triton.backends.nvidia.compiler import CUDAOptions
 from triton.runtime.autotuner import Autotuner
+from triton.runtime.jit import JITFunction
 from triton.testing import do_bench
 
 from grader.codegen import nvcc
@@ -60,7 +61,6 @@ from grader.worker.shared_memory import Arena, Tensor
 
 # For which a config is run when an autotuned kernel is tuned; Triton takes 25 and 100 ms.
 TUNE_WARM_MS, TUNE_MS = 10, 40
-SET_BY_TRITON = frozenset({"debug", "sanitize_overflow", "instrumentation_mode", "arch"})
 AHEAD_NICE = 10  # of workers that compile ahead
 
 
@@ -210,15 +210,15 @@ def permit_few_options() -> None:
 
     Some name files that the compiler reads, or are handed to the assembler as they are.
     """
-    parse = CUDABackend.parse_options
+    run = JITFunction.run
 
-    def limited(backend: CUDABackend, options: Mapping[str, object]) -> object:
+    def limited(kernel: JITFunction, *args: object, **options: object) -> object:
         for name in CUDAOptions.__dataclass_fields__:
-            if options.get(name) is not None and name not in LAUNCH | SET_BY_TRITON:
+            if name in options and name not in LAUNCH and name not in kernel.arg_names:
                 raise TypeError(f"`{name}=` is not permitted in a launch or a config")
-        return parse(backend, options)
+        return run(kernel, *args, **options)
 
-    CUDABackend.parse_options = limited
+    JITFunction.run = limited
 
 
 def tune_by_chance(seed: int, runs_first: bool) -> None:

@@ -11,6 +11,7 @@ from grader.course.spec import Verdict
 from grader.course.submission import Submission
 from grader.judge.correctness import grade_case
 from grader.tests.helpers.commands import python
+from grader.tests.helpers.course import ROOT
 from grader.worker.session import Session
 from grader.worker.shared_memory import Arena
 from grader.worker.submission_worker import SubmissionWorker
@@ -92,25 +93,31 @@ def test_a_worker_does_not_load_the_driver_from_a_folder_to_which_the_file_could
     assert done.stdout.splitlines() == ["loaded from run", "then file"], done.stderr
 
 
-def test_options_that_name_files_or_go_to_the_assembler_are_refused():
-    code = (
-        "from triton.backends.compiler import GPUTarget\n"
-        "from triton.backends.nvidia.compiler import CUDABackend\n"
-        "from grader.worker.worker import permit_few_options\n"
-        "permit_few_options()\n"
-        "backend = CUDABackend(GPUTarget('cuda', 90, 32))\n"
-        "print(backend.parse_options({'num_warps': 8, 'debug': False, 'ptx_options': None}).num_warps)\n"
-        "for name in ('ptx_options', 'ir_override', 'extern_libs', 'ptx_version'):\n"
-        "    try:\n"
-        "        backend.parse_options({name: '--options-file /etc/hostname'})\n"
-        "    except TypeError as error:\n"
-        "        print(error)\n"
-    )
-    done = python("-c", code)
-    assert done.stdout.splitlines() == [
-        "8",
-        *(
-            f"`{name}=` is not permitted in a launch or a config"
-            for name in ("ptx_options", "ir_override", "extern_libs", "ptx_version")
-        ),
-    ], done.stderr
+LAUNCHED = """
+import sys
+import triton, triton.language as tl
+from triton.runtime.jit import JITFunction
+from grader.worker.worker import permit_few_options
+
+JITFunction.run = lambda kernel, *_, **options: print(sorted(options))
+permit_few_options()
+
+@triton.jit
+def kernel(x, warp_size: tl.constexpr):
+    pass
+
+kernel[(1,)](0, warp_size=32, num_warps=8)
+for name in ("ptx_options", "ir_override", "extern_libs", "ptx_version", "debug"):
+    try:
+        kernel[(1,)](0, warp_size=32, **{name: "--options-file /etc/hostname"})
+    except TypeError as error:
+        print(error)
+"""
+
+
+def test_options_that_name_files_or_go_to_the_assembler_are_refused(tmp_path):
+    (tmp_path / "launched.py").write_text(LAUNCHED)
+    done = python(tmp_path / "launched.py", PYTHONPATH=str(ROOT))
+    names = ("ptx_options", "ir_override", "extern_libs", "ptx_version", "debug")
+    refused = [f"`{name}=` is not permitted in a launch or a config" for name in names]
+    assert done.stdout.splitlines() == ["['grid', 'num_warps', 'warmup', 'warp_size']", *refused], done.stderr
