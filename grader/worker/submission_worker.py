@@ -40,7 +40,8 @@ from grader.worker.waiting import explained
 
 LOAD_LIMIT_S = 60.0
 QUEUE_LIMIT_S = 2.0  # to queue the calls of a plan, which takes milliseconds; longer, and something waits
-GATED_LIMIT_S = 2.0  # for the GPU to run them, once the gate is open
+# For the GPU to run them, once the gate is open; or so many times what the last run with an open gate took.
+GATED_LIMIT_S, SLOWER = 2.0, 4.0
 LOOK_SELDOM_S = 2.0  # at workers that compile ahead: looking takes time from the judge, and they are many
 T = TypeVar("T")
 
@@ -82,6 +83,7 @@ class SubmissionWorker:
         self._ran = Ran()
         self._still = False
         self._gate: Gate | None = None
+        self._took_s = 0.0  # by the last run of a plan, with its messages
         self.queued = 0  # the plan that waits at the gate; 0 for none
         self._never_loads: Outcome | None = None
 
@@ -200,7 +202,10 @@ class SubmissionWorker:
         With an `exchanger` only kernels, and the torch operators in `may_call`, get what is graded.
         """
         asked = Go(plan, exchanger is not None, tuple(may_call))
-        return self._ask(Kind.GO, encode(asked), limit_s, exchanger=exchanger)
+        began = time.monotonic()
+        failed = self._ask(Kind.GO, encode(asked), limit_s, exchanger=exchanger)
+        self._took_s = time.monotonic() - began
+        return failed
 
     @property
     def is_gated(self) -> bool:
@@ -275,7 +280,8 @@ class SubmissionWorker:
         gc.disable()  # a collection inside the clock would cost milliseconds, by chance
         start = time.perf_counter_ns()
         gate.open()
-        limit_ns = start + int(1e9 * GATED_LIMIT_S)
+        most_s = min(limit_s, max(GATED_LIMIT_S, SLOWER * self._took_s))
+        limit_ns = start + int(1e9 * most_s)
         while not event.query() and time.perf_counter_ns() < limit_ns:
             pass
         elapsed_us = (time.perf_counter_ns() - start) / 1e3
@@ -285,7 +291,7 @@ class SubmissionWorker:
         gate.give_up()
         torch.cuda.synchronize()
         # The worker says why: an error of the GPU, or a kernel that does not end.
-        words = f"stopped at the time limit of {GATED_LIMIT_S:g} s"
+        words = f"stopped at the time limit of {most_s:.3g} s"
         return self._ask(Kind.FINISH, {}, limit_s) or Outcome(Verdict.TIMEOUT, where=words)
 
     def finish(self, limit_s: float) -> Outcome | None:
