@@ -71,7 +71,7 @@ class Group:
 
     names: str  # a pattern
     shown: tuple[str, ...]  # the names in the table for students
-    why: str  # follows the name
+    does: str  # that is not permitted; follows the name
     instead: str
 
 
@@ -174,8 +174,8 @@ def as_markdown() -> str:
         (_code(CONFIGURED), "yes; set `config.stream = stream`"),
         (_code((*SETTINGS, *asked)), "yes"),
         (_code(BY_NAME), f"yes, for {_code(DRIVER_NAMES)}"),
-        *((f"{_code(group.shown)} and similar", f"no: it {group.why}; {group.instead}") for group in GROUPS),
-        ("any other", f"no: it {UNKNOWN.why}"),
+        *((f"{_code(group.shown)} and similar", f"no: it {group.does}; {group.instead}") for group in GROUPS),
+        ("any other", f"no: it {UNKNOWN.does}"),
     ]
     return "\n".join(["| call | permitted? |", "|---|---|", *(f"| {a} | {b} |" for a, b in rows)]) + "\n"
 

@@ -22,14 +22,14 @@ _OTHER_STREAMS = {"CUstream", "CUstream_st", "cudaLaunchConfig_st", "CUlaunchCon
 class Finding:
     """Something that a file may not do; its line, or 0 if unknown, and what to write instead."""
 
-    what: str
+    words: str
     line: int
     instead: str
     file: str = ""  # a header of the student; "" for the file itself
 
     def __str__(self) -> str:
         place = f", line {self.line}{f' of {self.file}' if self.file else ''}" if self.line else ""
-        return f"{self.what}{place}: {self.instead}"
+        return f"{self.words}{place}: {self.instead}"
 
 
 @dataclass
@@ -350,7 +350,7 @@ def findings(text: Text, refused: Sequence[str], main: str) -> list[Finding]:
         file, line = program.places[program.tokens.index(word)] if word in program.tokens else ("", 0)
         where = "" if file == main else file
         shown = "__managed__" if word == "managed" else plain[:80]
-        found.append(Finding(f"{shown} {group.why}", line, group.instead, where))
+        found.append(Finding(f"{shown} {group.does}", line, group.instead, where))
     found += _Check(program, main).run()
     if text.foreign:
         file, line = text.foreign

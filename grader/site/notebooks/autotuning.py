@@ -67,9 +67,7 @@ def _searched(sizes) -> Iterator[tuple[str, float]]:
     module = _plain()
     space = itertools.product(TILES, DEPTHS, STAGES, WARPS)
     configs = [
-        triton.Config(
-            {"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k, "GROUP_M": 8}, num_stages=stages, num_warps=warps
-        )
+        triton.Config({"BLOCK_M": m, "BLOCK_N": n} | {"BLOCK_K": k, "GROUP_M": 8}, warps, stages)
         for (m, n), k, stages, warps in space
     ]
     tuner = triton.autotune(configs=configs, key=["M", "N", "K"])(module.matmul_kernel.fn)

@@ -30,7 +30,7 @@ def elementwise_add(x, y, *, out=None):
     CALLS.append(1)
     kept = []
     for _ in range(48):
-        block = mmap.mmap(-1, 256 << 20)
+        block = mmap.mmap(-1, 256 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         block[::4096] = b"x" * (len(block) // 4096)
         kept.append(block)
     add(x, y, out)

@@ -105,9 +105,8 @@ def _product(
         out = torch.empty(M, N, dtype=a.dtype, device=a.device)
     assert tuple(out.shape) == (M, N)
     strides = [s for tensor in (a, b, out) for s in tensor.stride()]
-    matmul_kernel[lambda meta: (triton.cdiv(M, meta["BM"]) * triton.cdiv(N, meta["BN"]),)](
-        a, b, out, bias, M, N, K, *strides, EPILOGUE=epilogue
-    )
+    grid = lambda meta: (triton.cdiv(N, meta["BN"]) * triton.cdiv(M, meta["BM"]),)  # noqa: E731
+    matmul_kernel[grid](a, b, out, bias, M, N, K, *strides, EPILOGUE=epilogue)
     return out
 
 

@@ -58,7 +58,7 @@ def tile_product(
     return acc
 
 
-@triton.autotune(configs=CONFIGS, key=["M", "N", "K"], prune_configs_by={"early_config_prune": fitting})
+@triton.autotune(CONFIGS, key=["M", "N", "K"], prune_configs_by={"early_config_prune": fitting})
 @triton.jit
 def matmul_kernel(
     a_ptr, b_ptr, c_ptr, bias_ptr, M, N, K,
