@@ -21,6 +21,7 @@ from grader.judge.inputs import (
     draw_poison,
     draw_sentinel,
     fill,
+    is_blank,
     numbers,
     poison_interior,
 )
@@ -53,6 +54,7 @@ class BufferSets:
         if exercise.numbers:
             self.named = numbers(draw(exercise, case, seed, arena.device, WARM_DATA))
         self.sets: list[list[Call]] = []  # the calls of each set
+        self._poison: list[list[int]] = [[], []]  # the bits with which each output of each set was filled
         for k in range(2):
             placer = Placer(k * (arena.size // 2))
             self.sets.append([lay_out(exercise, case, placer, shapes) for _ in range(calls)])
@@ -79,21 +81,22 @@ class BufferSets:
         for k in range(2):
             self.poison(k)
 
-    def is_blank(self, k: int) -> bool:
-        """Return whether each output of a set is poison still, or holds a single value as after `zero_`."""
-        for _, outputs in self.sets[k]:
-            for buffer in outputs:
-                values = self.arena.view(buffer.tensor)
-                bits = values.view(BITS[values.dtype])
-                if bits.numel() and not bool((bits == bits.reshape(-1)[0]).all()):
-                    return False
-        return True
-
     def poison(self, k: int) -> None:
         """Poison every output of a set, so that it counts as unwritten."""
-        for _, outputs in self.sets[k]:
-            for buffer in outputs:
-                poison_interior(self.arena, buffer, draw_poison(self.chance, self.case.dtype))
+        self._poison[k] = [draw_poison(self.chance, self.case.dtype) for _ in self._outputs(k)]
+        for buffer, bits in zip(self._outputs(k), self._poison[k], strict=True):
+            poison_interior(self.arena, buffer, bits)
+
+    def is_blank(self, k: int) -> bool:
+        """Return whether each output of a set is poison still, but for a single value as after `zero_`."""
+        views = [self.arena.view(buffer.tensor) for buffer in self._outputs(k)]
+        return all(
+            is_blank(view, view.view(BITS[view.dtype]) == bits)
+            for view, bits in zip(views, self._poison[k], strict=True)
+        )
+
+    def _outputs(self, k: int) -> list[Buffer]:
+        return [buffer for _, outputs in self.sets[k] for buffer in outputs]
 
     @property
     def lines(self) -> torch.Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -14,12 +14,14 @@ from grader.course.spec import PLAIN, Case, Exercise, Lab, Reason, Verdict
 from grader.course.symptoms import Symptom
 from grader.judge import comparison, diagnosis
 from grader.judge.exchange import Exchange
+from grader.judge.foreign_work import by_host, foreign_operators, foreign_work
 from grader.judge.inputs import (
     Placer,
     Rng,
     band_input,
     draw,
     fill,
+    finish_writes,
     first_change_outside,
     numbers,
     output_shapes,
@@ -30,11 +32,8 @@ from grader.judge.inputs import (
     untouched,
 )
 from grader.results.error_map import map_of
-from grader.results.findings import Frame
 from grader.results.outcome import Outcome
-from grader.worker.messages import AuditReport
-from grader.worker.session import Session
-from grader.worker.shared_memory import Arena, Buffer
+from grader.worker.shared_memory import Buffer
 from grader.worker.submission_worker import SubmissionWorker
 
 # Judge and worker take turns: idle threads of one would spin and slow the other down.
@@ -108,9 +107,9 @@ def grade_case(
         launched.update(worker.launched)
         earlier = results[0] if call else None
         finding, share = comparison.examine(exercise, case, expected[call], got, masks, earlier)
-        by_host = _by_host(worker, lab, exercise, case, finding, decoys, got)
-        if by_host:
-            return by_host
+        host = by_host(worker, lab, exercise, case, finding, decoys, got)
+        if host:
+            return host
         if finding and call == 0 and results:
             finding = None  # the first run on these inputs was right: reported below as nondeterministic
         if finding:
@@ -122,135 +121,14 @@ def grade_case(
             return _wrong(lab, exercise, case, finding, values, expected[call], got, results)
         if call == 0 and results and not all(map(same_bits, results[0], got)):
             where = "two runs on the same inputs differ"
-            outcome = _diagnosed(lab, Verdict.WRONG, Reason.NONDETERMINISTIC, Symptom.NONDETERMINISTIC, where)
+            outcome = diagnosis.diagnosed(
+                lab, Verdict.WRONG, Reason.NONDETERMINISTIC, Symptom.NONDETERMINISTIC, where
+            )
             return replace(outcome, error_map=map_of(comparison.difference(exercise, results[0], got)))
         results.append(got)
         used = max(used, share)
-    foreign = _foreign_work(worker, lab, exercise, case, inputs, outputs, rng, count_kernels)
+    foreign = foreign_work(worker, lab, exercise, case, inputs, outputs, rng, count_kernels)
     return foreign or Outcome(Verdict.PASS, share=1.0, used=used, launched=launched)
-
-
-def _by_host(
-    worker: SubmissionWorker,
-    lab: Lab,
-    exercise: Exercise,
-    case: Case,
-    finding: comparison.Finding | None,
-    decoys: Inputs | None,
-    got: Tensors,
-) -> Outcome | None:
-    """Return POLICY if the result was computed from what host code could see, or if it read any data."""
-    lines = tuple(Frame(line=one.line, function=one.function, code=one.code) for one in worker.reads)
-    if finding and decoys is not None:
-        from_decoys = comparison.expect(exercise, case, decoys)
-        if comparison.agrees(exercise, case, from_decoys, got, finding.output):
-            where = (
-                f"{finding.output} was not computed by the file's kernels: it is right for the inputs that "
-                "host code could see, and the kernels were given others"
-            )
-            return replace(_foreign(lab, where), frames=lines)
-    if not worker.reads or not any(value.numel() for value in got):  # nothing could be gained for no output
-        return None
-    where = f"host code reads the data: {worker.reads[0].what}"
-    outcome = _diagnosed(lab, Verdict.POLICY, Reason.HOST_READ, Symptom.HOST_READ, where)
-    return replace(outcome, frames=lines)
-
-
-def _foreign(lab: Lab, where: str) -> Outcome:
-    return _diagnosed(lab, Verdict.POLICY, Reason.FOREIGN_KERNEL, Symptom.FOREIGN_KERNEL, where)
-
-
-def _foreign_work(
-    worker: SubmissionWorker,
-    lab: Lab,
-    exercise: Exercise,
-    case: Case,
-    inputs: Sequence[Buffer],
-    outputs: Sequence[Buffer],
-    rng: Rng,
-    count_kernels: bool,
-) -> Outcome | None:
-    """Return POLICY if anything other than the file's own kernels computes the result.
-
-    That is: outputs are written although every Triton kernel does nothing, torch computes a part, or the GPU
-    runs a kernel that the file did not launch. The inputs are new, so that stale memory cannot be a result.
-    """
-    arena, values = worker.arena, draw(exercise, case, worker.session.seed, worker.session.device, 2)
-    fill(arena, inputs, values)
-    before = [poison_output(arena, buffer, rng) for buffer in outputs]
-    finish(worker.session)
-    plan = worker.prepare(exercise, [(inputs, outputs)], case.limit_s, named=numbers(values))
-    if isinstance(plan, Outcome):
-        return _only_if_it_ended(plan)
-    # Native code calls neither torch nor Triton.
-    if not exercise.native:
-        seen = worker.watch(plan, case.limit_s)
-        blank = all(_blank(arena, buffer, was, exercise) for buffer, was in zip(outputs, before, strict=True))
-        found = foreign_work(lab, exercise, seen, blank)
-        if found:
-            return found
-    if not count_kernels:
-        return None
-    counted = worker.watch(plan, case.limit_s, kernels_counted=True, may_call=exercise.may_call)
-    if isinstance(counted, Outcome):
-        return _only_if_it_ended(counted)
-    worker.session.uncounted += counted.uncounted[:1]
-    if not counted.strangers:
-        return None
-    return _foreign(lab, f"the GPU ran kernels that the file did not launch: {', '.join(counted.strangers)}")
-
-
-def foreign_work(lab: Lab, exercise: Exercise, seen: AuditReport | Outcome, blank: bool) -> Outcome | None:
-    """Return POLICY if a call in which every Triton kernel did nothing has computed, or has failed.
-
-    `seen` is what was seen in it, and `blank` whether no output was written.
-    """
-    if isinstance(seen, Outcome):
-        if seen.verdict is not Verdict.CRASHED:
-            return _only_if_it_ended(seen)
-        where = f"the call fails if the file's kernels are replaced by empty ones: {seen.where}"
-        return replace(_foreign(lab, where), frames=seen.frames)
-    computed = _forbidden(exercise, seen.operators)
-    if computed:
-        where = f"torch operators compute in this call: {', '.join(computed)}"
-    elif seen.foreign:
-        where = f"a kernel of another file was launched: {', '.join(seen.foreign)}"
-    elif not blank:
-        where = "the result was written although every Triton kernel of the file was replaced by an empty one"
-    else:
-        return None
-    return _foreign(lab, where)
-
-
-def foreign_operators(worker: SubmissionWorker, lab: Lab, exercise: Exercise) -> Outcome | None:
-    """Return POLICY if torch operators computed in the last call that the exercise does not permit."""
-    computed = _forbidden(exercise, worker.computed)
-    if not computed:
-        return None
-    where = f"torch operators compute in this call: {', '.join(computed)}"
-    lines = [one for one in worker.computed_at if one.what in computed]
-    frames = tuple(Frame(line=one.line, function=one.function, code=one.code) for one in lines)
-    return replace(_foreign(lab, where), frames=frames)
-
-
-def _only_if_it_ended(failed: Outcome) -> Outcome | None:
-    """Return a failed audit only if a limit ended the worker: without its kernels a function may fail."""
-    ends = (Verdict.TIMEOUT, Verdict.OUT_OF_MEMORY, Verdict.RESOURCE_LIMIT)
-    return failed if failed.verdict in ends else None
-
-
-def _forbidden(exercise: Exercise, operators: Iterable[str]) -> list[str]:
-    """Return those of the torch operators that computed which the exercise does not permit."""
-    return [name for name in operators if name not in exercise.may_call]
-
-
-def _blank(arena: Arena, buffer: Buffer, before: torch.Tensor, exercise: Exercise) -> bool:
-    """Return whether an output is unwritten, or holds a single value as after `zero_`."""
-    if exercise.differentiable or not buffer.tensor.span:
-        return True  # the worker itself copies a result to it, which may come from torch.empty
-    left = untouched(arena, buffer, before)
-    values = arena.view(buffer.tensor)[~left]
-    return values.numel() == 0 or bool((values == values[0]).all()) or bool(values.isnan().all())
 
 
 def _call(
@@ -284,7 +162,7 @@ def _call(
         fill(arena, inputs, values)
     inputs_before = [arena.bytes(buffer.start, buffer.stop).clone() for buffer in inputs]
     outputs_before = [poison_output(arena, buffer, rng) for buffer in outputs]
-    finish(session)
+    finish_writes(session.device)
     if exchange:
         failed = worker.go(plan, case.limit_s, exchange, exercise.may_call)
     else:
@@ -303,7 +181,7 @@ def _call(
     written = Written([arena.view(buffer.tensor).clone() for buffer in outputs], masks, decoys)
     foreign = foreign_operators(worker, lab, exercise)
     if not exchange:
-        finish(session)  # all has been read, and only now may the worker run again
+        finish_writes(session.device)  # all has been read, and only now may the worker run again
         failed = worker.finish(case.limit_s)
     return failed or _out_of_place(lab, case, changed, outputs, outside) or foreign or written
 
@@ -318,13 +196,13 @@ def _out_of_place(
     """Return the outcome for inputs that were `changed`, or elements `outside` of an output."""
     if changed:
         where = f"{changed[0]} is an input and was changed by the call"
-        return _diagnosed(lab, Verdict.MUTATED_INPUT, Reason.NONE, Symptom.MUTATED, where)
+        return diagnosis.diagnosed(lab, Verdict.MUTATED_INPUT, Reason.NONE, Symptom.MUTATED, where)
     for buffer, offset in zip(outputs, outside, strict=True):
         if offset is not None:
             where, symptom = _outside(buffer, offset), Symptom.OUT_OF_BOUNDS_WRITE
             if case.layouts.get(buffer.name, PLAIN).pad:
                 symptom = Symptom.PADDED_WRITE
-            return _diagnosed(lab, Verdict.OUT_OF_BOUNDS, Reason.WRITE, symptom, where)
+            return diagnosis.diagnosed(lab, Verdict.OUT_OF_BOUNDS, Reason.WRITE, symptom, where)
     return None
 
 
@@ -341,14 +219,8 @@ def _queue(
     fill(worker.arena, inputs, decoys)
     for buffer in outputs:
         poison_output(worker.arena, buffer, rng)
-    finish(worker.session)
+    finish_writes(worker.session.device)
     return (worker.go(plan, case.limit_s) if worker.is_gated else None) or worker.queue(plan, case.limit_s)
-
-
-def finish(session: Session) -> None:
-    """Wait for the judge's writes, before another process is asked to read them."""
-    if session.device != "cpu":
-        torch.cuda.synchronize()
 
 
 def _wrong(
@@ -404,20 +276,8 @@ def _read(lab: Lab, case: Case, finding: comparison.Finding) -> Outcome:
     padded = any(layout.pad for layout in case.layouts.values())
     symptom = Symptom.OUT_OF_BOUNDS_READ if padded else Symptom.UNMASKED_READ
     first = finding.first_wrong()
-    outcome = _diagnosed(lab, Verdict.OUT_OF_BOUNDS, Reason.READ, symptom, first.words, finding)
+    outcome = diagnosis.diagnosed(lab, Verdict.OUT_OF_BOUNDS, Reason.READ, symptom, first.words, finding)
     return replace(outcome, first_wrong=first, error_map=map_of(finding))
-
-
-def _diagnosed(
-    lab: Lab,
-    verdict: Verdict,
-    reason: Reason,
-    symptom: Symptom,
-    where: str,
-    finding: comparison.Finding | None = None,
-) -> Outcome:
-    found = diagnosis.cause_of(lab, symptom, finding)
-    return Outcome(verdict, reason, where=where, pattern=found.pattern, cause=found.cause, hint=found.hint)
 
 
 def _with_cause(lab: Lab, failed: Outcome) -> Outcome:

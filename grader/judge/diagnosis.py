@@ -1,6 +1,6 @@
 """From what is wrong to the likely cause: which elements, which symptom, which hint helps.
 
-The judge uses `diagnose`, `cause_of` and `symptom_of_error`; how a symptom is found is this module's own.
+The judge uses the public functions; how a symptom is found is this module's own.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from dataclasses import dataclass
 import torch
 
 from grader.course.signatures import Inputs, Tensors
-from grader.course.spec import Case, Exercise, Lab, Reason
+from grader.course.spec import Case, Exercise, Lab, Reason, Verdict
 from grader.course.symptoms import AnySymptom, Symptom, checked_symptom
 from grader.judge.comparison import Finding
+from grader.results.outcome import Outcome
 
 GENERAL: dict[AnySymptom, str] = {  # causes where a lab has none of its own
     Symptom.NOTHING_WRITTEN: "the result never reaches `out`",
@@ -72,6 +73,19 @@ def cause_of(lab: Lab, symptom: AnySymptom, finding: Finding | None = None) -> D
     if not cause and symptom not in GENERAL:
         hint, cause = lab.causes.get(Symptom.WRONG, (None, ""))
     return Diagnosis(symptom, _pattern_of(finding) if finding else "", cause, hint)
+
+
+def diagnosed(
+    lab: Lab,
+    verdict: Verdict,
+    reason: Reason,
+    symptom: AnySymptom,
+    where: str,
+    finding: Finding | None = None,
+) -> Outcome:
+    """Return an outcome with the cause and the hint of a symptom, which `finding` shows, if any."""
+    found = cause_of(lab, symptom, finding)
+    return Outcome(verdict, reason, where=where, pattern=found.pattern, cause=found.cause, hint=found.hint)
 
 
 def symptom_of_error(text: str) -> Symptom | None:

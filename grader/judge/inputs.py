@@ -119,6 +119,12 @@ def fill(arena: Arena, buffers: Sequence[Buffer], values: Inputs) -> None:
         arena.view(buffer.tensor).copy_(drawn[buffer.name])
 
 
+def finish_writes(device: str) -> None:
+    """Wait for the judge's writes, before another process is asked to read them."""
+    if device != "cpu":
+        torch.cuda.synchronize()
+
+
 def band_input(arena: Arena, buffer: Buffer) -> None:
     """Fill the bands and the gaps between rows with NaN, so that an unmasked read shows in the result."""
     arena.bytes(buffer.start, buffer.stop).view(TORCH_DTYPES[buffer.tensor.dtype]).fill_(float("nan"))
@@ -181,6 +187,12 @@ def untouched(arena: Arena, buffer: Buffer, before: torch.Tensor) -> torch.Tenso
     """Return a mask of the output's elements that still hold their poison, bit for bit."""
     view = arena.view(buffer.tensor)
     return view.view(BITS[view.dtype]) == _interior(buffer, before)
+
+
+def is_blank(values: torch.Tensor, untouched: torch.Tensor) -> bool:
+    """Return whether an output is `untouched` but for a single value, such as after `zero_`, or for NaN."""
+    written = values[~untouched]
+    return not written.numel() or bool((written == written[0]).all()) or bool(written.isnan().all())
 
 
 def first_change_outside(arena: Arena, buffer: Buffer, before: torch.Tensor) -> int | None:

@@ -15,7 +15,8 @@ from grader.course.spec import Arm, Case, Exercise, Lab, Reason, Verdict
 from grader.course.symptoms import Symptom
 from grader.judge import diagnosis, statistics
 from grader.judge.buffer_sets import BufferSets
-from grader.judge.correctness import finish, foreign_operators, foreign_work
+from grader.judge.foreign_work import audited, foreign_operators
+from grader.judge.inputs import finish_writes
 from grader.judge.shapes import fit, slot_bytes
 from grader.judge.timed_outputs import Verifier
 from grader.results import scoring
@@ -180,7 +181,7 @@ class SpeedTest:
     def _usual_us(self, before: Sequence[float], calls_before: int, after: Sequence[float]) -> float:
         """Return the time of the reference's block without the student's process.
 
-        The blocks before may have had other numbers of calls; hand-shakes are taken off.
+        The blocks before may have had other numbers of calls; what an empty block takes is taken off.
         """
         scale = self.buffer_sets.calls / calls_before
         scaled = [(time - self.overhead_us) * scale + self.overhead_us for time in before]
@@ -248,7 +249,7 @@ class SpeedTest:
         scored = side == "student" and k is not None
         if scored and self.poisoned and not torch.equal(self.poisoned[1], memory[self.poisoned[0]]):
             raise UnfitError(self._unwritten("outputs were written before the call was let through"))
-        finish(self.session)
+        finish_writes(self.session.device)
         opened = self._worker(side).open(lambda: memory[lines], limit_s)
         if isinstance(opened, Outcome):
             raise UnfitError(opened)
@@ -261,9 +262,9 @@ class SpeedTest:
         if self.trusted or self.exercise.native:
             return
         self.buffer_sets.write(self.buffer_sets.draw())
-        finish(self.session)
+        finish_writes(self.session.device)
         seen = self.student.watch(plan, BLOCK_LIMIT_S)
-        self._must(foreign_work(self.lab, self.exercise, seen, self.buffer_sets.is_blank(k)))
+        self._must(audited(self.lab, self.exercise, seen, self.buffer_sets.is_blank(k)))
 
     def _ring(self, calls: int) -> None:
         first = self._sets.draws if self._sets else 0  # no data is used twice
@@ -278,8 +279,8 @@ class SpeedTest:
             self._must(self.verifier.check(k, values))
 
     def _unwritten(self, where: str) -> Outcome:
-        found = diagnosis.cause_of(self.lab, Symptom.NOTHING_WRITTEN)
-        return Outcome(Verdict.WRONG, Reason.UNWRITTEN, where=where, cause=found.cause, hint=found.hint)
+        symptom = Symptom.NOTHING_WRITTEN
+        return diagnosis.diagnosed(self.lab, Verdict.WRONG, Reason.UNWRITTEN, symptom, where)
 
     def _plans(self, side: str, arm: Arm) -> dict[tuple[str, int], int]:
         return {(side, k): self._plan(side, k, arm) for k in range(2)}

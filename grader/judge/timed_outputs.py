@@ -12,6 +12,7 @@ from grader.course.spec import Lab, Reason, Verdict
 from grader.course.symptoms import Symptom
 from grader.judge import comparison, diagnosis
 from grader.judge.buffer_sets import BufferSets
+from grader.judge.diagnosis import diagnosed
 from grader.judge.inputs import bands_whole, in_dtype, same_bits, tensors
 from grader.results.error_map import map_of
 from grader.results.outcome import Outcome
@@ -45,12 +46,12 @@ class Verifier:
             for buffer in inputs:
                 if not same_bits(self.buffer_sets.arena.view(buffer.tensor), given[buffer.name]):
                     where = f"{buffer.name} is an input and was changed by the call"
-                    return self._diagnosed(Verdict.MUTATED_INPUT, Reason.NONE, Symptom.MUTATED, where)
+                    return diagnosed(self.lab, Verdict.MUTATED_INPUT, Reason.NONE, Symptom.MUTATED, where)
             for buffer in outputs:
                 if not bands_whole(self.buffer_sets.arena, buffer, self.buffer_sets.sentinel):
                     where = f"memory around {buffer.name} was written"
                     symptom = Symptom.OUT_OF_BOUNDS_WRITE
-                    return self._diagnosed(Verdict.OUT_OF_BOUNDS, Reason.WRITE, symptom, where)
+                    return diagnosed(self.lab, Verdict.OUT_OF_BOUNDS, Reason.WRITE, symptom, where)
             got = [self.buffer_sets.arena.view(buffer.tensor) for buffer in outputs]
             tolerance, wanted = self.tolerance, None
             if tolerance and not (slot == secret and self.buffer_sets.chance.whole(FP64_EVERY) == 0):
@@ -109,10 +110,6 @@ class Verifier:
         units = self.buffer_sets.exercise.tolerance.unit(self.buffer_sets.case, single, close)
         allowed = tuple(unit.mul_(factor) for factor, unit in zip(tolerance.factors, units, strict=True))
         return comparison.Expected(close, wanted, allowed, tolerance.norms, drawn)
-
-    def _diagnosed(self, verdict: Verdict, reason: Reason, symptom: Symptom, where: str) -> Outcome:
-        found = diagnosis.cause_of(self.lab, symptom)
-        return Outcome(verdict, reason, where=where, cause=found.cause, hint=found.hint)
 
     def _found(self, finding: comparison.Finding, drawn: Inputs, reference: Tensors, got: Tensors) -> Outcome:
         k = self.buffer_sets.exercise.outputs.index(finding.output)

@@ -58,7 +58,7 @@ class Timing(Model):
     zero_at_percent: float | None = None  # where points begin; schema 1 has none of these three
     passing_at_percent: float | None = None
     full_at_percent: float | None = None
-    overhead_us: FiniteFloat  # of the messages around a block
+    overhead_us: FiniteFloat  # what an empty block takes
     bytes_moved: int  # each input once, each output once
     flops: int  # of one call; 0 if bandwidth is the limit
     floor_us: FiniteFloat  # the shortest time that the hardware allows; 0 if unknown

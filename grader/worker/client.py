@@ -152,7 +152,7 @@ class Worker:
             left = deadline - time.monotonic()
             until = min(left, LOOK_EVERY_S, late_at - time.monotonic())
             events = self._selector.select(max(0.0, until))
-            if late and not events and time.monotonic() >= late_at:
+            if late and time.monotonic() >= late_at:
                 late_at = math.inf
                 late[1]()
             if left <= 0.0:

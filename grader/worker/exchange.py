@@ -3,22 +3,21 @@
 The judge draws two sets of values for the inputs of a call: A, which are decoys, and B, which are graded.
 Shapes, strides, dtypes and the kind of values are the same. Between kernels the lent memory holds A.
 
-1. The worker asks the judge to open the gate when a launch in the interpreter has its grid, just before the
-   first program runs, and to shut it after the last one. Hooks, heuristics, pruning and grid functions run
-   before that: they see A.
+1. The worker asks the judge to show the graded inputs when a launch in the interpreter has its grid, just
+   before the first program runs, and to hide them after the last one. Hooks, heuristics, pruning and grid
+   functions run before that: they see A.
 2. A permitted torch operator that reads an input (`clone`, `copy_`, those of `may_call`) runs in the same
-   way, with the gate open. Every other operator sees A.
-3. To open, the judge writes B over A; to shut, A over B. Only the judge holds both. It compares before each
-   write, so it notices an input that was changed (grader/judge/exchange.py).
+   way, with the graded inputs shown. Every other operator sees A.
+3. To show them, the judge writes B over A; to hide them, A over B. Only the judge holds both. It compares
+   before each write, so it notices an input that was changed (grader/judge/exchange.py).
 4. The judge expects f(B). What host code computes from what it can see is f(A).
 5. Results of kernels come from B, and host code could read those. So each read of data by host code is
    reported with its line: of every tensor but small ones that hold only what host code put there.
 
-The student's code runs in the same process. A file that gets past the static screen could ask for the gate
+The student's code runs in the same process. A file that gets past the static screen could ask for them
 itself, read B while the body of its kernel runs, or read the results of its kernels without being noticed.
 
-A gate is an object with `open()` and `shut()`. The one here sends frames; one for a GPU would leave the
-opening to the judge, after all calls are queued.
+On a GPU nothing is exchanged: the judge writes the graded inputs when all calls wait (see gate.py).
 """
 
 from __future__ import annotations
@@ -62,28 +61,28 @@ READING = ("tolist", "__repr__", "__reduce_ex__", "__deepcopy__", "apply_", "map
 NAMES = {"__array__": "a numpy array", "__repr__": "the printed form"}
 
 
-class Gate(Protocol):
-    """What changes the contents of the lent inputs; each method returns when that is done."""
+class Judge(Protocol):
+    """Whoever changes the contents of the lent inputs; each method returns when that is done."""
 
     def open(self) -> None:
-        """Show the graded contents, before a kernel."""
+        """Write the graded inputs, before a kernel."""
 
     def shut(self) -> None:
-        """Show the decoys again, after it."""
+        """Write the decoys again, after it."""
 
 
 class Watch(TorchDispatchMode):
-    """Opens the gate around launches and permitted operators; records what host code computes and reads."""
+    """Has the graded inputs shown to launches and permitted operators; records what host code reads."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         return False  # see launch_audit
 
     def __init__(
-        self, gate: Gate, inputs: Iterable[torch.Tensor], files: Sequence[str], may_call: Iterable[str]
+        self, judge: Judge, inputs: Iterable[torch.Tensor], files: Sequence[str], may_call: Iterable[str]
     ):
         super().__init__()
-        self._gate, self._files, self._may_call = gate, files, frozenset(may_call)
+        self._judge, self._files, self._may_call = judge, files, frozenset(may_call)
         self._inputs = {_memory(one) for one in inputs} - {0}
         # Tensors that hold nothing but numbers of host code, by address; kept, so that no other gets one.
         self._own: dict[int, torch.Tensor] = {}
@@ -93,7 +92,7 @@ class Watch(TorchDispatchMode):
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[None]:
-        """Open the gate, unless it is open, and shut it at the end."""
+        """Have the graded inputs shown, unless they are, and hidden at the end."""
         self.open()
         try:
             yield
@@ -101,16 +100,16 @@ class Watch(TorchDispatchMode):
             self.shut()
 
     def open(self) -> None:
-        """Open the gate; calls may be nested."""
+        """Have the graded inputs shown; calls may be nested."""
         if self._depth == 0:
-            self._gate.open()
+            self._judge.open()
         self._depth += 1
 
     def shut(self) -> None:
-        """Shut the gate if this is the outermost call."""
+        """Have the decoys written again if this is the outermost call."""
         self._depth -= 1
         if self._depth == 0:
-            self._gate.shut()
+            self._judge.shut()
 
     def __torch_dispatch__(
         self,
@@ -149,7 +148,7 @@ class Watch(TorchDispatchMode):
         self, run: Callable[..., object], function: InterpretedFunction, args: Sequence[object],
         grid: object, options: Mapping[str, object],
     ) -> object:  # fmt: skip
-        """Launch a kernel with the gate open while its programs run."""
+        """Launch a kernel, whose programs see the graded inputs."""
         for one in _tensors((*args, *options.values())):
             self._own.pop(_memory(one), None)
         before = self._depth

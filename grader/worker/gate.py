@@ -7,8 +7,8 @@ Two pages of host memory that the GPU reaches belong to each worker process.
 2. The judge writes the inputs that are graded. Its stream waits for `done`, and behind that its samples are
    queued. It opens the gate with a store to the page, and the clock runs until the samples are taken.
 
-Opened by the judge's stream instead, and timed by events of the GPU, the ratio of a round has a CV of 0.67 %
-(median of 22 shapes on an H200) in place of 0.19 %: the GPU then changes contexts at the wrong moment.
+Opened by the judge's stream instead, and timed by events of the GPU, the ratios of rounds vary several times
+as much: the GPU then changes contexts at the wrong moment.
 
 The gate's page is sealed (F_SEAL_FUTURE_WRITE): the judge's mapping can be written, every later one only
 read. The worker registers it read-only, so its kernels and streams cannot write it either. `done` can be

@@ -111,7 +111,7 @@ class SubmissionWorker:
         write = (str(self.folder), environment["TRITON_CACHE_DIR"])
         confinement = self.session.confinement(path, self._interpreted, self._trusted)
         confinement = replace(confinement, write=write, read=(*confinement.read, str(copy.parent)))
-        self._gate = self._new_gate()
+        self._gate, self.queued = self._new_gate(), 0
         setup = Setup(
             folder=str(self.folder),
             file=str(copy),

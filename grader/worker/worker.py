@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
-import functools
 import gc
 import importlib.util
 import os
-import random
 import socket
 import sys
 import tempfile
@@ -21,16 +19,10 @@ from types import ModuleType
 from typing import NamedTuple
 
 import torch
-import triton
-from triton.backends.nvidia.compiler import CUDAOptions
-from triton.runtime.autotuner import Autotuner
-from triton.runtime.jit import JITFunction
-from triton.testing import do_bench
 
 from grader.codegen import nvcc
 from grader.sandbox import confine
-from grader.screen.language import LAUNCH
-from grader.worker import exchange, launch_audit, launches
+from grader.worker import exchange, launch_audit, launches, triton_settings
 from grader.worker.error_report import describe
 from grader.worker.gate import Queue
 from grader.worker.messages import (
@@ -58,10 +50,6 @@ from grader.worker.protocol import (
     unpack_payload,
 )
 from grader.worker.shared_memory import Arena, Tensor
-
-# For which a config is run when an autotuned kernel is tuned; Triton takes 25 and 100 ms.
-TUNE_WARM_MS, TUNE_MS = 10, 40
-AHEAD_NICE = 10  # of workers that compile ahead
 
 
 class ReadyCall(NamedTuple):
@@ -170,110 +158,22 @@ def _settle(setup: Setup, memory: int, gate: int, done: int) -> tuple[Arena, Que
     arena = Arena.open(setup.device, setup.arena_bytes, handle)
     queue = Queue(gate, done) if setup.gated else None
     if setup.device != "cpu":
-        load_driver(setup.driver_cache)
+        triton_settings.load_driver(setup.driver_cache)
     if setup.ahead:
         from grader.codegen import ahead
 
-        os.nice(AHEAD_NICE)  # another run may be timing on this machine
         ahead.install(setup.arch)
-    permit_few_options()
+    triton_settings.permit_few_options()
     if setup.tuning == "full" and setup.device != "cpu":
-        triton.runtime.driver.active.get_benchmarker = lambda: functools.partial(
-            do_bench, warmup=TUNE_WARM_MS, rep=TUNE_MS
-        )
+        triton_settings.tune_briefly()
     if setup.tuning != "full":
-        tune_by_chance(setup.tuning_seed, runs_first=setup.ahead or setup.device != "cpu")
+        triton_settings.tune_by_chance(setup.tuning_seed, runs_first=setup.ahead or setup.device != "cpu")
     if setup.tuning == "offline":
         from grader.codegen import offline
 
         offline.install(setup.arch, setup.folder)
     confine.apply(setup.confinement)
     return arena, queue
-
-
-def load_driver(folder: str) -> None:
-    """Load Triton's library for the CUDA driver from `folder`, where Triton compiles it if it is not there.
-
-    Not from the kernel cache of the file: an earlier worker of the file could have left another library
-    there, and this process is not confined yet. All workers of a run share the folder.
-    """
-    kept = os.environ["TRITON_CACHE_DIR"]
-    os.environ["TRITON_CACHE_DIR"] = folder
-    try:
-        assert triton.runtime.driver.active
-    finally:
-        os.environ["TRITON_CACHE_DIR"] = kept
-
-
-def permit_few_options() -> None:
-    """Refuse options of a launch, or of a config, that are not in the language of the labs.
-
-    Some name files that the compiler reads, or are handed to the assembler as they are.
-    """
-    run = JITFunction.run
-
-    def limited(kernel: JITFunction, *args: object, **options: object) -> object:
-        for name in CUDAOptions.__dataclass_fields__:
-            if name in options and name not in LAUNCH and name not in kernel.arg_names:
-                raise TypeError(f"`{name}=` is not permitted in a launch or a config")
-        return run(kernel, *args, **options)
-
-    JITFunction.run = limited
-
-
-def tune_by_chance(seed: int, runs_first: bool) -> None:
-    """Let autotuned kernels pick a random config instead of timing all: faster, and more configs are checked.
-
-    Without a GPU nothing can be timed, so the interpreter and the offline compiler always need this.
-    """
-    chance = random.Random(seed)
-
-    class ByChance:
-        def get_benchmarker(self) -> Callable[..., list[float]]:
-            return lambda *_, **__: [chance.random()] * 3
-
-    if not runs_first:
-        triton.runtime.driver.set_active(ByChance())
-        return
-
-    def first_that_runs() -> Callable[..., list[float]]:
-        found: list[object] = []
-
-        def benchmark(call: Callable[[], object], **_: object) -> list[float]:
-            # A config that does not fit this GPU raises here, and the autotuner takes the next one.
-            if found and found[0] is current[0]:
-                return [float("inf")] * 3
-            call()
-            found[:] = [current[0]]
-            return [0.0] * 3
-
-        return benchmark
-
-    current: list[object] = [None]
-    prune = Autotuner.prune_configs
-
-    def shuffled(self: Autotuner, kwargs: dict[str, object]) -> list[triton.Config]:
-        current[0] = object()
-        configs = list(prune(self, kwargs))
-        random.Random(f"{seed} {_tuning_key(self, kwargs)}").shuffle(configs)
-        return configs
-
-    Autotuner.prune_configs = shuffled
-    driver = triton.runtime.driver.active
-    benchmark = first_that_runs()
-    driver.get_benchmarker = lambda: benchmark
-
-
-def _tuning_key(tuner: Autotuner, kwargs: Mapping[str, object]) -> list[object]:
-    """Return what a kernel is tuned for: its name, the values of its key, and the dtypes of its tensors.
-
-    A choice that depends on this alone, and on no earlier call, is the same in every worker of a run.
-    One that compiles ahead takes the config that the worker on the GPU will run.
-    """
-    values = {**tuner.nargs, **kwargs}
-    dtypes = {name: str(value.dtype) for name, value in values.items() if hasattr(value, "dtype")}
-    named = [values.get(name) for name in tuner.keys if name not in dtypes]
-    return [tuner.base_fn.__name__, *named, *dtypes.values()]
 
 
 def _load(path: str, name: str) -> ModuleType:
@@ -393,7 +293,7 @@ def _call(calls: Sequence[ReadyCall], on_gpu: bool) -> None:
 
 
 class _Frames:
-    """The gate of a run on a CPU: the judge is asked, and has changed the inputs when it answers."""
+    """The exchange of a run on a CPU: the judge is asked, and has changed the inputs when it answers."""
 
     def __init__(self, channel: socket.socket, block: int):
         self._channel, self._block = channel, block
@@ -412,11 +312,11 @@ class _Frames:
 
 
 def _exchanged(
-    calls: Sequence[ReadyCall], gate: exchange.Gate, files: Sequence[str], may_call: Sequence[str]
+    calls: Sequence[ReadyCall], judge: exchange.Judge, files: Sequence[str], may_call: Sequence[str]
 ) -> Ran:
     """Run the calls in the interpreter; kernels get the inputs behind the gate, host code gets decoys."""
     inputs = [tensor for call in calls for tensor in call.inputs]
-    asked = exchange.Watch(gate, inputs, files, may_call)
+    asked = exchange.Watch(judge, inputs, files, may_call)
     with exchange.watched(asked) as watch, launches.recorded() as launched:
         _run(calls, on_gpu=False)
     computed = [

@@ -29,7 +29,7 @@ def settle(found: gpu.Gpu | None) -> None:
         raise RuntimeError("Triton was imported before the first cell ran: restart the kernel, run all cells")
     os.environ["TRITON_INTERPRET"] = "1"
     from grader.worker.interpreter_patches import remember_builtins
-    from grader.worker.worker import tune_by_chance
+    from grader.worker.triton_settings import tune_by_chance
 
     remember_builtins()
     tune_by_chance(SEED, runs_first=False)

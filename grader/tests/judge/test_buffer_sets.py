@@ -1,11 +1,14 @@
 """Which parts of the outputs of a timed block are sampled inside the clock."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
+from grader.course import catalog
 from grader.judge.buffer_sets import LINE, LINES_PER_OUTPUT, PAGE_LINES, BufferSets
 from grader.judge.inputs import Rng
-from grader.worker.shared_memory import PAGE, Buffer, Tensor
+from grader.worker.shared_memory import PAGE, Arena, Buffer, Tensor
 
 ROWS, COLS = 32768, 4096  # bf16: 256 MiB
 OUTPUT_PAGES = ROWS * COLS * 2 // PAGE
@@ -56,3 +59,16 @@ def test_the_cost_of_a_sample_is_bounded():
         # A place need not begin with a page, so it may lie on two.
         assert sum(map(len, block)) <= 2 * max(64, 2 * calls)
     assert LINE * LINES_PER_OUTPUT <= PAGE
+
+
+def test_zeros_in_a_part_of_an_output_are_no_result():
+    exercise = next(one for one in catalog.find()[0].lab.exercises if one.speed)
+    case = replace(exercise.speed.shapes[0], params={"n": 4096})
+    sets = BufferSets(Arena.create("cpu", 1 << 26), exercise, case, 2, seed=5)
+    sets.poison(0)
+    assert sets.is_blank(0)
+    out = sets.arena.view(sets.sets[0][1][1][0].tensor)
+    out[:100] = 0.0
+    assert sets.is_blank(0)
+    out[7] = 1.0
+    assert not sets.is_blank(0)

@@ -30,7 +30,7 @@ from grader.course.items import CORRECTNESS, SPEED, graded_items
 from grader.judge.correctness import lay_out
 from grader.judge.inputs import Placer, numbers_in
 from grader.judge.shapes import shapes_of
-from grader.worker import worker
+from grader.worker import triton_settings, worker
 from grader.worker.messages import Plan
 from grader.worker.shared_memory import Arena
 from grader.worker.submission_worker import _place
@@ -60,7 +60,7 @@ class Named(CudaDriver):
 
 triton.runtime.driver.set_active(Named())
 if kind == CORRECTNESS:
-    worker.tune_by_chance(int(seed), runs_first=True)
+    triton_settings.tune_by_chance(int(seed), runs_first=True)
 for path in given:
     worker._load(path, path.rpartition("/")[2].removesuffix(".py"))
 module, arena = worker._load(file, "submission"), Arena.create("cpu", 8 << 30)
@@ -306,7 +306,7 @@ import triton.language as tl
 from triton.runtime.jit import JITFunction
 
 from grader.codegen.offline import StandIn
-from grader.worker.worker import tune_by_chance
+from grader.worker.triton_settings import tune_by_chance
 
 
 @triton.autotune([triton.Config({"BLOCK": 2**k}) for k in range(4, 12)], key=["n"])

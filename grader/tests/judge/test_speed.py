@@ -32,9 +32,9 @@ def short(monkeypatch):
     monkeypatch.setattr(speed, "LEAST_CALL_US", 0.0)
     monkeypatch.setattr(speed, "WARM_US", 0.0)
     monkeypatch.setattr(speed, "BLOCK_US", {"memory": 1.0, "arithmetic": 1.0})
-    # So small a problem takes no longer than the hand-shake: what is left after it is noise.
-    monkeypatch.setattr(speed.SpeedTest, "_overhead", lambda self: self.hand_shake_us)
-    monkeypatch.setattr(speed.SpeedTest, "hand_shake_us", 0.0, raising=False)
+    # So small a problem takes no longer than an empty block: what is left after it is noise.
+    monkeypatch.setattr(speed.SpeedTest, "_overhead", lambda self: self.empty_us)
+    monkeypatch.setattr(speed.SpeedTest, "empty_us", 0.0, raising=False)
     monkeypatch.setattr(statistics, "MOST_ROUNDS", 12)
     monkeypatch.setattr(speed, "ATTEMPTS", 1)  # noise of two busy cores decides nothing twice, too
     monkeypatch.setattr(statistics, "INTERFERENCE", math.inf)  # on two busy cores microseconds are chance
@@ -102,16 +102,16 @@ def test_a_slow_answer_gets_fewer_calls_a_block_and_a_compilation_does_not_count
     assert compiled.timing.calls_per_block == calls
 
 
-def test_the_hand_shake_of_a_block_with_few_calls_is_not_taken_for_a_busy_gpu(fight, monkeypatch):
+def test_the_cost_of_an_empty_block_with_few_calls_is_not_taken_for_a_busy_gpu(fight, monkeypatch):
     monkeypatch.setattr(speed, "BLOCK_US", {"memory": 1e9, "arithmetic": 1e9})
     monkeypatch.setattr(speed, "MOST_CALLS", 3 * speed.FEWEST_CALLS)
     monkeypatch.setattr(statistics, "INTERFERENCE", 1.3)
-    monkeypatch.setattr(speed.SpeedTest, "hand_shake_us", 500.0)
+    monkeypatch.setattr(speed.SpeedTest, "empty_us", 500.0)
     take, call_us = speed.SpeedTest._block, {"reference": 100.0, "student": speed.SLOW_BLOCK_US}
 
     def by_a_clock_of_ours(self, side, plan, limit_s, k=None):
         take(self, side, plan, limit_s, k)
-        return self.hand_shake_us + call_us[side] * self.buffer_sets.calls
+        return self.empty_us + call_us[side] * self.buffer_sets.calls
 
     monkeypatch.setattr(speed.SpeedTest, "_block", by_a_clock_of_ours)
     outcome = fight(ADD)
@@ -140,7 +140,7 @@ def test_the_reference_in_the_students_seat_is_not_held_to_the_students_task(fig
 
 
 def test_a_block_shorter_than_an_empty_one_is_not_scored(fight, monkeypatch):
-    monkeypatch.setattr(speed.SpeedTest, "hand_shake_us", 1e9)
+    monkeypatch.setattr(speed.SpeedTest, "empty_us", 1e9)
     outcome = fight(ADD)
     assert outcome.verdict is Verdict.INCONCLUSIVE
     assert "an empty one" in outcome.where

@@ -169,7 +169,7 @@ def test_tensors_given_as_constants_are_watched_within_a_kernel(submissions):
     assert outcome.label == "POLICY/FOREIGN_KERNEL"
 
 
-def test_sizes_of_a_grid_run_no_code_while_the_gate_is_open(submissions):
+def test_sizes_of_a_grid_run_no_code_while_the_graded_inputs_are_shown(submissions):
     body = (
         "import ctypes\n"
         "at = lambda t: (ctypes.c_float * t.numel()).from_address(t.data_ptr())\n"
@@ -207,7 +207,7 @@ def test_a_worker_that_asks_out_of_turn_breaks_the_protocol(submissions):
     body = (
         "import gc\nfrom grader.worker.exchange import Watch\n"
         "watch = next(one for one in gc.get_objects() if type(one) is Watch)\n"
-        "watch._gate.open()\nwatch._gate.open()\nreturn add(x, y, out)"
+        "watch._judge.open()\nwatch._judge.open()\nreturn add(x, y, out)"
     )
     assert answer(submissions, body).label == "CRASHED/PROTOCOL"
 
@@ -241,19 +241,19 @@ def test_the_judge_writes_each_set_and_notices_changes(arena):
     placer = Placer()
     buffers = [placer.place("x", (3, 5), "fp16"), placer.place("y", (0,), "fp16")]
     values = [{"x": torch.full((3, 5), k).half(), "y": torch.empty(0).half()} for k in (1.0, 2.0)]
-    gate = Exchange(arena, buffers, *values)
+    exchange = Exchange(arena, buffers, *values)
     lent = arena.view(buffers[0].tensor)
     assert (lent == 2.0).all()
-    gate.open()
+    exchange.open()
     assert (lent == 1.0).all()
     lent[0, 0] = 7.0
-    gate.shut()
+    exchange.shut()
     assert (lent == 2.0).all()
-    assert gate.changed == ["x"]
+    assert exchange.changed == ["x"]
     with pytest.raises(ProtocolError):
-        gate.shut()
-    gate.open()
-    gate.end()
+        exchange.shut()
+    exchange.open()
+    exchange.end()
     assert (lent == 2.0).all()
     fill(arena, buffers, values[0])
     assert same_bits(lent, values[0]["x"])

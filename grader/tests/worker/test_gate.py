@@ -156,7 +156,7 @@ def test_on_a_slice_of_a_gpu_speed_is_not_graded_and_the_level_says_why(monkeypa
 # -- what is said of a worker that waits
 
 TEXT = "import torch\n\n\ndef elementwise_add(x, y):\n    a = float(x[0])\n    return a\n"
-OWN = '  File "/tmp/x/001-add-source/add.py", line 5 in elementwise_add\n'
+OWN = '  File "001-add-source/add.py", line 5 in elementwise_add\n'
 OURS = '  File "/opt/grader/worker/worker.py", line 340 in _call\n'
 
 

@@ -75,7 +75,7 @@ def test_the_judge_keeps_to_one_thread():
 DRIVER = """
 import os, sys
 from triton.runtime import driver
-from grader.worker.worker import load_driver
+from grader.worker.triton_settings import load_driver
 
 class Driver:
     def __init__(self):
@@ -97,7 +97,7 @@ LAUNCHED = """
 import sys
 import triton, triton.language as tl
 from triton.runtime.jit import JITFunction
-from grader.worker.worker import permit_few_options
+from grader.worker.triton_settings import permit_few_options
 
 JITFunction.run = lambda kernel, *_, **options: print(sorted(options))
 permit_few_options()

@@ -1,0 +1,111 @@
+"""How Triton tunes, launches and finds its driver in a worker; set before a student's file is imported."""
+
+from __future__ import annotations
+
+import functools
+import os
+import random
+from collections.abc import Callable, Mapping
+
+import triton
+from triton.backends.nvidia.compiler import CUDAOptions
+from triton.runtime.autotuner import Autotuner
+from triton.runtime.jit import JITFunction
+from triton.testing import do_bench
+
+from grader.screen.language import LAUNCH
+
+# For which a config is run when an autotuned kernel is tuned; Triton takes 25 and 100 ms.
+TUNE_WARM_MS, TUNE_MS = 10, 40
+
+
+def load_driver(folder: str) -> None:
+    """Load Triton's library for the CUDA driver from `folder`, where Triton compiles it if it is not there.
+
+    Not from the kernel cache of the file: an earlier worker of the file could have left another library
+    there, and this process is not confined yet. All workers of a run share the folder.
+    """
+    kept = os.environ["TRITON_CACHE_DIR"]
+    os.environ["TRITON_CACHE_DIR"] = folder
+    try:
+        assert triton.runtime.driver.active
+    finally:
+        os.environ["TRITON_CACHE_DIR"] = kept
+
+
+def permit_few_options() -> None:
+    """Refuse options of a launch, or of a config, that are not in the language of the labs.
+
+    Some name files that the compiler reads, or are handed to the assembler as they are.
+    """
+    run = JITFunction.run
+
+    def limited(kernel: JITFunction, *args: object, **options: object) -> object:
+        for name in CUDAOptions.__dataclass_fields__:
+            if name in options and name not in LAUNCH and name not in kernel.arg_names:
+                raise TypeError(f"`{name}=` is not permitted in a launch or a config")
+        return run(kernel, *args, **options)
+
+    JITFunction.run = limited
+
+
+def tune_briefly() -> None:
+    """Let autotuned kernels time each config for a shorter while than Triton does."""
+    triton.runtime.driver.active.get_benchmarker = lambda: functools.partial(
+        do_bench, warmup=TUNE_WARM_MS, rep=TUNE_MS
+    )
+
+
+def tune_by_chance(seed: int, runs_first: bool) -> None:
+    """Let autotuned kernels pick a random config instead of timing all: faster, and more configs are checked.
+
+    Without a GPU nothing can be timed, so the interpreter and the offline compiler always need this.
+    """
+    chance = random.Random(seed)
+
+    class ByChance:
+        def get_benchmarker(self) -> Callable[..., list[float]]:
+            return lambda *_, **__: [chance.random()] * 3
+
+    if not runs_first:
+        triton.runtime.driver.set_active(ByChance())
+        return
+
+    def first_that_runs() -> Callable[..., list[float]]:
+        found: list[object] = []
+
+        def benchmark(call: Callable[[], object], **_: object) -> list[float]:
+            # A config that does not fit this GPU raises here, and the autotuner takes the next one.
+            if found and found[0] is current[0]:
+                return [float("inf")] * 3
+            call()
+            found[:] = [current[0]]
+            return [0.0] * 3
+
+        return benchmark
+
+    current: list[object] = [None]
+    prune = Autotuner.prune_configs
+
+    def shuffled(self: Autotuner, kwargs: dict[str, object]) -> list[triton.Config]:
+        current[0] = object()
+        configs = list(prune(self, kwargs))
+        random.Random(f"{seed} {_tuning_key(self, kwargs)}").shuffle(configs)
+        return configs
+
+    Autotuner.prune_configs = shuffled
+    driver = triton.runtime.driver.active
+    benchmark = first_that_runs()
+    driver.get_benchmarker = lambda: benchmark
+
+
+def _tuning_key(tuner: Autotuner, kwargs: Mapping[str, object]) -> list[object]:
+    """Return what a kernel is tuned for: its name, the values of its key, and the dtypes of its tensors.
+
+    A choice that depends on this alone, and on no earlier call, is the same in every worker of a run.
+    One that compiles ahead takes the config that the worker on the GPU will run.
+    """
+    values = {**tuner.nargs, **kwargs}
+    dtypes = {name: str(value.dtype) for name, value in values.items() if hasattr(value, "dtype")}
+    named = [values.get(name) for name in tuner.keys if name not in dtypes]
+    return [tuner.base_fn.__name__, *named, *dtypes.values()]
