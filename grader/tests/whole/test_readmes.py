@@ -21,12 +21,12 @@ def test_the_task_comes_soon(page):
     assert len(before.split()) <= MOST_WORDS
 
 
-def test_each_statement_on_how_a_submission_runs_names_files_that_there_are():
+def test_each_statement_on_how_a_submission_runs_names_its_files_and_tests():
     text = (ROOT / ".github" / "SECURITY.md").read_text("utf-8")
     section = text.split("## How a submission is run", 1)[1].split("| level |", 1)[0]
     statements = re.findall(r"^\* (.+?)(?=^\* |^$|\Z)", section, re.MULTILINE | re.DOTALL)
     assert len(statements) > 15
     for statement in statements:
         named = re.findall(r"`([\w/]+\.py)`", statement)
-        assert named, statement
+        assert len({name.startswith("tests/") for name in named}) == 2, statement
         assert [name for name in named if not (ROOT / "grader" / name).is_file()] == []
