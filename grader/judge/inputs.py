@@ -163,23 +163,30 @@ def poison_interior(arena: Arena, buffer: Buffer, poison: int) -> None:
         arena.view(buffer.tensor).view(BITS[TORCH_DTYPES[buffer.tensor.dtype]]).fill_(poison)
 
 
-def bands_whole(arena: Arena, buffer: Buffer, sentinel: int) -> bool:
-    """Return whether the bands before and after a tensor still hold `sentinel`; gaps are not checked."""
+def bands_whole(arena: Arena, buffer: Buffer, sentinel: int) -> torch.Tensor:
+    """Return whether the bands before and after a tensor still hold `sentinel`; gaps are not checked.
+
+    The answer is a bool in the arena's memory, so that many can be asked for before the GPU is waited for.
+    """
     dtype = TORCH_DTYPES[buffer.tensor.dtype]
     end = buffer.tensor.offset + buffer.tensor.span * dtype.itemsize
     ends = (arena.bytes(buffer.start, buffer.tensor.offset), arena.bytes(end, buffer.stop))
-    return all(bool((band.view(BITS[dtype]) == sentinel).all()) for band in ends)
+    before, behind = ((band.view(BITS[dtype]) == sentinel).all() for band in ends)
+    return before & behind
 
 
-def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Return whether two tensors of one shape and dtype have the same bits: NaN equals itself, 0 not -0."""
+def same_bits(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """Return whether two tensors of one shape and dtype have the same bits: NaN equals itself, 0 not -0.
+
+    The answer is a bool in their memory, as that of `bands_whole`. ValueError for a dtype of no lab.
+    """
     one, other = one.contiguous().flatten(), other.contiguous().flatten()
     # The widest words that length and alignment allow, because fewer elements are compared faster.
     size = one.element_size()
     places = (one.numel() * size, one.storage_offset() * size, other.storage_offset() * size)
     for words in (torch.int64, torch.int32, torch.int16):
         if all(place % words.itemsize == 0 for place in places):
-            return bool((one.view(words) == other.view(words)).all())
+            return (one.view(words) == other.view(words)).all()
     raise ValueError(f"{one.dtype} is not a dtype of this course")
 
 
