@@ -674,7 +674,7 @@ def test_f22_an_error_of_the_judges_own_gpu_is_the_graders_fault_and_leaves_the_
         raise RuntimeError(words)
 
     lay_out(tmp_path, solution(1))
-    monkeypatch.setattr(correctness, "finish", broken)
+    monkeypatch.setattr(correctness, "finish_writes", broken)
     run = Run(tmp_path, "cpu", SEED, None)
     try:
         found = scored(run, ask(run, with_one_case(lab(1), "n=7,")))
