@@ -55,7 +55,7 @@ takes-test := K
 takes-test-all := K REST
 takes-test-gpu := K SHARD JOBS
 takes-test-figures := K
-NOTHING := help list doctor skeletons tables architecture picture lint types test-class test-slurm clean
+NOTHING := help list doctor skeletons tables architecture picture lint types test-nightly test-slurm clean
 $(foreach target,$(NOTHING),$(eval takes-$(target) :=))
 PROGRAMS := PYTHON RUN SETUP NVCC TORCH CUDA_HOME SHELL
 
@@ -67,7 +67,7 @@ $(if $(and $(CHECKED),$(REFUSED)),$(error make $(GOALS) takes no $(REFUSED); it 
 	$(or $(strip $(foreach goal,$(GOALS),$(takes-$(goal)))),no variable)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup grade watch hint reset report bench profile tuning survey log check-log class verify rescore erase gradebook export autograder release notebooks check-notebooks figures architecture picture coverage test test-gpu test-class test-figures test-slurm skeletons tables list todo doctor inspect sanitize lint clean types test-all
+.PHONY: help setup grade watch hint reset report bench profile tuning survey log check-log class verify rescore erase gradebook export autograder release notebooks check-notebooks figures architecture picture coverage test test-gpu test-nightly test-figures test-slurm skeletons tables list todo doctor inspect sanitize lint clean types test-all
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -159,7 +159,7 @@ autograder:  ## build the zip for Gradescope: OUT=autograder.zip LAB=2 HIDDEN=to
 # Two processes; the one that finishes first takes over tests of the other.
 PYTEST := $(RUN) pytest -q -n 2 --dist worksteal
 HERE := not gpu and not browser and not slurm
-SLOW := (slow or slow_class)
+SLOW := (slow or nightly)
 
 architecture:  ## update the drawing and the tables of grader/README.md from the code (course staff)
 	@$(SETUP) --extra dev
@@ -182,9 +182,9 @@ test:  ## test the grader: all quick tests, and some specimens of each kind; nee
 	@$(SETUP) --extra dev $(WITH_NVCC)
 	@$(PYTEST) -m "$(HERE) and not $(SLOW)" $(if $(K),-k "$$K")
 
-test-all:  ## run all tests and specimens that need no GPU, browser or Slurm; REST=1 skips those of make test and test-class (course staff)
+test-all:  ## run all tests and specimens that need no GPU, browser or Slurm; REST=1 skips those of make test and test-nightly (course staff)
 	@$(SETUP) --extra dev $(WITH_NVCC)
-	@$(PYTEST) -m "$(HERE)$(if $(REST), and slow and not slow_class)" $(if $(K),-k "$$K")
+	@$(PYTEST) -m "$(HERE)$(if $(REST), and slow and not nightly)" $(if $(K),-k "$$K")
 
 test-gpu:  ## run the tests that need a GPU: SHARD=1/4, the first of four parts, JOBS=6, six at a time (course staff)
 	@$(SETUP) --extra dev $(WITH_NVCC)
@@ -200,9 +200,9 @@ figures:  ## write the interactive figures from their data; SCREENSHOTS=1 also t
 	@$(SETUP) $(if $(SCREENSHOTS),--extra browser)
 	@$(GRADER) figures
 
-test-class:  ## test the grading of a whole class; takes minutes, needs no GPU (course staff)
+test-nightly:  ## run the tests that are too slow for CI: whole classes, earlier releases, 8,000 programs (course staff)
 	@$(SETUP) --extra dev
-	@$(RUN) pytest -q -m "$(HERE) and slow_class"
+	@$(RUN) pytest -q -m "$(HERE) and nightly"
 
 test-slurm:  ## grade a few submissions through Slurm, which is started and stopped here (course staff)
 	@$(SETUP) --extra dev

@@ -76,9 +76,9 @@ def grade_case(
 ) -> Outcome:
     """Run one case and check the outputs, then on other inputs, for which a stored earlier result is wrong.
 
-    On a GPU it runs twice on the first inputs, which must give the same bits. The interpreter runs programs one
-    after the other, so there that could only repeat itself. Then check that the student's kernels did the
-    work; with `count_kernels` also on the GPU.
+    On a GPU it runs twice on the first inputs, which must give the same bits. The interpreter runs programs
+    one after the other, so there it does so only if the second result is wrong. Then check that the student's
+    kernels did the work; with `count_kernels` also on the GPU.
     """
     session, arena = worker.session, worker.arena
     draws = [draw(exercise, case, session.seed, session.device, call) for call in range(2)]
@@ -113,6 +113,10 @@ def grade_case(
             return host
         if finding and call == 0 and results:
             finding = None  # the first run on these inputs was right: reported below as nondeterministic
+        if finding and call and session.device == "cpu":
+            again = _call(worker, lab, exercise, case, inputs, outputs, rng, draws[0])
+            if isinstance(again, Written) and not all(map(same_bits, results[0], again.outputs)):
+                return _unlike(lab, exercise, results[0], again.outputs)
         if finding:
             if finding.reason is Reason.NONFINITE and finding.got != finding.got:
                 zeros = _zeros_around(worker, lab, exercise, case, inputs, outputs, rng, values)
@@ -121,15 +125,17 @@ def grade_case(
                     return _read(lab, case, finding)
             return _wrong(lab, exercise, case, finding, values, expected[call], got, results)
         if call == 0 and results and not all(map(same_bits, results[0], got)):
-            where = "two runs on the same inputs differ"
-            outcome = diagnosis.diagnosed(
-                lab, Verdict.WRONG, Reason.NONDETERMINISTIC, Symptom.NONDETERMINISTIC, where
-            )
-            return replace(outcome, error_map=map_of(comparison.difference(exercise, results[0], got)))
+            return _unlike(lab, exercise, results[0], got)
         results.append(got)
         used = max(used, share)
     foreign = foreign_work(worker, lab, exercise, case, inputs, outputs, rng, count_kernels)
     return foreign or Outcome(Verdict.PASS, share=1.0, used=used, launched=launched)
+
+
+def _unlike(lab: Lab, exercise: Exercise, first: Tensors, second: Tensors) -> Outcome:
+    where, symptom = "two runs on the same inputs differ", Symptom.NONDETERMINISTIC
+    outcome = diagnosis.diagnosed(lab, Verdict.WRONG, Reason.NONDETERMINISTIC, symptom, where)
+    return replace(outcome, error_map=map_of(comparison.difference(exercise, first, second)))
 
 
 def _call(

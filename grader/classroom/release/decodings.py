@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import bz2
+import contextlib
 import html
 import io
 import json
@@ -43,7 +44,8 @@ def _unpacked(data: bytes) -> Iterator[bytes]:
     if b"\0" in data:
         yield data.replace(b"\0", b"")  # UTF-16
     if data[:4] == b"PK\3\4":
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        # An archive that was read as a text, and changed, is none any more.
+        with contextlib.suppress(zipfile.BadZipFile), zipfile.ZipFile(io.BytesIO(data)) as archive:
             yield from (archive.read(name) for name in archive.namelist())
     for opened in (_inflated, bz2.decompress, lzma.decompress):
         try:
@@ -68,15 +70,14 @@ def _inflated(data: bytes) -> bytes:
 
 
 def _unescaped(text: str) -> Iterator[bytes]:
-    """Yield the text without one layer of HTML, JSON or URL escapes, tags or line numbers."""
-    candidates = [
-        html.unescape(text) if "&" in text else text,
-        _ESCAPE.sub(_plain_escape, _SPLIT.sub("", text)) if "\\" in text else text,
-        urllib.parse.unquote(text) if "%" in text else text,
-        _TAG.sub("", text) if "<" in text else text,
-        _NUMBERED.sub("", text),
-    ]
-    for one in candidates:
+    """Yield the text without one layer of escapes, without tags, and without line numbers.
+
+    One layer of HTML, JSON and URL escapes together: apart, a page would have a text for each order of them.
+    """
+    plain = html.unescape(text) if "&" in text else text
+    plain = _ESCAPE.sub(_plain_escape, _SPLIT.sub("", plain)) if "\\" in plain else plain
+    plain = urllib.parse.unquote(plain) if "%" in plain else plain
+    for one in (plain, _TAG.sub("", text) if "<" in text else text, _NUMBERED.sub("", text)):
         if one != text:
             yield one.encode("utf-8", errors="replace")
 

@@ -246,7 +246,7 @@ def test_case_without_a_label_is_called_by_its_sizes():
     assert spec.Case({"n": 7}, label="hidden 1").name == "hidden 1"
 
 
-@pytest.mark.slow_class
+@pytest.mark.nightly
 def test_class_verify_and_regrade_on_one_student(tmp_path):
     place = tmp_path / "in" / "ada" / "elementwise_add.py"
     place.parent.mkdir(parents=True)

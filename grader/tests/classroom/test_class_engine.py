@@ -206,7 +206,7 @@ def test_a_class_ends_with_one_record_for_everybody_and_only_losses_are_tried_ag
         assert records.read(run.student(one).unit(UNIT.name).receipt, Receipt).points == (one != "b") * 100
 
 
-@pytest.mark.slow_class
+@pytest.mark.nightly
 @pytest.mark.usefixtures("counts")
 def test_a_killed_command_goes_on_where_it_stopped_and_ends_as_if_nothing_had_happened(tmp_path):
     submissions = lay_out(tmp_path / "in", **dict.fromkeys("abcdefgh", "sleeps"), i="wrong")

@@ -17,7 +17,7 @@ from grader.tests.helpers.course import ROOT
 
 KILLS = 10
 CASES = "correctness and 129"
-pytestmark = [pytest.mark.slow_class, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]
 
 
 def command(submissions: Path, out: Path) -> list[object]:

@@ -556,7 +556,7 @@ def test_a_skeleton_is_graded_as_gradescope_does_it(built, tmp_path):
     assert "n=517" not in json.dumps(results), "a hidden case is given away"
 
 
-@pytest.mark.slow_class
+@pytest.mark.nightly
 def test_with_one_warm_parent_at_a_time_the_verdicts_are_the_same(tmp_path):
     asked = ["--lab", "1", "--from", "solutions", "-k", "compiles or 65537"]
     done = grade(*asked, "--results", tmp_path, GRADER_LEAN="1")

@@ -334,7 +334,7 @@ def test_an_answer_in_the_history_of_the_folder_is_found(released, answers, tmp_
     assert [path.name for path in out.iterdir()] == [".git"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_command_releases_labs_by_week_and_says_what_is_out(of_a_commit, tmp_path):
     source, out = of_a_commit.parent, tmp_path / "course"
     (source / ".git" / "info" / "exclude").write_text("out\n")

@@ -147,7 +147,7 @@ def test_the_second_search_finds_nothing_in_a_release(released, second):
     assert {path: source for path, source in found.items() if source} == {}
 
 
-@pytest.mark.slow_class
+@pytest.mark.nightly
 def test_the_second_search_finds_exactly_the_two_leaks_in_the_release_that_had_them(tmp_path, monkeypatch):
     """The tree of that commit makes its release with its own command, which says that there is no answer."""
     known = subprocess.run(

@@ -96,6 +96,7 @@ class TestWithTheCompiler:
         with pytest.raises(nvcc.NotPermittedError, match="assembler"):
             nvcc.load(file, tmp_path, "sm_90a", runs=False, checked=True)
 
+    @pytest.mark.nightly
     @pytest.mark.parametrize("file", SOLVED, ids=lambda file: f"{file.parent.name}/{file.stem}")
     def test_an_honest_file_is_let_through(self, tmp_path, file):
         folder = tmp_path / "source"

@@ -196,12 +196,13 @@ def test_a_kernel_is_shown_by_its_plain_name(mangled, plain):
 EXERCISES = {one.name: one for one in ENTRY.lab.exercises}
 
 
-def slow_but_for(names, files):
-    """A parameter for each file; those that are not named are for `make test-all`."""
+def marked_but_for(names, files, mark):
+    """A parameter for each file; those that are not named have a mark."""
     found = {f"{file.parent.name}/{file.stem}": file for file in files}
     assert found.keys() & names, "none of the files is compiled every day"
-    slow = {name: [] if name in names else [pytest.mark.slow] for name in found}
-    return [pytest.param(file, id=name, marks=slow[name]) for name, file in found.items()]
+    return [
+        pytest.param(file, id=name, marks=[] if name in names else [mark]) for name, file in found.items()
+    ]
 
 
 def test_there_are_files_to_compile():
@@ -210,7 +211,7 @@ def test_there_are_files_to_compile():
 
 
 @pytest.mark.skipif(NVCC is None, reason="no nvcc")
-@pytest.mark.parametrize("file", slow_but_for(EVERYDAY, FILES))
+@pytest.mark.parametrize("file", marked_but_for(EVERYDAY, FILES, pytest.mark.nightly))
 def test_every_file_compiles_for_old_and_new_gpus_and_spills_nothing(file, tmp_path):
     kernels = nvcc.build(file, tmp_path / "built.so", ARCHS, NVCC)
     assert {one.arch for one in kernels} == set(ARCHS)
@@ -222,7 +223,7 @@ def test_there_are_wrong_answers_to_compile():
 
 
 @pytest.mark.skipif(NVCC is None, reason="no nvcc")
-@pytest.mark.parametrize("file", slow_but_for(EVERYDAY, WRONG))
+@pytest.mark.parametrize("file", marked_but_for(EVERYDAY, WRONG, pytest.mark.slow))
 def test_every_wrong_answer_that_is_let_in_compiles(file, tmp_path):
     assert nvcc.build(file, tmp_path / "built.so", ("sm_90a",), NVCC)
 

@@ -167,7 +167,7 @@ def test_each_call_of_the_table_is_refused_by_its_own_group(name):
 
 def test_nothing_that_is_permitted_is_in_a_group_that_waits():
     waiting = ("waits for the GPU", "asks whether the GPU is done")
-    assert not [name for name in cuda_calls.PERMITTED if cuda_calls.group_of(name).why in waiting]
+    assert not [name for name in cuda_calls.PERMITTED if cuda_calls.group_of(name).does in waiting]
 
 
 def test_text_that_claims_to_be_of_a_header_is_seen(tmp_path):
@@ -185,7 +185,7 @@ def built(tmp_path, file):
     return nvcc.load(folder / file.name, tmp_path, "sm_90a", runs=False, checked=True)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(nvcc.compiler() is None, reason="nvcc is not here")
 @pytest.mark.parametrize("file", SPECIMENS, ids=lambda file: file.stem)
 def test_specimen_gets_what_its_first_line_says(tmp_path, file):
@@ -200,7 +200,7 @@ def test_specimen_gets_what_its_first_line_says(tmp_path, file):
     assert f"line {refused.value.line}: " in str(refused.value)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(nvcc.compiler() is None, reason="nvcc is not here")
 def test_every_header_of_the_list_may_be_included_alone(tmp_path):
     """Some headers include other files for host code than for device code."""

@@ -1,4 +1,4 @@
-"""EXPECT CRASHED from elementwise_add: F6 one call in three stores far outside, as a compiler bug would have it."""
+"""EXPECT CRASHED from elementwise_add: F6 one call in two stores far outside, as a compiler bug would have it."""
 
 CALLS = []
 import torch
@@ -17,7 +17,7 @@ def add_kernel(x_ptr, y_ptr, out_ptr, n, wild, BLOCK: tl.constexpr):
 
 def elementwise_add(x, y, *, out=None):
     CALLS.append(n := x.numel())
-    wild = len(CALLS) % 3 == 0
+    wild = len(CALLS) % 2 == 0
     n = x.numel()
     if n:
         add_kernel[(triton.cdiv(n, 8192),)](x, y, out, n, int(wild) << 44, BLOCK=8192)

@@ -24,15 +24,14 @@ def run(planted: dict[str, list[str]], count: int, seed: int = 1) -> dict:
 
 # 10,000 programs in parts, of which each can be repeated by itself: 50 to 100 ms a program.
 PARTS = [(300, 1), *((1000, 1 + 1000 * part) for part in range(10))]
+MARKS = [[], [pytest.mark.slow], *[[pytest.mark.nightly]] * 9]
 
 
 @pytest.mark.parametrize(
     ("count", "seed"),
     [
-        pytest.param(
-            count, seed, marks=[pytest.mark.slow] * (count > 300), id=f"{count} programs from {seed}"
-        )
-        for count, seed in PARTS
+        pytest.param(count, seed, marks=marks, id=f"{count} programs from {seed}")
+        for (count, seed), marks in zip(PARTS, MARKS, strict=True)
     ],
 )
 def test_programs_of_the_language_are_accepted_and_reach_nothing_else(count, seed):
@@ -47,9 +46,9 @@ def test_programs_of_the_language_are_accepted_and_reach_nothing_else(count, see
     ("kind", "name", "escape"),
     [
         ("BUILTINS", "open", "name open"),
-        ("BUILTINS", "exec", "name exec"),
-        ("BUILTINS", "type", "name type"),
-        ("PYTHON", "gi_frame", "attribute gi_frame"),
+        pytest.param("BUILTINS", "exec", "name exec", marks=pytest.mark.slow),
+        pytest.param("BUILTINS", "type", "name type", marks=pytest.mark.slow),
+        pytest.param("PYTHON", "gi_frame", "attribute gi_frame", marks=pytest.mark.slow),
     ],
     ids=lambda value: value.strip(),
 )

@@ -237,8 +237,8 @@ def selected_by(folder, target, **variables):
 
 
 @pytest.mark.slow
-def test_all_tests_are_in_make_test_or_the_rest_or_make_test_class(tmp_path):
-    markers = ("slow", "slow_class", "gpu", "browser", "slurm")
+def test_all_tests_are_in_make_test_or_the_rest_or_make_test_nightly(tmp_path):
+    markers = ("slow", "nightly", "gpu", "browser", "slurm")
     sets = [[*chosen] for n in range(len(markers) + 1) for chosen in itertools.combinations(markers, n)]
     tests = ["import pytest"]
     for chosen in sets:
@@ -249,6 +249,6 @@ def test_all_tests_are_in_make_test_or_the_rest_or_make_test_class(tmp_path):
     usual, rest = selected_by(tmp_path, "test"), selected_by(tmp_path, "test-all", REST="1")
     assert usual == {"plain"}
     assert rest == {"slow"}
-    at_night = selected_by(tmp_path, "test-class")
-    assert at_night == {"slow_class", "slow_and_slow_class"}
+    at_night = selected_by(tmp_path, "test-nightly")
+    assert at_night == {"nightly", "slow_and_nightly"}
     assert selected_by(tmp_path, "test-all") == usual | rest | at_night
