@@ -317,7 +317,7 @@ def _exchanged(
     """Run the calls in the interpreter; kernels get the inputs behind the gate, host code gets decoys."""
     inputs = [tensor for call in calls for tensor in call.inputs]
     asked = exchange.Watch(judge, inputs, files, may_call)
-    with exchange.watched(asked) as watch, launches.recorded() as launched:
+    with exchange.watched(asked) as watch, launches.recorded(interpreted=True) as launched:
         _run(calls, on_gpu=False)
     computed = [
         Read(name, line.line, line.function, line.code) for name, line in watch.computed.items() if line
