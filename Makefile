@@ -200,9 +200,9 @@ figures:  ## write the interactive figures from their data; SCREENSHOTS=1 also t
 	@$(SETUP) $(if $(SCREENSHOTS),--extra browser)
 	@$(GRADER) figures
 
-test-nightly:  ## run the tests that are too slow for CI: whole classes, earlier releases, 8,000 programs (course staff)
-	@$(SETUP) --extra dev
-	@$(RUN) pytest -q -m "$(HERE) and nightly"
+test-nightly:  ## run the tests that are too slow for CI: whole classes, earlier releases, 9,000 programs (course staff)
+	@$(SETUP) --extra dev $(WITH_NVCC)
+	@$(PYTEST) -m "$(HERE) and nightly"
 
 test-slurm:  ## grade a few submissions through Slurm, which is started and stopped here (course staff)
 	@$(SETUP) --extra dev

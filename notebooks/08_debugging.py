@@ -156,7 +156,7 @@ for name in (
 #
 # ## What the report makes of it
 #
-# The whole grader does this and more: three calls, an fp64 reference, a tolerance that PyTorch's own error
+# The whole grader does this and more: two inputs, an fp64 reference, a tolerance that PyTorch's own error
 # sets, and a diagnosis that goes from the pattern of wrong elements to a cause and to a hint of the lab's
 # page. Here it judges single cases of wrong answers, in processes like those of `make grade`.
 

@@ -71,14 +71,22 @@ def lay_out(
     return inputs, outputs
 
 
+def runs(exercise: Exercise, device: str) -> tuple[int, ...]:
+    """Return the inputs of each run of a case, by number: the first ones, which may be repeated, and others.
+
+    Two runs on the same inputs must give the same bits. The interpreter runs programs one after the other, so
+    there a case is repeated only if its second result is wrong, or if it makes a random choice.
+    """
+    return (0, 1) if device == "cpu" and exercise.follow is None else (0, 0, 1)
+
+
 def grade_case(
     worker: SubmissionWorker, lab: Lab, exercise: Exercise, case: Case, count_kernels: bool = False
 ) -> Outcome:
     """Run one case and check the outputs, then on other inputs, for which a stored earlier result is wrong.
 
-    On a GPU it runs twice on the first inputs, which must give the same bits. The interpreter runs programs
-    one after the other, so there it does so only if the second result is wrong. Then check that the student's
-    kernels did the work; with `count_kernels` also on the GPU.
+    See `runs` for how often. Then check that the student's kernels did the work; with `count_kernels` also on
+    the GPU.
     """
     session, arena = worker.session, worker.arena
     draws = [draw(exercise, case, session.seed, session.device, call) for call in range(2)]
@@ -99,7 +107,7 @@ def grade_case(
         return Outcome(Verdict.GRADER_FAULT, Reason.INVALID_CASE, where=where)
     results: list[list[torch.Tensor]] = []
     used, launched = 0.0, Counter[str]()
-    for call in (0, 1) if session.device == "cpu" else (0, 0, 1):
+    for call in runs(exercise, session.device):
         values = draws[call]
         written = _call(worker, lab, exercise, case, inputs, outputs, rng, values)
         if isinstance(written, Outcome):
@@ -113,7 +121,7 @@ def grade_case(
             return host
         if finding and call == 0 and results:
             finding = None  # the first run on these inputs was right: reported below as nondeterministic
-        if finding and call and session.device == "cpu":
+        if finding and call and len(results) == 1:
             again = _call(worker, lab, exercise, case, inputs, outputs, rng, draws[0])
             if isinstance(again, Written) and not all(map(same_bits, results[0], again.outputs)):
                 return _unlike(lab, exercise, results[0], again.outputs)

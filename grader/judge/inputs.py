@@ -198,8 +198,10 @@ def untouched(arena: Arena, buffer: Buffer, before: torch.Tensor) -> torch.Tenso
 
 def is_blank(values: torch.Tensor, untouched: torch.Tensor) -> bool:
     """Return whether an output is `untouched` but for a single value, such as after `zero_`, or for NaN."""
-    written = values[~untouched]
-    return not written.numel() or bool((written == written[0]).all()) or bool(written.isnan().all())
+    if bool((untouched | values.isnan()).all()):
+        return True
+    one = values.flatten()[int((~untouched).flatten().to(torch.uint8).argmax())]
+    return bool((untouched | (values == one)).all())
 
 
 def first_change_outside(arena: Arena, buffer: Buffer, before: torch.Tensor) -> int | None:

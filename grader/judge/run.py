@@ -362,6 +362,7 @@ class Run:
     def _note_verified(self, item: CaseItem, outcome: Outcome) -> None:
         """Add the launches of a case that passed to those of its exercise."""
         from grader.judge.codegen_checks import Verified
+        from grader.judge.correctness import runs
 
         key = (item.entry.folder, item.exercise.name)
         before = self._verified.get(key, Verified())
@@ -370,8 +371,8 @@ class Run:
             wanted = speed.flops(item.case) / 4 if speed and speed.flops else 0.0
         both = Counter(before.launched)
         both.update(outcome.launched)  # unlike a sum this keeps the zeros
-        # A case runs three times; on a GPU one launch with tensor cores is enough.
-        wanted = before.wanted + 3 * wanted if self.tier == "cpu" else wanted
+        # On a GPU one launch with tensor cores is enough.
+        wanted = before.wanted + len(runs(item.exercise, "cpu")) * wanted if self.tier == "cpu" else wanted
         self._verified[key] = Verified(both, wanted)
         self._passed.add((key, str(item.case.params)))
 

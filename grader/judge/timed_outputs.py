@@ -95,8 +95,11 @@ class Verifier:
             given, got = tensors(drawn), [sets.arena.view(buffer.tensor) for buffer in outputs]
             found += [same_bits(sets.arena.view(buffer.tensor), given[buffer.name]) for buffer in inputs]
             found += [bands_whole(sets.arena, buffer, sets.sentinel) for buffer in outputs]
-            wanted = self._wanted(drawn, got, choice=False) if slot != secret else None
-            found += self._agreement(got, wanted, self.tolerance) if wanted else []
+            if slot != secret:
+                wanted = self._wanted(drawn, got, choice=False)
+                assert wanted is not None  # a choice that is not looked at is not refused
+                found += self._agreement(got, wanted, self.tolerance)
+                del wanted  # before the next ones are computed
         return bool(torch.stack(found).all())
 
     def _agreement(self, got: Tensors, wanted: Tensors, tolerance: Tolerance) -> list[torch.Tensor]:

@@ -149,12 +149,12 @@ class Worker:
                 for pipe in self._pipes:
                     self._drain(pipe)
                 return frame
+            if late and time.monotonic() >= late_at:  # and what was received is no answer
+                late_at = math.inf
+                late[1]()
             left = deadline - time.monotonic()
             until = min(left, LOOK_EVERY_S, late_at - time.monotonic())
             events = self._selector.select(max(0.0, until))
-            if late and time.monotonic() >= late_at:
-                late_at = math.inf
-                late[1]()
             if left <= 0.0:
                 self.end()
                 raise WorkerGoneError(f"stopped at the time limit of {limit_s:g} s", Verdict.TIMEOUT)

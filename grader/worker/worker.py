@@ -314,7 +314,7 @@ class _Frames:
 def _exchanged(
     calls: Sequence[ReadyCall], judge: exchange.Judge, files: Sequence[str], may_call: Sequence[str]
 ) -> Ran:
-    """Run the calls in the interpreter; kernels get the inputs behind the gate, host code gets decoys."""
+    """Run the calls in the interpreter; kernels get the graded inputs, host code gets decoys."""
     inputs = [tensor for call in calls for tensor in call.inputs]
     asked = exchange.Watch(judge, inputs, files, may_call)
     with exchange.watched(asked) as watch, launches.recorded(interpreted=True) as launched:

@@ -35,6 +35,7 @@ def decodings(data: bytes) -> Iterator[str]:
         seen.add(data)
         text = data.decode("utf-8", errors="replace")
         yield text
+        yield from _of_one_kind(text)
         if depth < DEEPEST:
             open_ += [(one, depth + 1) for one in (*_unpacked(data), *_unescaped(text))]
 
@@ -69,15 +70,35 @@ def _inflated(data: bytes) -> bytes:
     return zlib.decompress(data, wbits=47)  # gzip or zlib, detected by header
 
 
+def _of_one_kind(text: str) -> Iterator[str]:
+    """Yield the text without one kind of escapes, where another kind would change what is left of it."""
+    found = {one for one in (_html(text), _strings(text), _url(text)) if one != text}
+    if len(found) > 1:
+        yield from found
+
+
+def _html(text: str) -> str:
+    return html.unescape(text) if "&" in text else text
+
+
+def _strings(text: str) -> str:
+    return _ESCAPE.sub(_plain_escape, _SPLIT.sub("", text)) if "\\" in text else text
+
+
+def _url(text: str) -> str:
+    return urllib.parse.unquote(text) if "%" in text else text
+
+
 def _unescaped(text: str) -> Iterator[bytes]:
     """Yield the text without one layer of escapes, without tags, and without line numbers.
 
     One layer of HTML, JSON and URL escapes together: apart, a page would have a text for each order of them.
     """
-    plain = html.unescape(text) if "&" in text else text
-    plain = _ESCAPE.sub(_plain_escape, _SPLIT.sub("", plain)) if "\\" in plain else plain
-    plain = urllib.parse.unquote(plain) if "%" in plain else plain
-    for one in (plain, _TAG.sub("", text) if "<" in text else text, _NUMBERED.sub("", text)):
+    for one in (
+        _url(_strings(_html(text))),
+        _TAG.sub("", text) if "<" in text else text,
+        _NUMBERED.sub("", text),
+    ):
         if one != text:
             yield one.encode("utf-8", errors="replace")
 

@@ -96,7 +96,7 @@ def graded(tmp_path, monkeypatch):
     return grade
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_solution_that_fails_a_hidden_case_stops_the_class_before_anybody_is_graded(
     graded, tmp_path, monkeypatch
 ):
@@ -112,7 +112,7 @@ def test_a_solution_that_fails_a_hidden_case_stops_the_class_before_anybody_is_g
     assert not list((tmp_path / "out").glob("students/*/*/task.json"))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_class_is_graded_after_its_hidden_cases_were_tried_and_what_needs_a_gpu_is_said(graded, tmp_path):
     printed = graded(f'{GOOD}{GOOD}dtype = "bf16"\n')
     assert "1 hidden cases need a GPU, and were not tried on a solution" in printed
@@ -126,7 +126,7 @@ def test_a_wrong_parameter_ends_the_command_before_anything_is_written(graded, t
     assert not list((tmp_path / "out").glob("students"))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_without_solutions_the_class_is_graded_and_that_is_said(graded, monkeypatch):
     monkeypatch.setattr(hidden_check, "without_solution", lambda *_: ["elementwise_add"])
     assert "not tried: this checkout has no solution of elementwise_add" in graded(GOOD)

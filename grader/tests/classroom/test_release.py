@@ -294,7 +294,7 @@ def test_neither_the_order_of_tiles_nor_the_configs_of_lab_3_is_in_a_release(cou
     assert shown[course / "notebooks" / "05_autotuning.ipynb"] <= len(CONFIGS) // 2
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_lab_4_is_graded_in_a_release(of_a_commit, tmp_path):
     """The student's files are the course's own here; the given module is that of the release."""
     (tmp_path / "work" / "lab4_production_slice").mkdir(parents=True)
@@ -417,7 +417,7 @@ def test_every_test_that_is_to_go_out_is_in_a_release(course):
     assert [name for name in TESTS if not (course / "grader" / "tests" / f"{name}.py").is_file()] == []
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_test_of_a_release_finds_what_it_imports(course):
     done = python(
         "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", "grader/tests", root=course
@@ -425,7 +425,7 @@ def test_every_test_of_a_release_finds_what_it_imports(course):
     assert done.returncode == 0, done.stdout[-3000:]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_tests_of_a_release_run_there(course):
     tests = [
         f"grader/tests/{name}.py"

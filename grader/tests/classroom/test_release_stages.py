@@ -135,7 +135,7 @@ def test_no_page_of_week_1_links_to_what_is_missing(course):
     assert [(book.name, link) for book, link in links if not (book.parent / link).exists()] == []
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_week_1_is_graded(course, tmp_path):
     listed = python("-m", "grader", "list", root=course)
     assert re.findall(r"^lab (\d)", listed.stdout, re.MULTILINE) == ["1", "2"], listed.stderr
@@ -177,6 +177,7 @@ def test_week_2_adds_to_week_1_and_leaves_the_students_work(weeks, answers, tmp_
     assert git(student, "status", "--porcelain") == ""
 
 
+@pytest.mark.slow
 def test_a_released_lab_is_not_taken_back(weeks, answers, course):
     one = {path: file for path, file in weeks[0].items() if stages.needs(path) <= {"1"}}
     with pytest.raises(ReleaseError, match=r"already released in .*: 2; name all released labs again"):

@@ -1,13 +1,17 @@
 """Which parts of the outputs of a timed block are sampled inside the clock."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from grader.course import catalog
+from grader.course.spec import Verdict
+from grader.judge import timed_outputs
 from grader.judge.buffer_sets import LINE, LINES_PER_OUTPUT, PAGE_LINES, BufferSets
 from grader.judge.inputs import Rng
+from grader.judge.timed_outputs import Verifier
 from grader.worker.shared_memory import PAGE, Arena, Buffer, Tensor
 
 ROWS, COLS = 32768, 4096  # bf16: 256 MiB
@@ -72,3 +76,48 @@ def test_zeros_in_a_part_of_an_output_are_no_result():
     assert sets.is_blank(0)
     out[7] = 1.0
     assert not sets.is_blank(0)
+
+
+@pytest.fixture
+def verified():
+    """A verifier with a calibrated tolerance, and sets whose outputs are right; call 0 is the secret one."""
+    lab = catalog.find()[0].lab
+    exercise = next(one for one in lab.exercises if one.speed)
+    case = replace(exercise.speed.shapes[0], params={"n": 4099})
+    sets = BufferSets(Arena.create("cpu", 1 << 26), exercise, case, 4, seed=5)
+    sets.chance = SimpleNamespace(whole=lambda _: 0)
+    values = sets.draw()
+    sets.write(values)
+    for (_, (out,)), drawn in zip(sets.sets[0], values, strict=True):
+        sets.arena.view(out.tensor).copy_(drawn["x"] + drawn["y"])
+    verifier = Verifier(lab, sets)
+    assert verifier.check(0, values) is None
+    assert verifier.tolerance is not None
+    return verifier, sets, values
+
+
+def test_right_outputs_are_right_by_their_norms(verified, monkeypatch):
+    """Then no call but the secret one is looked at element by element."""
+    verifier, _, values = verified
+    looked, examine = [], timed_outputs.comparison.examine
+    monkeypatch.setattr(
+        timed_outputs.comparison, "examine", lambda *asked: looked.append(1) or examine(*asked)
+    )
+    assert verifier.check(0, values) is None
+    assert len(looked) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "verdict"),
+    [("x", Verdict.MUTATED_INPUT), ("band", Verdict.OUT_OF_BOUNDS), ("out", Verdict.WRONG)],
+)
+@pytest.mark.parametrize("call", range(4))
+def test_damage_to_any_call_of_a_block_is_found(verified, name, verdict, call):
+    verifier, sets, values = verified
+    inputs, (out,) = sets.sets[0][call]
+    if name == "band":
+        sets.arena.bytes(out.start, out.stop)[-1] ^= 1
+    else:
+        buffer = next(one for one in (*inputs, out) if one.name == name)
+        sets.arena.view(buffer.tensor)[7] += 100.0
+    assert verifier.check(0, values).verdict is verdict

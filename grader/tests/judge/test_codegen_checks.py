@@ -5,8 +5,11 @@ import pytest
 from grader.codegen.kernel_facts import CompiledKernel, config_of
 from grader.codegen.ptx import multiplies_in_a_loop
 from grader.course import catalog
+from grader.course.items import CORRECTNESS, graded_items
 from grader.course.spec import Verdict
 from grader.judge.codegen_checks import CHECKS, SYMPTOMS, Verified, check, outcome
+from grader.judge.run import Run
+from grader.tests.helpers.course import SEED
 
 
 def kernel(**changes):
@@ -175,3 +178,17 @@ def test_outcome_carries_the_facts_without_listings():
     assert (found.verdict, found.share, found.hint) == (Verdict.PASS, 1.0, None)
     assert facts.config == "128x256x64, 8 warps, 3 stages"
     assert not {"ptx", "sass"} & set(facts.model_dump())
+
+
+def test_half_of_the_products_of_a_case_that_passed_are_wanted(warm):
+    entry = next(entry for entry in catalog.find() if entry.number == 3)
+    item = next(
+        item
+        for item in graded_items(entry)
+        if item.kind == CORRECTNESS and item.name == "m=128,n=128,k=128,fp32"
+    )
+    run = Run(catalog.ROOT / "solutions", "cpu", SEED, None, session=warm)
+    assert run.answer(item).verdict is Verdict.PASS
+    found = run._verified[entry.folder, item.exercise.name]
+    assert sum(found.launched.values()) == 2 * found.wanted == 2 * 128**3
+    run.close()

@@ -133,7 +133,7 @@ def drawn_once(name, seed):
 
 
 @pytest.mark.parametrize(
-    "seed", [SEEDS[0], *(pytest.param(seed, marks=pytest.mark.slow) for seed in SEEDS[1:])]
+    "seed", [SEEDS[0], *(pytest.param(seed, marks=pytest.mark.nightly) for seed in SEEDS[1:])]
 )
 @pytest.mark.parametrize("exercise", EXERCISES)
 def test_every_case_accepts_sound_results_and_rejects_others(exercise, seed):

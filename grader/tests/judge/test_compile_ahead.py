@@ -142,7 +142,7 @@ def launch(file, number, kind, cache, names):
 CASES = [
     pytest.param(1, "elementwise_add.py", id="lab 1"),
     pytest.param(3, "autotuned_matmul.py", id="lab 3", marks=pytest.mark.nightly),
-    pytest.param(4, "dropout.py", id="numbers"),
+    pytest.param(4, "dropout.py", id="numbers", marks=pytest.mark.nightly),
     pytest.param(4, "rms_norm_backward.py", id="gradients", marks=pytest.mark.nightly),
 ]
 

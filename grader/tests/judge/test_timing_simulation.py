@@ -160,7 +160,7 @@ def test_no_disturbance_that_follows_the_rounds_gains_more_than_noise(name):
     assert gain(Machine(), ADAPTIVE[name], 60) <= NOISE
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("noise", [0.003, 0.01, 0.015])
 @pytest.mark.parametrize("drift", [-0.03, 0.0, 0.03])
 def test_no_disturbance_gains_more_than_noise_on_any_machine(noise, drift):

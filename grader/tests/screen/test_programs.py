@@ -22,8 +22,8 @@ def run(planted: dict[str, list[str]], count: int, seed: int = 1) -> dict:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-# 10,000 programs in parts, of which each can be repeated by itself: 50 to 100 ms a program.
-PARTS = [(300, 1), *((1000, 1 + 1000 * part) for part in range(10))]
+# More than 10,000 programs in parts, of which each can be repeated by itself: 50 to 100 ms a program.
+PARTS = [(150, 1), *((1000, 1 + 1000 * part) for part in range(10))]
 MARKS = [[], [pytest.mark.slow], *[[pytest.mark.nightly]] * 9]
 
 

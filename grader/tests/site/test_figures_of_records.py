@@ -113,6 +113,7 @@ def options(stack):
     return [one for pattern in stack["patterns"] for size in pattern["sizes"] for one in size["options"]]
 
 
+@pytest.mark.slow
 def test_every_speed_of_the_stack_is_a_ratio_of_its_record(stack):
     checked = 0
     for one in options(stack):
@@ -283,6 +284,7 @@ def test_the_stored_lines_of_every_config_multiply_in_a_loop():
     assert seen > 50
 
 
+@pytest.mark.slow
 def test_the_stored_lines_are_what_the_compiler_gives():
     stored = json.loads(ptx_lines.STORED.read_text("utf-8"))
     if version("triton") != stored["triton"]:

@@ -79,7 +79,7 @@ def test_inspect_of_cuda_files_shows_their_sass_and_nothing_of_triton(tmp_path, 
     assert "AUTOTUNING" not in text
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_inspect_asks_for_tensor_cores_only_of_a_file_that_multiplies_matrices(tmp_path, console):
     inspect_lab(capstone("triton-kernels", "swiglu", "attention"), ROOT / "solutions", 90, tmp_path, console)
     first, second = printed(console).split("capstone  attention")

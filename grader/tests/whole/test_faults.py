@@ -234,7 +234,7 @@ def session():
     assert not found.folder.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", AFTER)
 def test_after_a_fault_the_next_file_is_graded_as_before_and_nothing_is_left(tmp_path, session, name):
     entry, limit_s = lab(1), 2.0
@@ -770,7 +770,7 @@ def graded_facts(found: dict) -> dict:
     return kept
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "number",
     [pytest.param(signal.SIGKILL, id="SIGKILL"), pytest.param(signal.SIGTERM, id="SIGTERM")],

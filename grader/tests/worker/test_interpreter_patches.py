@@ -255,6 +255,7 @@ CONSTANTS = dedent("""\
 """)
 
 
+@pytest.mark.slow
 def test_a_constexpr_function_takes_constants_and_no_tensor(tmp_path):
     file = tmp_path / "constants.py"
     file.write_text(CONSTANTS)
