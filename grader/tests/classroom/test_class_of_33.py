@@ -8,7 +8,7 @@ from grader.classroom.records import Intake, RunRecord
 from grader.tests.classroom import class_of_33, fake_grader
 from grader.tests.classroom.class_of_33 import FILE, HAND_INS, ROSTER, STRAYS, UNIT
 
-pytestmark = pytest.mark.slow  # half a minute
+pytestmark = pytest.mark.nightly  # half a minute
 
 
 @pytest.fixture(scope="module")

@@ -213,7 +213,7 @@ def fuzz(folder, chance):
 
 
 @pytest.mark.parametrize(
-    ("count", "seed"), [(QUICK, 1), pytest.param(ROSTERS, 2, marks=pytest.mark.slow)], ids=["some", "all"]
+    ("count", "seed"), [(QUICK, 1), pytest.param(ROSTERS, 2, marks=pytest.mark.nightly)], ids=["some", "all"]
 )
 def test_no_submission_goes_to_another_student(tmp_path, count, seed):
     """A stranger whose name is nearly a student's is told to a person: nothing else can be known."""

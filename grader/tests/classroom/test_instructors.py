@@ -42,7 +42,7 @@ def test_there_are_ten_questions():
     assert [int(number) for number in re.findall(r"^\*\*(\d+)\. ", PAGE, re.MULTILINE)] == list(range(1, 11))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_lines_that_add_a_lab_add_one(tmp_path):
     tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
     for name in tracked.decode().split("\0")[:-1]:

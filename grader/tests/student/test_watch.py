@@ -406,7 +406,7 @@ def test_a_save_is_graded_and_the_results_are_those_of_grade(tmp_path):
     [
         signal.SIGINT,
         pytest.param(signal.SIGTERM, marks=pytest.mark.slow),
-        pytest.param(signal.SIGHUP, marks=pytest.mark.slow),
+        pytest.param(signal.SIGHUP, marks=pytest.mark.nightly),
     ],
     ids=lambda one: one.name,
 )

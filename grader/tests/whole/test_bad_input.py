@@ -711,7 +711,7 @@ def test_a_lab_file_that_does_not_load_is_named_with_its_line_and_without_a_trac
     assert f"labs/lab7_broken/{said}" in one_line(done)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_command_names_a_lab_file_that_does_not_load(faulty):
     broken = faulty / "labs" / "lab7_broken"
     broken.mkdir()
