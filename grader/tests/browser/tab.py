@@ -39,7 +39,7 @@ class Tab:
     def walk(self, most: int) -> list[tuple[int, str, str]]:
         """The step, its words and all words of the page, for each of at most so many steps from here.
 
-        The keys are pressed inside the page: a figure of many choices has thousands of steps.
+        The keys are pressed inside the page, and nothing is laid out: some figures have thousands of steps.
         """
         return self.page.evaluate(
             """most => {
@@ -48,7 +48,7 @@ class Tab:
               const main = document.querySelector("main");
               const seen = [];
               for (let i = 0; i < most; i++) {
-                seen.push([Number(figure.dataset.step), words.innerText, main.innerText]);
+                seen.push([Number(figure.dataset.step), words.textContent, main.textContent]);
                 document.body.dispatchEvent(new KeyboardEvent("keydown", {key: "ArrowRight", bubbles: true}));
               }
               return seen;

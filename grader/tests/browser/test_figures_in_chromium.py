@@ -54,11 +54,13 @@ def test_it_steps_both_ways_and_says_each_step_in_other_words(open_tab):
 def test_every_step_of_every_choice_draws_and_speaks(open_tab):
     tab = open_tab()
     seen = 0
+    few = tab.page.locator(".choices option").count() <= 20
     for state in [None, *tab.choices()]:
         tab.press("reset")
         assert tab.steps >= 2, state
-        walked = tab.walk(min(tab.steps, 80))
-        assert [step for step, _, _ in walked] == list(range(min(tab.steps, 80))), state
+        most = min(tab.steps, 80 if few or state is None else 16)
+        walked = tab.walk(most)
+        assert [step for step, _, _ in walked] == list(range(most)), state
         for step, words, shown in walked:
             assert words.strip(), (state, step)
             assert not re.search(r"undefined|NaN|\[object|Infinity", shown), (state, step)
