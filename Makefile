@@ -200,7 +200,7 @@ figures:  ## write the interactive figures from their data; SCREENSHOTS=1 also t
 	@$(SETUP) $(if $(SCREENSHOTS),--extra browser)
 	@$(GRADER) figures
 
-test-nightly:  ## run the tests that are too slow for CI: whole classes, earlier releases, 9,000 programs (course staff)
+test-nightly:  ## run the tests that are too slow for CI: whole classes, earlier releases, 10,000 programs (course staff)
 	@$(SETUP) --extra dev $(WITH_NVCC)
 	@$(PYTEST) -m "$(HERE) and nightly"
 

@@ -139,7 +139,7 @@ def test_an_exemption_covers_its_lines_in_its_files_only(first, second):
     assert search(files["labs/README.md"].data)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_second_search_finds_nothing_in_a_release(released, second):
     assert len(released) > 350
     searched = without_exempted(released, exemptions())

@@ -192,12 +192,13 @@ def test_a_kernel_is_shown_by_its_plain_name(mangled, plain):
 EXERCISES = {one.name: one for one in ENTRY.lab.exercises}
 
 
-def marked_but_for(names, files, mark):
-    """A parameter for each file; those that are not named have a mark."""
+def nightly_but_for(names, files):
+    """A parameter for each file; those that are not named are compiled at night."""
     found = {f"{file.parent.name}/{file.stem}": file for file in files}
     assert found.keys() & names, "none of the files is compiled every day"
     return [
-        pytest.param(file, id=name, marks=[] if name in names else [mark]) for name, file in found.items()
+        pytest.param(file, id=name, marks=[] if name in names else [pytest.mark.nightly])
+        for name, file in found.items()
     ]
 
 
@@ -207,7 +208,7 @@ def test_there_are_files_to_compile():
 
 
 @pytest.mark.skipif(NVCC is None, reason="no nvcc")
-@pytest.mark.parametrize("file", marked_but_for(EVERYDAY, FILES, pytest.mark.nightly))
+@pytest.mark.parametrize("file", nightly_but_for(EVERYDAY, FILES))
 def test_every_file_compiles_for_old_and_new_gpus_and_spills_nothing(file, tmp_path):
     kernels = nvcc.build(file, tmp_path / "built.so", ARCHS, NVCC)
     assert {one.arch for one in kernels} == set(ARCHS)
@@ -219,7 +220,7 @@ def test_there_are_wrong_answers_to_compile():
 
 
 @pytest.mark.skipif(NVCC is None, reason="no nvcc")
-@pytest.mark.parametrize("file", marked_but_for(EVERYDAY, WRONG, pytest.mark.slow))
+@pytest.mark.parametrize("file", nightly_but_for(EVERYDAY, WRONG))
 def test_every_wrong_answer_that_is_let_in_compiles(file, tmp_path):
     assert nvcc.build(file, tmp_path / "built.so", ("sm_90a",), NVCC)
 

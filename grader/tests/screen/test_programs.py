@@ -24,7 +24,7 @@ def run(planted: dict[str, list[str]], count: int, seed: int = 1) -> dict:
 
 # More than 10,000 programs in parts, of which each can be repeated by itself: 50 to 100 ms a program.
 PARTS = [(150, 1), *((1000, 1 + 1000 * part) for part in range(10))]
-MARKS = [[], [pytest.mark.slow], *[[pytest.mark.nightly]] * 9]
+MARKS = [[], *[[pytest.mark.nightly]] * 10]
 
 
 @pytest.mark.parametrize(
