@@ -11,7 +11,7 @@ import torch
 from grader.course.signatures import Inputs, Tensors
 from grader.course.spec import Case, Exercise, Reason
 from grader.course.symptoms import AnySymptom, checked_symptom
-from grader.judge.inputs import BITS, in_dtype, tensors
+from grader.judge.inputs import BITS, in_dtype, same_bits, tensors
 from grader.results.findings import FirstWrong
 from grader.worker.shared_memory import TORCH_DTYPES
 
@@ -148,18 +148,41 @@ def examine(
     `untouched`, if known, are masks of the elements that still hold their poison; `earlier`, if any, are the
     outputs of a call with other inputs.
     """
-    used = 0.0
     expected, symptom = followed(exercise, case, expected, outputs, earlier)
+    finding, used = compare(exercise, case, expected, outputs, untouched)
+    if symptom and not finding:  # each element is possible, but the random choice lacks a property
+        got, every = outputs[0], torch.ones_like(outputs[0], dtype=torch.bool)
+        finding = _finding(exercise.outputs[0], Reason.MISMATCH, every, got, expected.reference[0], used)
+        finding = replace(finding, symptom=symptom)
+    return finding, used
+
+
+def compare(
+    exercise: Exercise, case: Case, expected: Expected, outputs: Tensors, untouched: Tensors | None = None
+) -> tuple[Finding | None, float]:
+    """Return what `examine` does, where `expected` holds for the outputs' own random choice already."""
+    used = 0.0
     for k, (name, got) in enumerate(zip(exercise.outputs, outputs, strict=True)):
         finding, share = _examine_one(name, case, expected, k, got, untouched[k] if untouched else None)
         used = max(used, share)
         if finding:
             return finding, used
-    if symptom:  # each element is possible, but the random choice lacks a required property
-        got, every = outputs[0], torch.ones_like(outputs[0], dtype=torch.bool)
-        finding = _finding(exercise.outputs[0], Reason.MISMATCH, every, got, expected.reference[0], used)
-        return replace(finding, symptom=symptom), used
     return None, used
+
+
+def within(case: Case, expected: Expected, outputs: Tensors) -> bool:
+    """Return whether `compare` would find nothing; the GPU is waited for once, and nothing else is said."""
+    found = []
+    for got, reference, rounded, allowed, allowed_norm in zip(
+        outputs, expected.reference, expected.rounded, expected.allowed, expected.allowed_norm, strict=True
+    ):
+        if case.bitwise:
+            found.append(same_bits(got, rounded))
+        elif got.numel():
+            error, norm = got.to(reference.dtype) - reference, reference.norm()
+            found.append((error.norm() <= allowed_norm * norm) | (norm == 0.0))
+            found.append((error.abs_() <= allowed).all())  # NaN compares false
+    return bool(torch.stack(found).all()) if found else True
 
 
 def agrees(exercise: Exercise, case: Case, expected: Expected, outputs: Tensors, name: str) -> bool:

@@ -40,32 +40,36 @@ class Verifier:
         All are compared by their norm. One secret call is also compared element by element, and at random
         against fp64, which takes as long as everything else. Its random choice is looked at, if it makes one.
         """
-        secret = self.buffer_sets.chance.whole(self.buffer_sets.calls)
+        sets = self.buffer_sets
+        secret = sets.chance.whole(sets.calls)
         quick = self._right_by_norms(k, values, secret)
-        for slot, ((inputs, outputs), drawn) in enumerate(zip(self.buffer_sets.sets[k], values, strict=True)):
+        for slot, ((inputs, outputs), drawn) in enumerate(zip(sets.sets[k], values, strict=True)):
             if quick and slot != secret:
                 continue
             given = tensors(drawn)
             for buffer in inputs:
-                if not same_bits(self.buffer_sets.arena.view(buffer.tensor), given[buffer.name]):
+                if not same_bits(sets.arena.view(buffer.tensor), given[buffer.name]):
                     where = f"{buffer.name} is an input and was changed by the call"
                     return diagnosed(self.lab, Verdict.MUTATED_INPUT, Reason.NONE, Symptom.MUTATED, where)
             for buffer in outputs:
-                if not bands_whole(self.buffer_sets.arena, buffer, self.buffer_sets.sentinel):
+                if not bands_whole(sets.arena, buffer, sets.sentinel):
                     where = f"memory around {buffer.name} was written"
                     symptom = Symptom.OUT_OF_BOUNDS_WRITE
                     return diagnosed(self.lab, Verdict.OUT_OF_BOUNDS, Reason.WRITE, symptom, where)
-            got = [self.buffer_sets.arena.view(buffer.tensor) for buffer in outputs]
+            got = [sets.arena.view(buffer.tensor) for buffer in outputs]
             tolerance, wanted = self.tolerance, None
-            if tolerance and not (slot == secret and self.buffer_sets.chance.whole(FP64_EVERY) == 0):
+            if tolerance and not (slot == secret and sets.chance.whole(FP64_EVERY) == 0):
                 wanted = self._wanted(drawn, got, slot == secret)
             if tolerance is None or wanted is None:
                 expected = self._expect_in_fp64(drawn)
+                finding, _ = comparison.examine(sets.exercise, sets.case, expected, got)
             elif slot != secret and all(self._agreement(got, wanted, tolerance)):
                 continue
             else:
                 expected = self._expect_by_torch(drawn, wanted, tolerance)
-            finding, _ = comparison.examine(self.buffer_sets.exercise, self.buffer_sets.case, expected, got)
+                if comparison.within(sets.case, expected, got):
+                    continue
+                finding, _ = comparison.compare(sets.exercise, sets.case, expected, got)
             if finding:
                 return self._found(finding, drawn, expected.reference, got)
         return None

@@ -30,7 +30,7 @@ def main(control: int, uid: int) -> None:
     import triton.language  # noqa: F401 - imported for the children
 
     from grader.sandbox import probe
-    from grader.worker import kernel_source, worker
+    from grader.worker import kernel_source, triton_settings, worker
 
     kernel_source.read_from_the_tree()
     if os.environ.get("TRITON_INTERPRET") == "1":
@@ -40,6 +40,8 @@ def main(control: int, uid: int) -> None:
         interpreter_patches.remember_types()
         interpreter_patches.give_constants_only_to_constexpr_functions()
         interpreter_patches.leave_out_the_check_for_overflow()
+    else:
+        triton_settings.do_once_for_all_workers()
     requests = socket.socket(fileno=control)
     findings = json.dumps(encode(probe.probe(os.getppid(), uid))).encode()
     requests.sendall(struct.pack("<I", len(findings)) + findings)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import importlib
 import os
 import random
 from collections.abc import Callable, Mapping
 
 import triton
 from triton.backends.nvidia.compiler import CUDAOptions
+from triton.runtime import autotuner, cache
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction
 from triton.testing import do_bench
@@ -17,6 +20,19 @@ from grader.screen.language import LAUNCH
 
 # For which a config is run when an autotuned kernel is tuned; Triton takes 25 and 100 ms.
 TUNE_WARM_MS, TUNE_MS = 10, 40
+
+
+def do_once_for_all_workers() -> None:
+    """Do in a process that forks workers what the first launch of each would do, for half a second or more.
+
+    Triton imports Gluon when it looks at the first arguments, and names its cache after a hash of its library
+    of 460 MB. The cache lasts as long as a run, in which the library does not change: its version will do.
+    """
+    with contextlib.suppress(ImportError):
+        importlib.import_module("triton.experimental.gluon.nvidia.hopper")
+    for module in (cache, autotuner):
+        if hasattr(module, "triton_key"):
+            module.triton_key = lambda: triton.__version__
 
 
 def load_driver(folder: str) -> None:

@@ -107,6 +107,29 @@ def test_right_outputs_are_right_by_their_norms(verified, monkeypatch):
     assert len(looked) == 1
 
 
+@pytest.mark.parametrize("wide", [False, True], ids=["by PyTorch", "in fp64"])
+def test_a_random_choice_is_followed_once_for_each_call(wide):
+    lab = catalog.find()[3].lab
+    exercise = next(one for one in lab.exercises if one.speed and one.follow)
+    case = replace(exercise.speed.shapes[0], params={"n": 4096, "p": 0.5}, dtype="fp32")
+    followed, follow = [], exercise.follow
+    counted = replace(exercise, follow=lambda *asked: followed.append(1) or follow(*asked))
+    sets = BufferSets(Arena.create("cpu", 1 << 26), counted, case, 3, seed=5)
+    sets.chance = SimpleNamespace(whole=lambda bound: 0 if bound == 3 or wide else 1)
+    values = sets.draw()
+    sets.write(values)
+    for (_, (out,)), drawn in zip(sets.sets[0], values, strict=True):
+        kept = torch.rand(4096, generator=torch.Generator().manual_seed(int(drawn["seed"]))) >= 0.5
+        sets.arena.view(out.tensor).copy_((2.0 * drawn["x"]).where(kept, 0.0))
+    verifier = Verifier(lab, sets)
+    assert verifier.check(0, values) is None
+    followed.clear()
+    assert verifier.check(0, values) is None
+    assert len(followed) == 3
+    sets.arena.view(sets.sets[0][0][1][0].tensor).mul_(1.5)
+    assert verifier.check(0, values) is not None
+
+
 @pytest.mark.parametrize(
     ("name", "verdict"),
     [("x", Verdict.MUTATED_INPUT), ("band", Verdict.OUT_OF_BOUNDS), ("out", Verdict.WRONG)],

@@ -40,6 +40,7 @@ from triton.backends.nvidia.driver import CudaDriver
 file, number, kind, seed = sys.argv[1:5]
 given, names = map(json.loads, sys.argv[5:])
 launches = []
+triton_settings.do_once_for_all_workers()  # as the fork server does
 
 class Named(CudaDriver):
     def __init__(self):

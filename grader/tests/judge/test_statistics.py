@@ -63,10 +63,14 @@ def test_median_of_nothing_is_refused():
         statistics.median([])
 
 
-def test_one_disturbed_round_moves_neither_median_nor_interval():
+def test_one_disturbed_round_asks_for_two_more_and_moves_nothing_then():
     disturbed = [*NARROW[:-1], 100.0]
     assert statistics.estimate(disturbed).median == statistics.estimate(NARROW).median
-    assert statistics.estimate(disturbed).conclusive
+    assert not statistics.finished(disturbed)
+    more = [*disturbed, 1.0, 1.0]
+    assert statistics.finished(more)
+    assert statistics.estimate(more).conclusive
+    assert statistics.estimate(more).high < 1.0 + HALF_WIDTH
 
 
 def test_narrow_interval_ends_the_rounds_and_a_wide_one_does_not():
