@@ -149,24 +149,28 @@ def examine(
     outputs of a call with other inputs.
     """
     expected, symptom = followed(exercise, case, expected, outputs, earlier)
-    finding, used = compare(exercise, case, expected, outputs, untouched)
-    if symptom and not finding:  # each element is possible, but the random choice lacks a property
-        got, every = outputs[0], torch.ones_like(outputs[0], dtype=torch.bool)
-        finding = _finding(exercise.outputs[0], Reason.MISMATCH, every, got, expected.reference[0], used)
-        finding = replace(finding, symptom=symptom)
-    return finding, used
+    return compare(exercise, case, expected, outputs, untouched, symptom)
 
 
 def compare(
-    exercise: Exercise, case: Case, expected: Expected, outputs: Tensors, untouched: Tensors | None = None
+    exercise: Exercise,
+    case: Case,
+    expected: Expected,
+    outputs: Tensors,
+    untouched: Tensors | None = None,
+    symptom: AnySymptom | None = None,
 ) -> tuple[Finding | None, float]:
-    """Return what `examine` does, where `expected` holds for the outputs' own random choice already."""
+    """Return what `examine` does, from what `followed` has returned for these outputs."""
     used = 0.0
     for k, (name, got) in enumerate(zip(exercise.outputs, outputs, strict=True)):
         finding, share = _examine_one(name, case, expected, k, got, untouched[k] if untouched else None)
         used = max(used, share)
         if finding:
             return finding, used
+    if symptom:  # each element is possible, but the random choice lacks a required property
+        got, every = outputs[0], torch.ones_like(outputs[0], dtype=torch.bool)
+        finding = _finding(exercise.outputs[0], Reason.MISMATCH, every, got, expected.reference[0], used)
+        return replace(finding, symptom=symptom), used
     return None, used
 
 

@@ -9,7 +9,7 @@ import torch
 
 from grader.course.signatures import Inputs, Tensors
 from grader.course.spec import Lab, Reason, Verdict
-from grader.course.symptoms import Symptom
+from grader.course.symptoms import AnySymptom, Symptom
 from grader.judge import comparison, diagnosis
 from grader.judge.buffer_sets import BufferSets
 from grader.judge.diagnosis import diagnosed
@@ -61,8 +61,8 @@ class Verifier:
             if tolerance and not (slot == secret and sets.chance.whole(FP64_EVERY) == 0):
                 wanted = self._wanted(drawn, got, slot == secret)
             if tolerance is None or wanted is None:
-                expected = self._expect_in_fp64(drawn)
-                finding, _ = comparison.examine(sets.exercise, sets.case, expected, got)
+                expected, symptom = self._expect_in_fp64(drawn, got)
+                finding, _ = comparison.compare(sets.exercise, sets.case, expected, got, symptom=symptom)
             elif slot != secret and all(self._agreement(got, wanted, tolerance)):
                 continue
             else:
@@ -117,14 +117,19 @@ class Verifier:
             found.append(error <= most * size)  # NaN compares false
         return found
 
-    def _expect_in_fp64(self, drawn: Inputs) -> comparison.Expected:
-        expected = comparison.expect(self.buffer_sets.exercise, self.buffer_sets.case, drawn)
+    def _expect_in_fp64(
+        self, drawn: Inputs, got: Tensors
+    ) -> tuple[comparison.Expected, AnySymptom | None]:
+        """Return what is expected, for the outputs' own random choice, and the symptom if that is wrong."""
+        exercise, case = self.buffer_sets.exercise, self.buffer_sets.case
+        expected = comparison.expect(exercise, case, drawn)
+        expected, symptom = comparison.followed(exercise, case, expected, got, None)
         wide = in_dtype(drawn, torch.float64)
-        units = self.buffer_sets.exercise.tolerance.unit(self.buffer_sets.case, wide, expected.reference)
+        units = exercise.tolerance.unit(case, wide, expected.reference)
         # Two results within the tolerance of the exact value differ by at most twice the tolerance.
         factors = tuple(2.0 * (a / u).max().item() for a, u in zip(expected.allowed, units, strict=True))
         self.tolerance = Tolerance(factors, tuple(2.0 * norm for norm in expected.allowed_norm))
-        return expected
+        return expected, symptom
 
     def _expect_by_torch(
         self, drawn: Inputs, wanted: tuple[torch.Tensor, ...], tolerance: Tolerance
