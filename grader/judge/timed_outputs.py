@@ -53,9 +53,8 @@ class Verifier:
                     return diagnosed(self.lab, Verdict.MUTATED_INPUT, Reason.NONE, Symptom.MUTATED, where)
             for buffer in outputs:
                 if not bands_whole(sets.arena, buffer, sets.sentinel):
-                    where = f"memory around {buffer.name} was written"
-                    symptom = Symptom.OUT_OF_BOUNDS_WRITE
-                    return diagnosed(self.lab, Verdict.OUT_OF_BOUNDS, Reason.WRITE, symptom, where)
+                    where, written = f"memory around {buffer.name} was written", Symptom.OUT_OF_BOUNDS_WRITE
+                    return diagnosed(self.lab, Verdict.OUT_OF_BOUNDS, Reason.WRITE, written, where)
             got = [sets.arena.view(buffer.tensor) for buffer in outputs]
             tolerance, wanted = self.tolerance, None
             if tolerance and not (slot == secret and sets.chance.whole(FP64_EVERY) == 0):
@@ -117,9 +116,7 @@ class Verifier:
             found.append(error <= most * size)  # NaN compares false
         return found
 
-    def _expect_in_fp64(
-        self, drawn: Inputs, got: Tensors
-    ) -> tuple[comparison.Expected, AnySymptom | None]:
+    def _expect_in_fp64(self, drawn: Inputs, got: Tensors) -> tuple[comparison.Expected, AnySymptom | None]:
         """Return what is expected, for the outputs' own random choice, and the symptom if that is wrong."""
         exercise, case = self.buffer_sets.exercise, self.buffer_sets.case
         expected = comparison.expect(exercise, case, drawn)
