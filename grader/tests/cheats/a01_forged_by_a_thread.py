@@ -1,4 +1,4 @@
-"""EXPECT POLICY; unscreened WRONG/UNWRITTEN from elementwise_add: A1 a thread answers in the worker's place"""
+"""EXPECT POLICY; unscreened WRONG/UNWRITTEN or CRASHED/PROTOCOL from elementwise_add: A1 a thread answers in the worker's place"""
 
 import sys
 import threading

@@ -1,4 +1,4 @@
-"""EXPECT POLICY; unscreened WRONG/STALE from elementwise_add: B5 the first result of a shape is given for every other"""
+"""EXPECT POLICY; unscreened WRONG/STALE or POLICY/FOREIGN_KERNEL from elementwise_add: B5 the first result of a shape is given for every other"""
 
 import torch
 import triton

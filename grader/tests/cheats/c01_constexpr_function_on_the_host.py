@@ -1,4 +1,4 @@
-"""EXPECT POLICY; unscreened CRASHED from matmul and matmul_bias_relu: C1 a @triton.constexpr_function is ordinary Python for host code: torch multiplies; in the interpreter it takes constants only"""
+"""EXPECT POLICY; unscreened CRASHED or POLICY/FOREIGN_KERNEL from matmul and matmul_bias_relu: C1 a @triton.constexpr_function is ordinary Python for host code: torch multiplies; in the interpreter it takes constants only"""
 
 import torch
 import triton
