@@ -180,6 +180,28 @@ def pytest_collection_finish(session):
             session.config.stash[LOCK].__enter__()
 
 
+def pytest_addhooks(pluginmanager):
+    """Declare the hook that says which exercise is explained."""
+    pluginmanager.add_hookspecs(Hooks)
+
+
+class Hooks:
+    """Hooks of the grader itself."""
+
+    def pytest_grader_explaining(self, exercise: str):
+        """Report that the cause of an exercise's wrong cases is looked for, which takes seconds."""
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtestloop(session):
+    """After all items, look for one cause of the wrong cases of each exercise."""
+    yield
+    stash = session.config.stash
+    if stash[ANSWERS]:
+        begin = lambda name: session.config.hook.pytest_grader_explaining(exercise=name)  # noqa: E731
+        stash[ANSWERS][:] = stash[RUN].explained(stash[ANSWERS], begin)
+
+
 def pytest_unconfigure(config):
     """End all processes of the run, and release the GPU lock."""
     if RUN in config.stash:

@@ -125,6 +125,11 @@ class ProgressPlugin:
         """Count one item as done."""
         self._follower.done()
 
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_grader_explaining(self, exercise):
+        """Show which exercise is explained."""
+        self._follower.running(f"looking for what is wrong in {exercise}", "")
+
     def pytest_sessionfinish(self):
         """Remove the progress bar before the report."""
         self._follower.end()

@@ -8,7 +8,7 @@ import os
 import shutil
 import traceback
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
@@ -459,6 +459,24 @@ class Run:
             student.close()  # it died or failed; the next shape gets a new worker
         return outcome
 
+    def explained(
+        self, answers: Sequence[tuple[Item, Outcome, float]], begin: Callable[[str], object]
+    ) -> list[tuple[Item, Outcome, float]]:
+        """Return the answers with one cause for all wrong cases of an exercise.
+
+        `begin` is called with the name of each exercise whose cause is looked for, because that takes
+        seconds. A fault of the grader on the way leaves the answers as they are.
+        """
+        if not any(outcome.verdict in WRONG for _, outcome, _ in answers):
+            return [*answers]
+        from grader.judge.explanation import explained
+
+        def workers_for(item: CaseItem) -> list[SubmissionWorker]:
+            arena, cores = self._arena("host"), min(len(os.sched_getaffinity(0)), MOST_SEARCHING)
+            return [self._worker(f"search {n}", item, arena, interpreted=True) for n in range(cores)]
+
+        return explained(answers, self.submission, workers_for, begin)
+
     def _arena(self, name: str) -> Arena:
         from grader.worker.shared_memory import Arena
 
@@ -526,6 +544,8 @@ class Run:
             self._session.close()
 
 
+MOST_SEARCHING = 2  # workers that look for the cause of a mistake at a time
+WRONG = (Verdict.WRONG, Verdict.OUT_OF_BOUNDS, Verdict.MUTATED_INPUT)
 ARENA_BYTES = {"cpu": 8 << 30, "cuda": 1 << 30}  # on a CPU only the touched pages of an arena take memory
 
 

@@ -79,6 +79,13 @@ class Queued:
 
 
 @dataclass(frozen=True)
+class Edited:
+    """Import this text in place of the file, to see whether a changed line makes it right."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class Audit:
     """Run a plan once more to audit it: with kernels that do nothing, or with `kernels_counted` by CUPTI.
 

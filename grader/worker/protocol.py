@@ -35,7 +35,8 @@ class Kind(enum.IntEnum):
     """The kind of a frame; those below 16 are sent to the worker, the others come from it.
 
     While it runs a plan, a worker may ask for the graded inputs (OPEN) and for the decoys (SHUT); the judge
-    answers TURNED. QUEUE puts a plan behind the shut gate of a GPU, FINISH waits for it.
+    answers TURNED. QUEUE puts a plan behind the shut gate of a GPU, FINISH waits for it. EDIT replaces the
+    file's text, in a worker that only looks for the cause of a mistake.
     """
 
     SETUP = 1
@@ -47,6 +48,7 @@ class Kind(enum.IntEnum):
     PICKED = 7
     TURNED = 8
     QUEUE = 9
+    EDIT = 10
     DONE = 16
     FAILED = 17
     OPEN = 18

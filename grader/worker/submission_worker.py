@@ -23,6 +23,7 @@ from grader.worker.gate import Gate, missing
 from grader.worker.messages import (
     Audit,
     AuditReport,
+    Edited,
     Go,
     Number,
     Picked,
@@ -206,6 +207,14 @@ class SubmissionWorker:
         failed = self._ask(Kind.GO, encode(asked), limit_s, exchanger=exchanger)
         self._took_s = time.monotonic() - began
         return failed
+
+    def edit(self, text: str, limit_s: float) -> Outcome | None:
+        """Import another text in place of the file; return an outcome if that fails.
+
+        It holds until the process ends, and earlier plans are gone. For a worker that looks for the cause of
+        a mistake; what such a file computes earns nothing.
+        """
+        return self._ask(Kind.EDIT, encode(Edited(text)), limit_s)
 
     @property
     def is_gated(self) -> bool:

@@ -1,0 +1,91 @@
+"""What separates the wrong cases of an exercise from the right ones, in a sentence; imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from grader.course.spec import PLAIN, Case
+
+MULTIPLES = (1024, 512, 256, 128, 64, 32, 16, 8, 4, 2)
+
+
+def contrast(wrong: Sequence[Case], right: Sequence[Case]) -> str:
+    """Return one condition that holds in every wrong case and in no right one; "" if none is found.
+
+    With no right case, that is said. ValueError without a wrong case.
+    """
+    if not wrong:
+        raise ValueError("no case is wrong")
+    if not right:
+        return "every case is wrong"
+    found = (
+        _by_a_word(wrong, right)
+        or _by_a_layout(wrong, right)
+        or _by_a_size(wrong, right)
+        or _by_a_multiple(wrong, right)
+        or _by_dtype(wrong, right)
+    )
+    return f"wrong only {found}" if found else ""
+
+
+def _by_dtype(wrong: Sequence[Case], right: Sequence[Case]) -> str:
+    names = {case.dtype for case in wrong}
+    if names & {case.dtype for case in right}:
+        return ""
+    return f"in {' and '.join(sorted(names))}"
+
+
+def _by_a_word(wrong: Sequence[Case], right: Sequence[Case]) -> str:
+    """A parameter that is a text or a truth value, such as `values=masked`."""
+    for key in _keys(wrong, right):
+        values = [case.params.get(key) for case in wrong]
+        others = [case.params.get(key) for case in right]
+        worded = any(isinstance(value, str | bool) for value in (*values, *others))
+        if worded and None not in values and not set(values) & set(others):
+            return f"where {key} is {' or '.join(dict.fromkeys(map(str, values)))}"
+    return ""
+
+
+def _by_a_layout(wrong: Sequence[Case], right: Sequence[Case]) -> str:
+    names = dict.fromkeys(name for case in wrong for name in case.layouts)
+    for kind, has in (("transposed", lambda one: one.transposed), ("padded", lambda one: one.pad > 0)):
+        for name in names:
+            here = [has(case.layouts.get(name, PLAIN)) for case in wrong]
+            if all(here) and not any(has(case.layouts.get(name, PLAIN)) for case in right):
+                return f"where the rows of `{name}` are {kind}"
+        everywhere = all(any(map(has, case.layouts.values())) for case in wrong)
+        if everywhere and not any(any(map(has, case.layouts.values())) for case in right):
+            return f"where a tensor is {kind}"
+    return ""
+
+
+def _by_a_size(wrong: Sequence[Case], right: Sequence[Case]) -> str:
+    for key in _keys(wrong, right):
+        values, others = _numbers(wrong, key), _numbers(right, key)
+        if len(values) != len(wrong) or not others:
+            continue
+        if min(values) > max(others):
+            return f"where {key} is {min(values):g} or more; it is right up to {max(others):g}"
+        if max(values) < min(others):
+            return f"where {key} is {max(values):g} or less; it is right from {min(others):g}"
+    return ""
+
+
+def _by_a_multiple(wrong: Sequence[Case], right: Sequence[Case]) -> str:
+    for key in _keys(wrong, right):
+        values, others = _numbers(wrong, key), _numbers(right, key)
+        if len(values) != len(wrong) or not others:
+            continue
+        for size in MULTIPLES:
+            if all(value % size for value in values) and not any(value % size for value in others):
+                return f"where {key} is no multiple of {size}"
+    return ""
+
+
+def _keys(wrong: Sequence[Case], right: Sequence[Case]) -> list[str]:
+    return list(dict.fromkeys(key for case in (*wrong, *right) for key in case.params))
+
+
+def _numbers(cases: Sequence[Case], key: str) -> list[float]:
+    values = (case.params.get(key) for case in cases)
+    return [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]

@@ -1,0 +1,140 @@
+"""One explanation for all wrong cases of an exercise: the wrong line, or what the cases have in common.
+
+A case alone shows a symptom, which many mistakes have. What holds for all cases of an exercise says more:
+an edit of the file with which every case is right, and a condition that the wrong cases fulfil and the right
+ones do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from grader.course.items import CORRECTNESS, CaseItem, Item
+from grader.course.spec import Case, Exercise, Verdict
+from grader.course.submission import Submission
+from grader.judge.contrast import contrast
+from grader.judge.repair_search import Repair, Search, elements
+from grader.repair.edit import Edit
+from grader.repair.source import Source
+from grader.results.outcome import Outcome
+from grader.worker.submission_worker import SubmissionWorker
+
+EXPLAINED = (Verdict.WRONG, Verdict.OUT_OF_BOUNDS, Verdict.MUTATED_INPUT)
+FEWEST_ELEMENTS = 64
+Answered = tuple[Item, Outcome, float]
+
+
+class Wrong(NamedTuple):
+    """An exercise with a wrong case: what was answered for its cases, and its file."""
+
+    exercise: Exercise
+    submission: Submission
+    answers: Sequence[tuple[CaseItem, Outcome]]
+
+    def cases(self, right: bool, hidden: bool = True) -> list[Case]:
+        """Return the cases that are right or wrong, by size; without hidden ones their sizes may be shown."""
+        found = [
+            item.case
+            for item, outcome in self.answers
+            if (outcome.verdict is Verdict.PASS if right else outcome.verdict in EXPLAINED)
+            and (hidden or not item.case.label)
+        ]
+        return sorted(found, key=elements)
+
+
+class Explainer:
+    """Explains the wrong exercises of one run; remembers the edits that have mended a file."""
+
+    def __init__(self, workers_for: Callable[[CaseItem], Sequence[SubmissionWorker]]):
+        self._workers_for = workers_for
+        self._mended: dict[str, list[Edit]] = {}  # by the hash of a file
+        self._wrong: dict[str, list[str]] = {}  # names of wrong functions, by the hash of their file
+
+    def explain(self, wrong: Wrong) -> dict[str, Outcome]:
+        """Return the outcomes of an exercise's wrong cases by the item's id, with one cause for all."""
+        key = wrong.submission.sha256 or ""
+        cause = self._by_repair(wrong, key) or self._by_another(wrong, key)
+        self._wrong.setdefault(key, []).append(wrong.exercise.name)
+        failed = {item.id: outcome for item, outcome in wrong.answers if outcome.verdict in EXPLAINED}
+        hints = {outcome.hint for outcome in failed.values()}
+        hint = hints.pop() if len(hints) == 1 else None
+        if cause:
+            return {name: replace(outcome, cause=cause, hint=hint) for name, outcome in failed.items()}
+        causes = {outcome.cause for outcome in failed.values()}
+        if len(causes) == 1:
+            return failed
+        shown = wrong.cases(right=False, hidden=False)
+        found = contrast(shown, wrong.cases(right=True, hidden=False)) if shown else ""
+        words = f"not found; {found}" if found else "not found"
+        return {name: replace(outcome, cause=words, hint=hint) for name, outcome in failed.items()}
+
+    def _by_repair(self, wrong: Wrong, key: str) -> str:
+        failing = [case for case in wrong.cases(right=False) if not case.needs_gpu]
+        if not failing:
+            return ""
+        passing = [case for case in wrong.cases(right=True) if not case.needs_gpu]
+        # In a case of a few elements too many edits look right: the first to be tried has more.
+        failing.sort(key=lambda case: elements(case) < FEWEST_ELEMENTS)
+        item = next(item for item, _ in wrong.answers)
+        workers = self._workers_for(item)
+        try:
+            search = Search(workers, wrong.submission, wrong.exercise, failing, passing)
+            found = search.find(self._mended.get(key, ()))
+        except SyntaxError:
+            return ""
+        finally:
+            for worker in workers:
+                worker.close()
+        if found is None:
+            return ""
+        self._mended.setdefault(key, []).extend(found.edits)
+        return sentence(found)
+
+    def _by_another(self, wrong: Wrong, key: str) -> str:
+        """Name a function that is wrong, and that this one calls."""
+        reached = Source(wrong.submission.text).reached_from(wrong.exercise.name)
+        names = {function.name for function in reached} - {wrong.exercise.name}
+        others = [name for name in self._wrong.get(key, ()) if name in names]
+        if not others:
+            return ""
+        return f"it calls `{others[0]}`, which is wrong: its cause comes first"
+
+
+def sentence(found: Repair) -> str:
+    """Return a repair in words: for each edit its line, and what is wrong there."""
+    edits = sorted(found.edits, key=lambda edit: edit.line)
+    return "; and ".join(f"line {edit.line}: {edit.why}" for edit in edits)
+
+
+def explained(
+    answers: Sequence[Answered],
+    submission_of: Callable[[Item], Submission],
+    workers_for: Callable[[CaseItem], Sequence[SubmissionWorker]],
+    begin: Callable[[str], object],
+) -> list[Answered]:
+    """Return the answers of a run with one explanation for each wrong exercise.
+
+    `begin` is called with the name of each exercise that is looked at, because that takes seconds.
+    """
+    explainer = Explainer(workers_for)
+    changed: dict[tuple[Path, str], Outcome] = {}
+    exercises = dict.fromkeys((item.entry.folder, item.exercise) for item, _, _ in answers)
+    for folder, exercise in exercises:
+        mine = [
+            (item, outcome)
+            for item, outcome, _ in answers
+            if isinstance(item, CaseItem) and item.exercise is exercise and item.kind == CORRECTNESS
+        ]
+        if not isinstance(exercise, Exercise) or exercise.native:
+            continue
+        if any(outcome.verdict in EXPLAINED for _, outcome in mine):
+            begin(exercise.name)
+            found = explainer.explain(Wrong(exercise, submission_of(mine[0][0]), mine))
+            changed |= {(folder, name): outcome for name, outcome in found.items()}
+    return [
+        (item, changed.get((item.entry.folder, item.id), outcome), seconds)
+        for item, outcome, seconds in answers
+    ]

@@ -1,0 +1,226 @@
+"""Find the edits of a wrong file that make it right: they name the lines, and what is wrong there."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from grader.course.spec import Case, Exercise
+from grader.course.submission import Submission
+from grader.judge import comparison
+from grader.judge.correctness import lay_out
+from grader.judge.inputs import (
+    Placer,
+    Rng,
+    band_input,
+    draw,
+    fill,
+    first_change_outside,
+    numbers,
+    poison_output,
+    same_bits,
+    shapes_in,
+)
+from grader.repair.candidates import candidates
+from grader.repair.edit import Edit
+from grader.repair.source import Part, Source
+from grader.results.outcome import Outcome
+from grader.worker.shared_memory import Buffer
+from grader.worker.submission_worker import SubmissionWorker
+
+MOST_ELEMENTS = 1 << 16  # of a case on which every edit is tried, by the product of its sizes
+LIMIT_S = 5.0  # of one call of an edited file: an edit may make a loop endless
+DRAWN_CALLS = 3_000_000  # call numbers from here on are drawn for edited files
+MOST_SINGLE, MOST_SECOND = 1000, 400  # edits that are tried; a count, so that two runs say the same
+GIVE_UP_S = 60.0  # on a machine that is so slow that the count takes longer
+LOOSELY = 2e-2  # relative error of an element that is right but for its digits
+MOST_STEPS = 4  # edits that bring a file nearer, on top of which a second one is tried
+NEARER = 0.2  # by which the share of right elements must rise
+
+
+def elements(case: Case) -> int:
+    """Return the product of a case's sizes."""
+    return math.prod(size for size in case.params.values() if isinstance(size, int) and size > 0)
+
+
+@dataclass
+class Trial:
+    """A case with inputs in lent memory, and what is expected of it."""
+
+    exercise: Exercise
+    case: Case
+    seed: int
+    start: int  # in lent memory, bytes
+    inputs: list[Buffer] = field(default_factory=list)
+    outputs: list[Buffer] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.values = draw(self.exercise, self.case, self.seed, "cpu", DRAWN_CALLS)
+        self.expected = comparison.expect(self.exercise, self.case, self.values)
+        self.inputs, self.outputs = lay_out(
+            self.exercise, self.case, Placer(self.start), shapes_in(self.values)
+        )
+
+    def right(self, worker: SubmissionWorker) -> float:
+        """Return how much of the worker's present file is right: 1.0 for all of it, less than 0 if it fails.
+
+        Half of the score is for elements within the tolerance, half for those that are right but for digits.
+        """
+        arena = worker.arena
+        for buffer in self.inputs:
+            band_input(arena, buffer)
+        fill(arena, self.inputs, self.values)
+        lent = [arena.bytes(buffer.start, buffer.stop).clone() for buffer in self.inputs]
+        rng = Rng(self.seed, "edited", "cpu")
+        poisoned = [poison_output(arena, buffer, rng) for buffer in self.outputs]
+        calls = [(self.inputs, self.outputs)]
+        plan = worker.prepare(self.exercise, calls, LIMIT_S, named=numbers(self.values))
+        failed = plan if isinstance(plan, Outcome) else worker.go(plan, LIMIT_S)
+        if failed:
+            return -1.0
+        for buffer, before in zip(self.inputs, lent, strict=True):
+            if not same_bits(arena.bytes(buffer.start, buffer.stop), before):
+                return 0.0
+        for buffer, before in zip(self.outputs, poisoned, strict=True):
+            if first_change_outside(arena, buffer, before) is not None:
+                return 0.0
+        got = [arena.view(buffer.tensor).clone() for buffer in self.outputs]
+        finding, _ = comparison.examine(self.exercise, self.case, self.expected, got)
+        if finding is None:
+            return 1.0
+        k = self.exercise.outputs.index(finding.output)
+        reference = self.expected.reference[k]
+        near = (got[k].double() - reference).abs() <= LOOSELY * reference.abs()
+        strict = 1.0 - finding.wrong / max(finding.bad.numel(), 1)
+        return min(0.99, 0.5 * strict + 0.5 * float(near.double().mean()))
+
+
+@dataclass(frozen=True)
+class Repair:
+    """The edits, one for each mistake, that make every case right."""
+
+    edits: tuple[Edit, ...]
+
+
+class Bench:
+    """A worker with the cases that it tries edited files on, in its own part of the lent memory."""
+
+    def __init__(
+        self,
+        worker: SubmissionWorker,
+        exercise: Exercise,
+        failing: Sequence[Case],
+        passing: Sequence[Case],
+        start: int,
+    ):
+        seed = worker.session.seed
+        self._worker = worker
+        small = [case for case in failing if elements(case) <= MOST_ELEMENTS] or failing[:1]
+        self.failing = [Trial(exercise, case, seed, start) for case in small]
+        few = [case for case in passing if elements(case) <= MOST_ELEMENTS]
+        self._passing = [Trial(exercise, case, seed, start) for case in few]
+        self._large = [case for case in failing if case not in small]
+        self._trial = lambda case: Trial(exercise, case, seed, start)
+
+    def score(self, text: str, at: int = 0) -> float:
+        """Return how much of one failing case a text gets right."""
+        if self._worker.start() or self._worker.edit(text, LIMIT_S):
+            return -1.0
+        return self.failing[at].right(self._worker)
+
+    def keeps(self) -> bool:
+        """Return whether the text of the last score is right in the cases that were right before."""
+        return all(trial.right(self._worker) == 1.0 for trial in self._passing)
+
+    def mends(self) -> bool:
+        """Return whether the text of the last score is right in all failing cases."""
+        if not all(trial.right(self._worker) == 1.0 for trial in self.failing):
+            return False
+        # Few edits get here, and most do not need the inputs of large cases.
+        return all(self._trial(case).right(self._worker) == 1.0 for case in self._large)
+
+
+class Search:
+    """Tries the edits of one file on the cases of one exercise, on several workers at a time."""
+
+    def __init__(
+        self,
+        workers: Sequence[SubmissionWorker],
+        submission: Submission,
+        exercise: Exercise,
+        failing: Sequence[Case],
+        passing: Sequence[Case],
+    ):
+        """`failing` and `passing` are cases of the unedited file; each runs on a CPU.
+
+        The first failing one is tried with every edit. SyntaxError if the file is not Python.
+        """
+        self._source = Source(submission.text)
+        part = workers[0].arena.size // len(workers)
+        self._benches = [
+            Bench(worker, exercise, failing, passing, part * at) for at, worker in enumerate(workers)
+        ]
+        self._edits = candidates(self._source, exercise.name)
+
+    def find(self, likely: Sequence[Edit] = ()) -> Repair | None:
+        """Return the first edit by rank with which all cases are right, or two; None if there is none.
+
+        `likely` are edits that have mended another function of the file: they are tried first.
+        """
+        self._end = time.monotonic() + GIVE_UP_S
+        edits = [*likely, *self._edits[:MOST_SINGLE]]
+        base = max(self._benches[0].score(self._source.text), 0.0)
+        found, steps = self._sweep(edits, (), base, 0)
+        if found:
+            return Repair((found,))
+        for step in steps[:MOST_STEPS]:
+            scores = [
+                self._benches[0].score(self._source.with_replaced(step.parts), at)
+                for at in range(len(self._benches[0].failing))
+            ]
+            worst = scores.index(min(scores))
+            most = MOST_SECOND // min(len(steps), MOST_STEPS)
+            found, _ = self._sweep(self._edits[:most], step.parts, 1.0, worst)
+            if found:
+                return Repair((step, found))
+        return None
+
+    def _sweep(
+        self, edits: Sequence[Edit], before: Sequence[Part], base: float, at: int
+    ) -> tuple[Edit | None, list[Edit]]:
+        """Try edits on top of others; return the first that mends all, and those that bring the file nearer.
+
+        What is returned does not depend on which worker is faster.
+        """
+        best, steps = [len(edits)], list[tuple[float, int]]()
+
+        def run(number: int) -> None:
+            bench = self._benches[number]
+            for index in range(number, len(edits), len(self._benches)):
+                if index > best[0] or time.monotonic() > self._end:
+                    return
+                score = self._try(bench, (*before, *edits[index].parts), at)
+                if score == 1.0 and bench.keeps():
+                    if bench.mends():
+                        best[0] = min(best[0], index)
+                        return
+                    steps.append((-2.0, index))
+                elif score >= base + NEARER:
+                    steps.append((-score, index))
+
+        with ThreadPoolExecutor(len(self._benches)) as pool:
+            for done in [pool.submit(run, number) for number in range(len(self._benches))]:
+                done.result()
+        if best[0] < len(edits):
+            return edits[best[0]], []
+        return None, [edits[index] for _, index in sorted(steps)]
+
+    def _try(self, bench: Bench, parts: Sequence[Part], at: int) -> float:
+        try:
+            text = self._source.with_replaced(parts)
+        except ValueError:
+            return -1.0
+        return bench.score(text, at)

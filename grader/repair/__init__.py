@@ -1,0 +1,1 @@
+"""Single edits of a student's file, to find by trial which line is wrong."""

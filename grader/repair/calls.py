@@ -1,0 +1,245 @@
+"""Edits of calls: masks, axes, arguments of a launch, neighbouring functions, casts."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from itertools import combinations
+
+from grader.repair.edit import Edit, quoted
+from grader.repair.kinds import Kind, kinds_of
+from grader.repair.source import Function, Source, called
+
+# Functions that are taken for each other.
+ALIKE = (
+    ("exp", "exp2", "log", "log2"),
+    ("sqrt", "rsqrt"),
+    ("sum", "max", "min"),
+    ("maximum", "minimum"),
+    ("zeros_like", "ones_like"),
+    ("sigmoid", "exp"),
+    ("xor_sum", "sum"),
+    ("cumsum", "sum"),
+)
+UNARY = {"exp", "exp2", "log", "log2", "sqrt", "rsqrt", "abs", "sigmoid", "floor", "ceil"}
+REDUCTIONS = {"sum", "max", "min", "argmax", "argmin", "cumsum", "reduce"}
+ACCESSES = {"load", "store", "atomic_add"}
+DIMENSIONS = {"size", "stride"}
+NARROW = "tl.float32"
+TURNED = re.compile(r"\[\s*(:\s*,\s*None|None\s*,\s*:)\s*\]")
+
+
+def edits(source: Source, function: Function) -> Iterator[Edit]:
+    """Yield every edit of one call of a function."""
+    masks = _masks(source, function)
+    kinds = kinds_of(function)
+    for node in function.nodes:
+        if isinstance(node, ast.Call):
+            name = called(node)
+            if function.kernel and name in ACCESSES:
+                yield from _of_an_access(source, node, masks, _conditions(source, function, node, kinds))
+            yield from _of_a_name(source, node, name)
+            yield from _of_an_axis(source, node, name, function)
+            if function.kernel:
+                yield from _of_a_cast(source, node, name)
+            yield from _of_the_arguments(source, node, function)
+        elif isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute):
+            if node.value.attr in ("shape", "strides") and isinstance(node.slice, ast.Constant):
+                yield from _other_axis(source, node.slice, node)
+        elif isinstance(node, ast.Subscript) and function.kernel:
+            yield from _of_a_broadcast(source, node)
+
+
+def _edit(source: Source, rank: int, node: ast.AST, text: str, why: str) -> Edit:
+    line: int = node.lineno  # type: ignore[attr-defined]
+    return Edit(rank, line, why, ((source.span(node), text),))
+
+
+def _masks(source: Source, function: Function) -> list[str]:
+    """Return the masks of the accesses in a function, each text once."""
+    found = []
+    for node in ast.walk(function.node):
+        if isinstance(node, ast.Call) and called(node) in ACCESSES:
+            mask = _mask_of(node)
+            if mask is not None:
+                found += [source.text_of(mask), *_conditions_of(source, mask)]
+    for name in function.stored:
+        if "mask" in name or "valid" in name or "inside" in name:
+            found.append(name)
+    found += [_turned(text) for text in found if "None" in text]
+    return list(dict.fromkeys(found))
+
+
+def _conditions_of(source: Source, mask: ast.expr) -> list[str]:
+    """Return the conditions that a mask joins by `&`."""
+    if isinstance(mask, ast.BinOp) and isinstance(mask.op, ast.BitAnd):
+        return [*_conditions_of(source, mask.left), *_conditions_of(source, mask.right)]
+    return [source.text_of(mask)]
+
+
+def _turned(text: str) -> str:
+    """Return a condition for the other axis of a block: `[:, None]` for `[None, :]`."""
+    return TURNED.sub(lambda found: "[None, :]" if found[0].startswith("[:") else "[:, None]", text)
+
+
+def _mask_of(node: ast.Call) -> ast.expr | None:
+    by_name = next((one.value for one in node.keywords if one.arg == "mask"), None)
+    place = 1 if called(node) == "load" else 2
+    if by_name is None and len(node.args) > place:
+        return node.args[place]
+    return by_name
+
+
+def _conditions(source: Source, function: Function, access: ast.Call, kinds: dict[str, Kind]) -> list[str]:
+    """Return conditions that the indices of an access may need: each below each size of the kernel."""
+    if not access.args:
+        return []
+    indices: list[str] = []
+    for node in ast.walk(access.args[0]):
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
+            indices.append(source.text_of(node))
+        elif isinstance(node, ast.Name) and kinds.get(node.id) is Kind.INDEX:
+            indices.append(node.id)
+    sizes = [name for name in function.parameters if kinds.get(name) is Kind.SIZE]
+    return [f"({index} < {size})" for index in dict.fromkeys(indices) for size in sizes]
+
+
+def _of_an_access(source: Source, node: ast.Call, masks: list[str], conditions: list[str]) -> Iterator[Edit]:
+    kind, code = called(node), quoted(source.text_of(node))
+    mask, text = _mask_of(node), source.text_of(node)
+    for other in masks:
+        if mask is None:
+            why = f"the {kind} {code} has no mask"
+            yield _edit(source, 0, node, f"{text[:-1].rstrip().rstrip(',')}, mask={other})", why)
+        elif other != source.text_of(mask):
+            why = f"{quoted(source.text_of(mask))} is not the mask for the {kind} {code}"
+            yield _edit(source, 1, mask, other, why)
+    for condition in (*masks, *conditions):
+        if mask is not None and condition != source.text_of(mask):
+            why = f"the mask {quoted(source.text_of(mask))} of the {kind} {code} lacks a condition"
+            yield _edit(source, 2, mask, f"({source.text_of(mask)}) & ({condition})", why)
+        elif mask is None and condition in conditions:
+            why = f"the {kind} {code} has no mask"
+            yield _edit(source, 1, node, f"{text[:-1].rstrip().rstrip(',')}, mask={condition})", why)
+    if kind != "load":
+        return
+    other_of = next((one.value for one in node.keywords if one.arg == "other"), None)
+    if other_of is None and len(node.args) > 2:
+        other_of = node.args[2]
+    for value in ("0.0", "-float('inf')", "float('inf')", "1.0"):
+        if other_of is not None and ast.unparse(ast.parse(value)) != ast.unparse(other_of):
+            why = (
+                f"lanes behind the mask of {code} load {source.text_of(other_of)}, "
+                "and that counts in what follows"
+            )
+            yield _edit(source, 1, other_of, value, why)
+        elif other_of is None and mask is not None:
+            why = f"lanes behind the mask of {code} have no fixed value, and they count in what follows"
+            yield _edit(source, 1, node, f"{text[:-1].rstrip().rstrip(',')}, other={value})", why)
+
+
+def _of_a_name(source: Source, node: ast.Call, name: str) -> Iterator[Edit]:
+    code = quoted(source.text_of(node))
+    function = node.func
+    spelled = source.text_of(function)
+    for group in ALIKE:
+        if name in group and spelled.endswith(name):
+            for other in group:
+                if other != name:
+                    why = f"`{spelled}` is the wrong function in {code}"
+                    yield _edit(source, 2, function, spelled[: len(spelled) - len(name)] + other, why)
+    if name in UNARY and len(node.args) == 1:
+        why = f"`{spelled}` does not belong around {quoted(source.text_of(node.args[0]))}"
+        yield _edit(source, 3, node, f"({source.text_of(node.args[0])})", why)
+    if name == "cdiv" and len(node.args) == 2:
+        left, right = map(source.text_of, node.args)
+        why = f"{code} counts the last, partial block, and is used where only full blocks count"
+        yield _edit(source, 3, node, f"(({left}) // ({right}))", why)
+
+
+def _of_an_axis(source: Source, node: ast.Call, name: str, function: Function) -> Iterator[Edit]:
+    if name in REDUCTIONS or name == "program_id" or name == "num_programs":
+        axis = next((one.value for one in node.keywords if one.arg == "axis"), None)
+        if axis is None and name.startswith(("program", "num_programs")) and node.args:
+            axis = node.args[0]
+        elif axis is None and len(node.args) > 1:
+            axis = node.args[1]
+        if isinstance(axis, ast.Constant):
+            yield from _other_axis(source, axis, node)
+    match node.args:
+        case [ast.Constant() as only] if not function.kernel and name in DIMENSIONS:
+            yield from _other_axis(source, only, node)
+
+
+def _other_axis(source: Source, axis: ast.Constant, whole: ast.AST) -> Iterator[Edit]:
+    if isinstance(axis.value, int):
+        for other in (0, 1, 2):
+            if other != axis.value:
+                why = f"{quoted(source.text_of(whole))} takes the wrong axis"
+                yield _edit(source, 0 if other < 2 else 2, axis, str(other), why)
+
+
+def _of_a_cast(source: Source, node: ast.Call, name: str) -> Iterator[Edit]:
+    code = quoted(source.text_of(node))
+    if name == "load":
+        why = f"what {code} loads is not converted to fp32, and the arithmetic that follows has fewer digits"
+        yield _edit(source, 2, node, f"{source.text_of(node)}.to({NARROW})", why)
+    if name == "program_id":
+        why = f"offsets made from {code} have 32 bits"
+        yield _edit(source, 2, node, f"{source.text_of(node)}.to(tl.int64)", why)
+    if name == "to" and isinstance(node.func, ast.Attribute):
+        why = f"the conversion in {code} loses digits"
+        yield _edit(source, 2, node, f"({source.text_of(node.func.value)})", why)
+        if node.args and source.text_of(node.args[0]) != NARROW:
+            yield _edit(source, 2, node.args[0], NARROW, why)
+    if name in ("zeros", "full"):
+        dtype = next((one.value for one in node.keywords if one.arg == "dtype"), None)
+        dtype = dtype or (node.args[-1] if len(node.args) > 1 else None)
+        if dtype is not None and source.text_of(dtype) != NARROW:
+            why = f"{code} keeps sums in {quoted(source.text_of(dtype))}"
+            yield _edit(source, 1, dtype, NARROW, why)
+
+
+def _of_the_arguments(source: Source, node: ast.Call, function: Function) -> Iterator[Edit]:
+    """Exchange two arguments of a launch, or of a call of another function of the file."""
+    launch = isinstance(node.func, ast.Subscript) and not function.kernel
+    own = isinstance(node.func, ast.Name) and node.func.id in source.functions
+    if not (launch or own) and called(node) not in ("dot", "where", "apply", "maximum"):
+        return
+    code = "the launch" if launch else quoted(source.text_of(node))
+    plain = [one for one in node.args if not isinstance(one, ast.Starred)]
+    for one, other in combinations(plain, 2):
+        first, second = source.text_of(one), source.text_of(other)
+        alike = _kind_of(one) == _kind_of(other) or called(node) == "where"
+        if first == second or not alike:
+            continue
+        parts = ((source.span(one), second), (source.span(other), first))
+        why = f"in {code} the arguments {quoted(first)} and {quoted(second)} are exchanged"
+        near = plain.index(other) - plain.index(one) == 1
+        yield Edit(1 if near else 2, one.lineno, why, parts)
+    named = [one for one in node.keywords if one.arg and not isinstance(one.value, ast.Constant)]
+    for first_named, second_named in combinations(named, 2):
+        left, right = source.text_of(first_named.value), source.text_of(second_named.value)
+        if left != right and _kind_of(first_named.value) == _kind_of(second_named.value):
+            spans = (source.span(first_named.value), right), (source.span(second_named.value), left)
+            why = f"in {code} `{first_named.arg}` and `{second_named.arg}` have each other's values"
+            yield Edit(2, first_named.value.lineno, why, spans)
+
+
+def _kind_of(node: ast.expr) -> str:
+    """Return what an argument looks like: a stride, a size, or a name."""
+    text = ast.unparse(node)
+    for kind in ("stride", "shape", "size", "numel"):
+        if kind in text:
+            return "stride" if kind == "stride" else "size"
+    return "name" if isinstance(node, ast.Name | ast.Attribute) else "expression"
+
+
+def _of_a_broadcast(source: Source, node: ast.Subscript) -> Iterator[Edit]:
+    """Exchange `[:, None]` and `[None, :]`."""
+    text = source.text_of(node.slice).replace(" ", "")
+    other = {":,None": "None, :", "None,:": ":, None"}.get(text)
+    if other:
+        why = f"{quoted(source.text_of(node))} runs along the wrong axis of the block"
+        yield _edit(source, 1, node.slice, other, why)

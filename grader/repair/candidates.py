@@ -1,0 +1,45 @@
+"""All edits of a file that may mend one of its functions, the most common mistakes first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from grader.repair import calls, insertions, names, operators, statements
+from grader.repair.edit import Edit
+from grader.repair.source import Source
+
+MODULES = (operators, calls, statements, insertions, names)
+
+
+def candidates(source: Source, function: str) -> list[Edit]:
+    """Return the edits of what `function` runs, by rank, each new text of the file once.
+
+    A mistake is often made in several places: edits that replace the same text by the same are tried together
+    as well.
+    """
+    reached = source.reached_from(function)
+    singles = [edit for module in MODULES for one in reached for edit in module.edits(source, one)]
+    found: dict[str, Edit] = {}
+    for edit in sorted((*singles, *_together(source, singles)), key=lambda edit: edit.rank):
+        text = source.with_replaced(edit.parts)
+        if text != source.text:
+            found.setdefault(text, edit)
+    return list(found.values())
+
+
+def _together(source: Source, singles: Iterable[Edit]) -> list[Edit]:
+    """Return an edit for each replacement that is possible in several places."""
+    same: dict[tuple[str, str], list[Edit]] = {}
+    for edit in singles:
+        if len(edit.parts) == 1:
+            ((begin, end), text) = edit.parts[0]
+            same.setdefault((source.between(begin, end), text), []).append(edit)
+    several = []
+    for edits in same.values():
+        parts = tuple(dict.fromkeys(edit.parts[0] for edit in edits))
+        if len(parts) > 1:
+            first = min(edits, key=lambda edit: edit.line)
+            lines = sorted({edit.line for edit in edits})
+            more = f" (and so in line {', '.join(map(str, lines[1:]))})" if len(lines) > 1 else ""
+            several.append(Edit(first.rank, first.line, first.why + more, parts))
+    return several

@@ -1,0 +1,29 @@
+"""One edit of a file: what it replaces, and in words what is wrong with the old text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from grader.repair.source import Part
+
+MOST_QUOTED = 60  # characters of code in a sentence
+
+
+@dataclass(frozen=True)
+class Edit:
+    """An edit of one place, or of several that have the same mistake.
+
+    `why` completes "line N: "; it names what is wrong and not what to write instead. Of two edits that help,
+    the one with the lower `rank` is believed: the more common mistake.
+    """
+
+    rank: int
+    line: int
+    why: str
+    parts: tuple[Part, ...]
+
+
+def quoted(code: str) -> str:
+    """Return code for a sentence, on one line and not too long."""
+    flat = " ".join(code.split())
+    return f"`{flat if len(flat) <= MOST_QUOTED else flat[: MOST_QUOTED - 3] + '...'}`"

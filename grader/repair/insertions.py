@@ -1,0 +1,116 @@
+"""Edits that put something missing into an expression: a factor, a term, a function around it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from grader.repair.edit import Edit, quoted
+from grader.repair.kinds import Kind, kinds_of
+from grader.repair.source import Function, Source, called
+
+FUNCTIONS = ("tl.exp", "tl.log", "tl.sqrt", "tl.rsqrt")
+SIGNS = {
+    "*": "the factor `{}` is missing in {}",
+    "/": "{1} is not divided by `{0}`",
+    "-": "`{}` is not subtracted in {}",
+    "+": "`{}` is not added in {}",
+}
+LOG2_E = "1.4426950408889634"
+
+
+def edits(source: Source, function: Function) -> Iterator[Edit]:
+    """Yield every edit that inserts one factor, term or function into a kernel's arithmetic."""
+    yield from _rounded_up(source, function)
+    if not function.kernel:
+        yield from _in_host_code(source, function)
+        return
+    kinds = kinds_of(function)
+    for node, line in _places(function.node):
+        code = source.text_of(node)
+        bound = _bound_before(function, line)
+        unused = [name for name in function.parameters if name not in function.read]
+        for sign, words in SIGNS.items():
+            for name in bound:
+                kind = kinds.get(name)
+                if name == code or kind not in (Kind.VALUE, Kind.SIZE, Kind.CONSTANT, None):
+                    continue
+                if kind in (Kind.SIZE, Kind.CONSTANT) and sign in "+-":
+                    continue
+                product = sign == "*" and kind is Kind.VALUE
+                mean = sign == "/" and kind is Kind.SIZE and "sum" in code
+                rank = 1 if name in unused else 2 if product or mean else 4
+                yield _edit(source, rank, node, f"(({code}) {sign} {name})", words.format(name, quoted(code)))
+        for name in ("1.0", LOG2_E):
+            if name == "1.0":
+                why = f"{quoted(code)} lacks a term of 1, or has the wrong sign"
+                yield _edit(source, 5, node, f"(1.0 - ({code}))", why)
+                yield _edit(source, 5, node, f"(1.0 + ({code}))", why)
+            else:
+                why = f"{quoted(code)} is not converted to powers of 2"
+                yield _edit(source, 5, node, f"(({code}) * {name})", why)
+                yield _edit(source, 5, node, f"(({code}) / {name})", why)
+        why = f"the sign of {quoted(code)} is wrong"
+        yield _edit(source, 3, node, f"(-({code}))", why)
+        for step in (name for name in bound if kinds.get(name) is Kind.STRIDE):
+            if isinstance(node, ast.Name | ast.Constant) or kinds.get(code) is Kind.INDEX:
+                why = f"{quoted(code)} is not multiplied by a stride"
+                yield _edit(source, 2, node, f"(({code}) * {step})", why)
+        for around in FUNCTIONS:
+            why = f"a function such as `{around}` is missing around {quoted(code)}"
+            yield _edit(source, 5, node, f"{around}({code})", why)
+
+
+def _edit(source: Source, rank: int, node: ast.AST, text: str, why: str) -> Edit:
+    line: int = node.lineno  # type: ignore[attr-defined]
+    return Edit(rank, line, why, ((source.span(node), text),))
+
+
+def _places(function: ast.FunctionDef) -> Iterator[tuple[ast.expr, int]]:
+    """Yield the values of assignments and updates, of stores, and what reductions and exp work on."""
+    for node in ast.walk(function):
+        match node:
+            case ast.Assign([ast.Name()], value) | ast.AugAssign(value=value):
+                if not isinstance(value, ast.Constant | ast.Compare | ast.Tuple):
+                    yield value, node.lineno
+            case ast.Call(args=[_, value, *_]) if called(node) == "store":
+                yield value, node.lineno
+            case ast.Call(args=[value, *_]) if called(node) in ("sum", "exp", "exp2", "rsqrt", "sqrt", "log"):
+                yield value, node.lineno
+
+
+def _bound_before(function: Function, line: int) -> list[str]:
+    names = {
+        node.id
+        for node in ast.walk(function.node)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.lineno <= line
+    }
+    return [
+        name
+        for name in (*function.parameters, *function.stored)
+        if name in names or name in function.parameters
+    ]
+
+
+def _rounded_up(source: Source, function: Function) -> Iterator[Edit]:
+    """Round a number of blocks up, where a division drops the last one."""
+    module = "tl" if function.kernel else "triton"
+    for node in function.nodes:
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv):
+            left, right = source.text_of(node.left), source.text_of(node.right)
+            why = f"{quoted(source.text_of(node))} drops the last, partial block"
+            yield _edit(source, 0, node, f"{module}.cdiv({left}, {right})", why)
+
+
+def _in_host_code(source: Source, function: Function) -> Iterator[Edit]:
+    """Insert what host code lacks: a contiguous copy, another order of a grid, one minus a number."""
+    for node in function.nodes:
+        if isinstance(node, ast.Call) and not isinstance(node.func, ast.Attribute):
+            for one in node.args:
+                if isinstance(one, ast.Name) and function.name.endswith("backward"):
+                    why = f"`{one.id}` is used as if its columns lay side by side"
+                    yield _edit(source, 2, one, f"{one.id}.contiguous()", why)
+        elif isinstance(node, ast.Tuple) and isinstance(node.ctx, ast.Load) and len(node.elts) == 2:
+            first, second = map(source.text_of, node.elts)
+            why = f"the two entries of {quoted(source.text_of(node))} are exchanged"
+            yield _edit(source, 1, node, f"({second}, {first})", why)

@@ -1,0 +1,113 @@
+"""What a name of a kernel stands for, as its text shows: pointer, stride, size, index, mask or value."""
+
+from __future__ import annotations
+
+import ast
+import enum
+
+from grader.repair.source import Function, called, names_in
+
+
+class Kind(enum.Enum):
+    """What a name stands for."""
+
+    POINTER = "pointer"
+    STRIDE = "stride"
+    SIZE = "size"
+    INDEX = "index"
+    MASK = "mask"
+    VALUE = "value"
+    CONSTANT = "constant"
+
+
+ARITHMETIC = {"exp", "exp2", "log", "log2", "sqrt", "rsqrt", "maximum", "minimum", "sum", "max", "min", "dot",
+              "zeros", "full", "sigmoid", "rand", "fma", "abs", "where", "softmax"}  # fmt: skip
+WHOLE = {"arange", "program_id", "num_programs", "cdiv", "multiple_of", "max_contiguous"}
+
+
+def kinds_of(function: Function) -> dict[str, Kind]:
+    """Return the kind of each name of a kernel that has one; of host code, of its parameters only."""
+    found: dict[str, Kind] = {}
+    for name in function.parameters:
+        found[name] = _of_a_parameter(name, function)
+    if not function.kernel:
+        return dict.fromkeys(function.parameters, Kind.POINTER)
+    for _ in range(2):  # a name may be bound from one that is bound further down
+        for node in ast.walk(function.node):
+            match node:
+                case ast.Assign([ast.Name(name)], value) | ast.AugAssign(ast.Name(name), _, value):
+                    kind = _of_an_expression(value, found)
+                    if kind and (name not in found or found[name] is Kind.CONSTANT):
+                        found[name] = kind
+                case ast.Assign([ast.Tuple(targets)], ast.Tuple(values)):
+                    for target, value in zip(targets, values, strict=False):
+                        kind = _of_an_expression(value, found)
+                        if isinstance(target, ast.Name) and kind:
+                            found.setdefault(target.id, kind)
+                case ast.For(target=ast.Name(name)):
+                    found.setdefault(name, Kind.INDEX)
+    return found
+
+
+def _of_a_parameter(name: str, function: Function) -> Kind:
+    low = name.lower()
+    if name in function.constexprs:
+        return Kind.CONSTANT
+    if "ptr" in low or low.endswith("_desc"):
+        return Kind.POINTER
+    if "stride" in low:
+        return Kind.STRIDE
+    if (
+        low.startswith(("n_", "num"))
+        or len(low) == 1
+        or low.endswith(("_n", "rows", "cols", "size", "numel"))
+    ):
+        return Kind.SIZE
+    used_as_pointer = any(
+        isinstance(node, ast.Call) and called(node) in ("load", "store") and node.args
+        and name in {one.id for one in names_in(node.args[0])}
+        for node in ast.walk(function.node)
+    )  # fmt: skip
+    return Kind.POINTER if used_as_pointer and len(low) <= 2 else Kind.VALUE
+
+
+def _of_an_expression(node: ast.expr, known: dict[str, Kind]) -> Kind | None:
+    match node:
+        case ast.Compare() | ast.BoolOp():
+            return Kind.MASK
+        case ast.Constant(bool()):
+            return Kind.MASK
+        case ast.Constant(float()):
+            return Kind.VALUE
+        case ast.Constant(int()):
+            return Kind.INDEX
+        case ast.Name(name):
+            return known.get(name)
+        case ast.UnaryOp(operand=inner) | ast.Subscript(value=inner):
+            return _of_an_expression(inner, known)
+        case ast.BinOp(left, operator, right):
+            kinds = {_of_an_expression(left, known), _of_an_expression(right, known)}
+            if Kind.POINTER in kinds:
+                return Kind.POINTER
+            if Kind.VALUE in kinds or isinstance(operator, ast.Div):
+                return Kind.VALUE
+            if Kind.MASK in kinds and isinstance(operator, ast.BitAnd | ast.BitOr):
+                return Kind.MASK
+            return Kind.INDEX if kinds - {None} else None
+        case ast.Call():
+            name = called(node)
+            if name == "load" or name in ARITHMETIC:
+                return Kind.VALUE
+            if name in WHOLE:
+                return Kind.INDEX
+            if name in ("to", "cast") and isinstance(node.func, ast.Attribute):
+                return _of_an_expression(node.func.value, known)
+    return None
+
+
+def exchangeable(one: Kind | None, other: Kind | None) -> bool:
+    """Return whether a student may take a name of one kind for one of the other."""
+    if one is None or other is None:
+        return True
+    whole = {Kind.SIZE, Kind.INDEX, Kind.CONSTANT, Kind.STRIDE}
+    return one is other or (one in whole and other in whole)

@@ -1,0 +1,90 @@
+"""Edits of names and constants: one name in the place of another, another receiver, another number."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from grader.repair.edit import Edit, quoted
+from grader.repair.kinds import Kind, exchangeable, kinds_of
+from grader.repair.source import Function, Source
+
+WHOLE = {0: ("1",), 1: ("0", "2"), 2: ("1",)}
+FLOATS = {0.0: ("1.0", "-float('inf')"), 1.0: ("0.0", "2.0"), 2.0: ("1.0",)}
+WORDS = re.compile(r"[a-z]+|[A-Z]+|\d+")
+
+
+def edits(source: Source, function: Function) -> Iterator[Edit]:
+    """Yield every edit that puts another name or constant in a place of a function."""
+    names, kinds = _visible(function), kinds_of(function)
+    unused = [name for name in function.parameters if name not in function.read]
+    whole = {id(inner): node for node in ast.walk(function.node) for inner in ast.iter_child_nodes(node)}
+    for node in function.nodes:
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names:
+            around = whole.get(id(node), node)
+            yield from _other_names(source, node, around, names, kinds, unused)
+        elif isinstance(node, ast.Constant) and not isinstance(node.value, bool | str):
+            yield from _other_constants(source, function, node, whole.get(id(node), node), unused)
+
+
+def _edit(source: Source, rank: int, node: ast.AST, text: str, why: str) -> Edit:
+    line: int = node.lineno  # type: ignore[attr-defined]
+    return Edit(rank, line, why, ((source.span(node), text),))
+
+
+def _visible(function: Function) -> list[str]:
+    """Return the names that a function may use: its parameters, and what it binds."""
+    return list(dict.fromkeys((*function.parameters, *function.stored)))
+
+
+def _other_names(
+    source: Source,
+    node: ast.Name,
+    around: ast.AST,
+    names: list[str],
+    kinds: dict[str, Kind],
+    unused: list[str],
+) -> Iterator[Edit]:
+    code = source.text_of(around) if hasattr(around, "lineno") else node.id
+    for other in names:
+        if other == node.id or not exchangeable(kinds.get(node.id), kinds.get(other)):
+            continue
+        alike = _alike(node.id, other)
+        step = {kinds.get(node.id), kinds.get(other)} & {Kind.STRIDE}
+        rank = 1 if other in unused and (alike or step) else 2 if alike or step else 4
+        why = f"`{node.id}` is the wrong value in {quoted(code)}"
+        if kinds.get(other) is Kind.STRIDE:
+            why = f"`{node.id}` is the wrong step in {quoted(code)}: the memory has another stride"
+        yield _edit(source, rank, node, other, why)
+
+
+def _alike(one: str, other: str) -> bool:
+    """Return whether two names look like the same kind of value: they share a word, or are both short."""
+    words = set(WORDS.findall(one)) & set(WORDS.findall(other))
+    if words - {"ptr"} or {"ptr"} & words:
+        return True
+    return (len(one) <= 2 and len(other) <= 2) or (one.isupper() and other.isupper())
+
+
+def _other_constants(
+    source: Source, function: Function, node: ast.Constant, around: ast.AST, unused: list[str]
+) -> Iterator[Edit]:
+    if not isinstance(node.value, int | float):
+        return
+    code = quoted(source.text_of(around if hasattr(around, "lineno") else node))
+    for name in unused:
+        if name not in function.constexprs:
+            why = f"{node.value} stands in {code}, and the argument `{name}` is not used"
+            yield _edit(source, 1, node, name, why)
+    for other in _near(node.value):
+        yield _edit(source, 3, node, other, f"{node.value} is the wrong number in {code}")
+
+
+def _near(value: object) -> tuple[str, ...]:
+    """Return the numbers for which a student may take this one."""
+    if isinstance(value, int):
+        return WHOLE.get(value, ())
+    if isinstance(value, float) and value not in FLOATS:
+        return (repr(1.0 / value), repr(-value)) if 1e-3 < abs(value) < 1e3 else ()
+    return FLOATS.get(value, ()) if isinstance(value, float) else ()

@@ -1,0 +1,119 @@
+"""Edits of operators: comparisons, signs, exchanged operands, terms and factors too many."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from grader.repair.edit import Edit, quoted
+from grader.repair.source import Function, Source
+
+COMPARISONS: dict[type[ast.cmpop], str] = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
+NEXT_TO = ({"<", "<="}, {">", ">="})
+OPERATORS: dict[type[ast.operator], str] = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%",
+    ast.BitAnd: "&", ast.BitOr: "|",
+}  # fmt: skip
+OTHER_OPERATORS = {"+": "-*", "-": "+", "*": "/+", "/": "*", "//": "%", "%": ("//",), "&": "|", "|": "&"}
+
+
+def edits(source: Source, function: Function) -> Iterator[Edit]:
+    """Yield every edit of one operator of a function."""
+    for node in function.nodes:
+        if isinstance(node, ast.Compare) and len(node.ops) == 1:
+            yield from _of_a_comparison(source, node)
+        elif isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
+            yield from _of_an_operator(source, node)
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            if not isinstance(node.operand, ast.Constant):
+                why = f"the minus sign of {quoted(source.text_of(node))} does not belong there"
+                yield _edit(source, 2, node, f"({source.text_of(node.operand)})", why)
+        elif isinstance(node, ast.AugAssign) and type(node.op) in OPERATORS:
+            yield from _of_an_update(source, node)
+
+
+def _edit(source: Source, rank: int, node: ast.AST, text: str, why: str) -> Edit:
+    line: int = node.lineno  # type: ignore[attr-defined]
+    return Edit(rank, line, why, ((source.span(node), text),))
+
+
+def _of_a_comparison(source: Source, node: ast.Compare) -> Iterator[Edit]:
+    sign = COMPARISONS.get(type(node.ops[0]))
+    left, right = source.text_of(node.left), source.text_of(node.comparators[0])
+    code = quoted(source.text_of(node))
+    if sign is None:
+        return
+    for other in COMPARISONS.values():
+        if other == sign:
+            continue
+        near = {sign, other} in NEXT_TO
+        why = (
+            f"the comparison {code} is wrong where both sides are equal"
+            if near
+            else f"the comparison {code} looks in the wrong direction"
+        )
+        yield _edit(source, 0 if near else 1, node, f"({left}) {other} ({right})", why)
+
+
+def _of_an_operator(source: Source, node: ast.BinOp) -> Iterator[Edit]:
+    sign = OPERATORS[type(node.op)]
+    left, right = source.text_of(node.left), source.text_of(node.right)
+    code = quoted(source.text_of(node))
+    for other in OTHER_OPERATORS[sign]:
+        why = f"`{sign}` is the wrong operator in {code}"
+        if {sign, other} == {"+", "-"}:
+            why = f"the sign in {code} is wrong"
+        yield _edit(source, 1, node, f"(({left}) {other} ({right}))", why)
+    if sign in "-/" or sign in ("//", "%"):
+        why = f"the operands of {code} are exchanged"
+        yield _edit(source, 1, node, f"(({right}) {sign} ({left}))", why)
+    yield from _of_a_factor(source, node, sign)
+    for kept, dropped in ((left, right), (right, left)):
+        if sign == "&":
+            why = f"the condition {quoted(dropped)} does not belong into {code}"
+        elif sign in "+-":
+            why = f"the term {quoted(dropped)} does not belong into {code}"
+        elif sign == "*":
+            why = f"the factor {quoted(dropped)} does not belong into {code}"
+        elif kept == left:
+            why = f"{code} is divided by {quoted(dropped)}, which does not belong there"
+        else:
+            continue
+        yield _edit(source, 3, node, f"({kept})", why)
+
+
+def _of_a_factor(source: Source, node: ast.BinOp, sign: str) -> Iterator[Edit]:
+    """Let a factor or divisor hold for one term of a sum in place of both, or for both in place of one."""
+    inner, outer = source.text_of(node.left), source.text_of(node.right)
+    if sign == "/" or sign == "*":
+        for total, factor in ((node.left, outer), (node.right, inner)):
+            if isinstance(total, ast.BinOp) and isinstance(total.op, ast.Add | ast.Sub):
+                if sign == "/" and total is node.right:
+                    continue
+                plus = OPERATORS[type(total.op)]
+                one, other = source.text_of(total.left), source.text_of(total.right)
+                verb = "multiplies" if sign == "*" else "divides"
+                why = f"{quoted(factor)} {verb} both terms of {quoted(source.text_of(total))}"
+                first = f"((({one}) {sign} ({factor})) {plus} ({other}))"
+                yield _edit(source, 1, node, first, why)
+                yield _edit(source, 1, node, f"(({one}) {plus} (({other}) {sign} ({factor})))", why)
+    if sign in "+-":
+        for term, is_left in ((node.left, True), (node.right, False)):
+            if isinstance(term, ast.BinOp) and isinstance(term.op, ast.Mult | ast.Div):
+                one, other = source.text_of(term.left), source.text_of(term.right)
+                scale = OPERATORS[type(term.op)]
+                verb = "multiplies" if scale == "*" else "divides"
+                whole = quoted(source.text_of(node))
+                why = f"{quoted(other)} {verb} only one term of {whole}"
+                both = f"(({one}) {sign} ({outer}))" if is_left else f"(({inner}) {sign} ({one}))"
+                yield _edit(source, 2, node, f"({both} {scale} ({other}))", why)
+
+
+def _of_an_update(source: Source, node: ast.AugAssign) -> Iterator[Edit]:
+    sign, code = OPERATORS[type(node.op)], quoted(source.text_of(node))
+    target, value = source.text_of(node.target), source.text_of(node.value)
+    why = f"{code} keeps what earlier turns have put into {quoted(target)}"
+    yield _edit(source, 2, node, f"{target} = {value}", why)
+    for other in OTHER_OPERATORS[sign]:
+        why = f"`{sign}=` is the wrong operator in {code}"
+        yield _edit(source, 1, node, f"{target} {other}= {value}", why)

@@ -1,0 +1,201 @@
+"""The source of a file with its functions: spans of nodes, what a function can see, and what it calls."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+CHOOSING = {"min", "max", "next_power_of_2", "clamp", "Config"}
+
+Part: TypeAlias = tuple[tuple[int, int], str]  # where in the file, in bytes from and to, and the new text
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of the file: its name, its node, and whether it is a Triton kernel."""
+
+    name: str
+    node: ast.FunctionDef
+    kernel: bool
+
+    @property
+    def parameters(self) -> list[str]:
+        """The names of its parameters, in order."""
+        given = self.node.args
+        return [one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+
+    @cached_property
+    def constexprs(self) -> frozenset[str]:
+        """The names of its parameters that are tl.constexpr."""
+        given = self.node.args
+        every = (*given.posonlyargs, *given.args, *given.kwonlyargs)
+        return frozenset(
+            one.arg for one in every if one.annotation and "constexpr" in ast.unparse(one.annotation)
+        )
+
+    @cached_property
+    def tuning(self) -> frozenset[ast.AST]:
+        """The nodes of host code that only choose block sizes, warps and stages.
+
+        Another choice often hides a mistake of a kernel, and so is no cause.
+        """
+        if self.kernel:
+            return frozenset()
+        chosen: list[ast.AST] = []
+        for node in ast.walk(self.node):
+            if isinstance(node, ast.Call):
+                chosen += [one.value for one in node.keywords if _tunes(one)]
+                chosen += [node] if called(node) in CHOOSING else []
+        names = {one.id for node in chosen for one in names_in(node)}
+        for node in ast.walk(self.node):
+            if isinstance(node, ast.Assign):
+                targets = {one.id for target in node.targets for one in names_in(target)}
+                if targets and targets <= names - set(self.parameters):
+                    chosen.append(node)
+        return frozenset(inner for node in chosen for inner in ast.walk(node))
+
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """The nodes of its body in which a mistake is looked for."""
+        return [one for part in self.node.body for one in ast.walk(part) if one not in self.tuning]
+
+    @cached_property
+    def stored(self) -> list[str]:
+        """The names that its body binds, in the order of their first binding."""
+        names = (node.id for node in ast.walk(self.node) if isinstance(node, ast.Name) and not _is_read(node))
+        return list(dict.fromkeys(names))
+
+    @cached_property
+    def read(self) -> frozenset[str]:
+        """The names that its body reads."""
+        body = (node for statement in self.node.body for node in ast.walk(statement))
+        return frozenset(node.id for node in body if isinstance(node, ast.Name) and _is_read(node))
+
+
+class Source:
+    """A Python file with the places of its nodes; SyntaxError if it is not Python."""
+
+    def __init__(self, text: str):
+        self.text = text
+        self.tree = ast.parse(text)
+        # ast counts columns in bytes of UTF-8.
+        self._starts = [0]
+        for line in text.encode().split(b"\n"):
+            self._starts.append(self._starts[-1] + len(line) + 1)
+        self._bytes = text.encode()
+
+    def span(self, node: ast.AST) -> tuple[int, int]:
+        """Return where a node begins and ends, in bytes."""
+        begin = self._starts[node.lineno - 1] + node.col_offset  # type: ignore[attr-defined]
+        end = self._starts[node.end_lineno - 1] + node.end_col_offset  # type: ignore[attr-defined]
+        return begin, end
+
+    def text_of(self, node: ast.AST) -> str:
+        """Return the text of a node."""
+        begin, end = self.span(node)
+        return self._bytes[begin:end].decode()
+
+    def between(self, begin: int, end: int) -> str:
+        """Return the text of a span."""
+        return self._bytes[begin:end].decode()
+
+    def line(self, number: int) -> str:
+        """Return a line, from 1, without its indentation and its comment-free end."""
+        return self.text.split("\n")[number - 1].strip()
+
+    def with_replaced(self, parts: Iterable[Part]) -> str:
+        """Return the text with some spans replaced; ValueError if they overlap."""
+        data, last = self._bytes, len(self._bytes)
+        for (begin, end), text in sorted(parts, reverse=True):
+            if end > last:
+                raise ValueError("two edits of the same place")
+            last = begin
+            data = data[:begin] + text.encode() + data[end:]
+        return data.decode()
+
+    @cached_property
+    def functions(self) -> dict[str, Function]:
+        """The functions of the file, and the methods of its classes as `Class.method`."""
+        found: dict[str, Function] = {}
+        for node in self.tree.body:
+            if isinstance(node, ast.FunctionDef):
+                found[node.name] = Function(node.name, node, _is_kernel(node))
+            elif isinstance(node, ast.ClassDef):
+                for method in node.body:
+                    if isinstance(method, ast.FunctionDef):
+                        name = f"{node.name}.{method.name}"
+                        found[name] = Function(name, method, kernel=False)
+        return found
+
+    def reached_from(self, name: str) -> list[Function]:
+        """Return the functions that a function of the file may run, itself first; [] if it is not there.
+
+        A name of the file that a function mentions is taken to be called, and of a class each method.
+        """
+        order, seen = [name], {name}
+        for one in order:
+            function = self.functions.get(one)
+            if function is None:
+                continue
+            mentioned = {node.id for node in ast.walk(function.node) if isinstance(node, ast.Name)}
+            mentioned |= self._aliases(mentioned)
+            for other in self.functions:
+                first = other.partition(".")[0]
+                if other not in seen and first in mentioned:
+                    seen.add(other)
+                    order.append(other)
+        found = [self.functions[one] for one in order if one in self.functions]
+        return [one for one in found if one.kernel or one.name == name or self._works_on_tensors(one)]
+
+    def _works_on_tensors(self, function: Function) -> bool:
+        """Return whether host code launches a kernel, calls what may, or is a method for autograd."""
+        if "." in function.name:
+            return True
+        names = {node.id for node in names_in(function.node)}
+        own = {name for name, one in self.functions.items() if one.kernel or "." in name}
+        return any(
+            isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript)
+            for node in ast.walk(function.node)
+        ) or bool(names & own)
+
+    def _aliases(self, names: set[str]) -> set[str]:
+        """Return the names that module-level assignments to `names` mention."""
+        found: set[str] = set()
+        for node in self.tree.body:
+            if isinstance(node, ast.Assign):
+                targets = {one.id for target in node.targets for one in names_in(target)}
+                if targets & names:
+                    found |= {one.id for one in names_in(node.value)}
+        return found
+
+
+def _tunes(keyword: ast.keyword) -> bool:
+    """Return whether a keyword argument is a block size, or an option of a launch."""
+    name = keyword.arg or ""
+    return name.isupper() or name.startswith("num_")
+
+
+def names_in(node: ast.AST) -> Iterator[ast.Name]:
+    """Yield the names in a node."""
+    return (one for one in ast.walk(node) if isinstance(one, ast.Name))
+
+
+def called(node: ast.AST) -> str:
+    """Return the last part of the name that a call calls, such as `load`; "" for any other node."""
+    if not isinstance(node, ast.Call):
+        return ""
+    match node.func:
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return name
+    return ""
+
+
+def _is_read(node: ast.Name) -> bool:
+    return isinstance(node.ctx, ast.Load)
+
+
+def _is_kernel(node: ast.FunctionDef) -> bool:
+    return any("jit" in ast.unparse(one) for one in node.decorator_list)

@@ -1,0 +1,147 @@
+"""Edits of whole statements: moved into or out of a loop, exchanged, overwritten sums, order of results."""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from collections.abc import Iterator, Sequence
+from itertools import permutations
+
+from grader.repair.edit import Edit, quoted
+from grader.repair.kinds import Kind, kinds_of
+from grader.repair.source import Function, Source, called, names_in
+
+MOST_RESULTS = 4
+
+
+def edits(source: Source, function: Function) -> Iterator[Edit]:
+    """Yield every edit of one statement of a function."""
+    for body, loop in _bodies(function.node):
+        for at, statement in enumerate(body):
+            if statement in function.tuning:
+                continue
+            yield from _of_a_statement(source, statement, function, in_loop=loop is not None)
+            for other in body[at + 1 : at + 3]:
+                yield from _values_exchanged(source, statement, other)
+            if at + 1 < len(body) and not isinstance(statement, ast.For | ast.While | ast.If):
+                yield from _exchanged(source, statement, body[at + 1])
+            if loop is not None:
+                yield from _out_of_the_loop(source, statement, loop)
+            if isinstance(statement, ast.For) and at + 1 < len(body):
+                yield from _into_the_loop(source, body[at + 1], statement)
+
+
+def _bodies(node: ast.AST) -> Iterator[tuple[Sequence[ast.stmt], ast.For | None]]:
+    """Yield each list of statements in a function, and the loop that it is the body of."""
+    for one in ast.walk(node):
+        if isinstance(one, ast.FunctionDef | ast.If | ast.For):
+            yield one.body, one if isinstance(one, ast.For) else None
+        if isinstance(one, ast.If) and one.orelse:
+            yield one.orelse, None
+
+
+def _of_a_statement(source: Source, statement: ast.stmt, function: Function, in_loop: bool) -> Iterator[Edit]:
+    code = quoted(source.text_of(statement))
+    match statement:
+        case ast.Assign([ast.Name(name)], value) if in_loop:
+            reads = {one.id for one in names_in(value)}
+            if name not in reads:
+                text = f"{name} += {source.text_of(value)}"
+                why = f"{code} overwrites what earlier turns of the loop have put into `{name}`"
+                yield _replaced(source, 1, statement, text, why)
+        case ast.Assign([ast.Tuple([first, second])], _):
+            parts = (source.span(first), source.text_of(second)), (source.span(second), source.text_of(first))
+            yield Edit(1, statement.lineno, f"{code} takes two values in the wrong order", parts)
+        case ast.Return(ast.Tuple(parts)) if len(parts) <= MOST_RESULTS:
+            for at in range(len(parts) - 1):
+                texts = [source.text_of(part) for part in parts]
+                texts[at], texts[at + 1] = texts[at + 1], texts[at]
+                why = f"{code} returns its results in the wrong order"
+                yield _replaced(source, 1, statement, f"return {', '.join(texts)}", why)
+    yield from _rescaled(source, statement, function, in_loop)
+    droppable = isinstance(statement, ast.AugAssign | ast.Expr | ast.If)
+    rebound = isinstance(statement, ast.Assign) and _is_bound_before(statement, function)
+    store = isinstance(statement, ast.Expr) and called(statement.value) == "store"
+    text_only = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+    if (droppable or rebound) and not store and not text_only:
+        yield _replaced(source, 3, statement, "pass", f"{code} does not belong there")
+
+
+def _rescaled(source: Source, statement: ast.stmt, function: Function, in_loop: bool) -> Iterator[Edit]:
+    """Rescale what earlier turns have summed by the exponential of a difference, as when a maximum rises."""
+    if not (in_loop and function.kernel):
+        return
+    match statement:
+        case ast.AugAssign(ast.Name(name), ast.Add(), value):
+            added = source.text_of(value)
+        case ast.Assign([ast.Name(name)], ast.BinOp(ast.Name(left), ast.Add(), right)) if left == name:
+            added = source.text_of(right)
+        case _:
+            return
+    kinds = kinds_of(function)
+    values = [one for one in function.stored if kinds.get(one) is Kind.VALUE and one != name]
+    for exp in ("tl.exp", "tl.exp2"):
+        for old, new in permutations(values, 2):
+            why = f"`{name}` of the earlier turns is not rescaled in {quoted(source.text_of(statement))}"
+            yield _replaced(source, 2, statement, f"{name} = {name} * {exp}({old} - {new}) + {added}", why)
+
+
+def _replaced(source: Source, rank: int, statement: ast.stmt, text: str, why: str) -> Edit:
+    return Edit(rank, statement.lineno, why, ((source.span(statement), text),))
+
+
+def _is_bound_before(statement: ast.Assign, function: Function) -> bool:
+    targets = {one.id for target in statement.targets for one in names_in(target)}
+    earlier = {
+        one.id
+        for one in names_in(function.node)
+        if isinstance(one.ctx, ast.Store) and one.lineno < statement.lineno
+    }
+    return targets <= earlier | set(function.parameters)
+
+
+def _exchanged(source: Source, one: ast.stmt, other: ast.stmt) -> Iterator[Edit]:
+    if isinstance(other, ast.For | ast.While | ast.If | ast.Return | ast.FunctionDef):
+        return
+    first, second = source.text_of(one), source.text_of(other)
+    if first != second:
+        parts = ((source.span(one), second), (source.span(other), first))
+        why = f"{quoted(first)} comes before {quoted(second)}, which must come first"
+        yield Edit(3, one.lineno, why, parts)
+
+
+def _values_exchanged(source: Source, one: ast.stmt, other: ast.stmt) -> Iterator[Edit]:
+    """Exchange the values of two assignments, such as of the row and the column of a program."""
+    match one, other:
+        case ast.Assign([ast.Name(first)], left), ast.Assign([ast.Name(second)], right):
+            reads = {node.id for node in names_in(right)}
+            if first != second and first not in reads:
+                parts = (source.span(left), source.text_of(right)), (source.span(right), source.text_of(left))
+                why = f"`{first}` and `{second}` have each other's values"
+                yield Edit(2, one.lineno, why, parts)
+
+
+def _out_of_the_loop(source: Source, statement: ast.stmt, loop: ast.For) -> Iterator[Edit]:
+    if len(loop.body) < 2:
+        return
+    code, indent = source.text_of(statement), " " * loop.col_offset
+    flat = textwrap.dedent(" " * statement.col_offset + code)
+    moved = textwrap.indent(flat, indent)
+    why = f"{quoted(code)} is run in each turn of the loop of line {loop.lineno}, and must not be"
+    begin, end = source.span(loop)
+    here = source.span(statement)
+    behind = ((here, "pass"), ((end, end), "\n" + moved)) if here[1] < end else ((here, "pass\n" + moved),)
+    yield Edit(2, statement.lineno, why, behind)
+    before = ((here, "pass"), ((begin, begin), f"{moved.lstrip()}\n{indent}"))
+    yield Edit(2, statement.lineno, why, before)
+
+
+def _into_the_loop(source: Source, statement: ast.stmt, loop: ast.For) -> Iterator[Edit]:
+    if isinstance(statement, ast.For | ast.While | ast.Return):
+        return
+    code = source.text_of(statement)
+    flat = textwrap.dedent(" " * statement.col_offset + code)
+    moved = textwrap.indent(flat, " " * loop.body[0].col_offset)
+    end = source.span(loop)[1]
+    why = f"{quoted(code)} is run once, behind the loop of line {loop.lineno}, and must be in it"
+    yield Edit(2, statement.lineno, why, (((end, end), "\n" + moved), (source.span(statement), "pass")))

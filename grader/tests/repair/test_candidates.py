@@ -1,0 +1,134 @@
+"""Edits of a wrong file: one of them gives the right text again, and none hides a mistake by tuning."""
+
+import ast
+
+import pytest
+
+from grader.repair.candidates import candidates
+from grader.repair.source import Source
+
+KERNEL = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(x_ptr, w_ptr, out_ptr, n_cols, eps, stride_x, stride_out, BLOCK: tl.constexpr):
+    row = tl.program_id(axis=0)
+    m = -float("inf")
+    total = 0.0
+    for start in range(0, n_cols, BLOCK):
+        offs = start + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + row * stride_x + offs, mask=offs < n_cols, other=0.0).to(tl.float32)
+        w = tl.load(w_ptr + offs, mask=offs < n_cols, other=0.0)
+        m_new = tl.maximum(m, tl.max(x, axis=0))
+        total = total * tl.exp(m - m_new) + tl.sum(x * w, axis=0)
+        m = m_new
+    mean = total / n_cols
+    for start in range(0, n_cols, BLOCK):
+        offs = start + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + row * stride_x + offs, mask=offs < n_cols, other=0.0)
+        tl.store(out_ptr + row * stride_out + offs, (x - mean) * tl.rsqrt(mean + eps), mask=offs < n_cols)
+
+
+def function(x, w, eps, *, out=None):
+    n_rows, n_cols = x.shape
+    out = torch.empty_like(x) if out is None else out
+    block = min(triton.next_power_of_2(n_cols), 1024)
+    kernel[(triton.cdiv(n_rows, 1),)](x, w, out, n_cols, eps, x.stride(0), out.stride(0), BLOCK=block)
+    return out
+"""
+MISTAKES = {
+    "a comparison one too far": ("mask=offs < n_cols, other=0.0)\n        tl.store",
+                                 "mask=offs <= n_cols, other=0.0)\n        tl.store"),
+    "strides exchanged": ("x.stride(0), out.stride(0)", "out.stride(0), x.stride(0)"),
+    "the wrong axis of a stride": ("eps, x.stride(0)", "eps, x.stride(1)"),
+    "the wrong axis of the grid": ("program_id(axis=0)", "program_id(axis=1)"),
+    "a store without a mask": (", mask=offs < n_cols)\n\n", ")\n\n"),
+    "operands exchanged": ("(x - mean)", "(mean - x)"),
+    "a wrong sign": ("mean + eps", "mean - eps"),
+    "a factor missing": ("tl.sum(x * w, axis=0)", "tl.sum(x, axis=0)"),
+    "a factor too many": ("tl.sum(x * w, axis=0)", "tl.sum(x * w * x, axis=0)"),
+    "not rescaled": ("total * tl.exp(m - m_new) + tl", "total + tl"),
+    "the new block rescaled, too": ("total * tl.exp(m - m_new) + tl.sum(x * w, axis=0)",
+                                    "(total + tl.sum(x * w, axis=0)) * tl.exp(m - m_new)"),
+    "an argument that is not used": ("mean + eps", "mean + 1e-5"),
+    "the neighbouring function": ("tl.rsqrt(mean", "tl.sqrt(mean"),
+    "minimum for maximum": ("tl.maximum(m", "tl.minimum(m"),
+    "another's stride": ("row * stride_out", "row * stride_x"),
+    "the width in place of the stride": ("row * stride_out", "row * n_cols"),
+    "the block in place of the size": ("total / n_cols", "total / BLOCK"),
+    "the last block dropped": ("triton.cdiv(n_rows, 1)", "n_rows // 1"),
+    "two values in the wrong order": ("n_rows, n_cols = x", "n_cols, n_rows = x"),
+    "a statement too early in its loop": ("        m = m_new\n    mean", "    m = m_new\n    mean"),
+    "a statement in the loop that belongs behind it": ("        m = m_new\n    mean = total / n_cols\n",
+                                                       "        m = m_new\n        mean = total / n_cols\n"),
+}  # fmt: skip
+
+
+def plain(text: str) -> str:
+    """The syntax of a text, without `pass`, without parentheses that change nothing, and with one quote."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            body[:] = [one for one in body if not isinstance(one, ast.Pass)]
+    return ast.unparse(tree)
+
+
+@pytest.mark.parametrize(("right", "wrong"), MISTAKES.values(), ids=list(MISTAKES))
+def test_an_edit_gives_the_right_text(right, wrong):
+    assert right in KERNEL
+    text = KERNEL.replace(right, wrong, 1)
+    source = Source(text)
+    mended = {plain(KERNEL)}
+    tried = candidates(source, "function")
+    assert any(plain_or_none(source, edit) in mended for edit in tried), f"none of {len(tried)} edits"
+
+
+def plain_or_none(source: Source, edit) -> str | None:
+    try:
+        return plain(source.with_replaced(edit.parts))
+    except SyntaxError:
+        return None
+
+
+def test_a_mistake_that_is_made_twice_is_mended_in_both_places():
+    twice = KERNEL.replace("mask=offs < n_cols, other=0.0)\n", "mask=offs <= n_cols, other=0.0)\n")
+    assert twice.count("<=") == 2
+    source = Source(twice)
+    found = [edit for edit in candidates(source, "function")
+             if plain_or_none(source, edit) == plain(KERNEL)]  # fmt: skip
+    assert found
+    assert "(and so in line" in found[0].why
+
+
+def test_no_edit_changes_only_the_size_of_a_block():
+    source = Source(KERNEL)
+    line = next(number for number, text in enumerate(KERNEL.split("\n"), 1) if "next_power_of_2" in text)
+    tried = candidates(source, "function")
+    assert tried
+    assert not [edit for edit in tried if edit.line == line]
+
+
+def test_most_edits_are_python():
+    source = Source(KERNEL)
+    tried = candidates(source, "function")
+    broken = [edit for edit in tried if plain_or_none(source, edit) is None]
+    assert len(broken) < 0.02 * len(tried), [edit.why for edit in broken[:5]]
+
+
+def test_an_edit_says_its_line_and_not_what_to_write():
+    source = Source(KERNEL.replace("mean + eps", "mean - eps"))
+    edit = next(one for one in candidates(source, "function") if plain_or_none(source, one) == plain(KERNEL))
+    assert "rsqrt" in source.line(edit.line)
+    assert "mean - eps" in edit.why
+    assert "mean + eps" not in edit.why
+
+
+def test_two_edits_of_one_place_are_refused():
+    source = Source(KERNEL)
+    one, other = [edit for edit in candidates(source, "function") if "mean + eps" in edit.why][:2]
+    with pytest.raises(ValueError, match="same place"):
+        source.with_replaced((*one.parts, *other.parts))
