@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from itertools import combinations
 
 from grader.repair.edit import Edit, quoted
 from grader.repair.kinds import Kind, exchangeable, kinds_of
-from grader.repair.source import Function, Source
+from grader.repair.source import Function, Source, names_in
 
 WHOLE = {0: ("1",), 1: ("0", "2"), 2: ("1",)}
 FLOATS = {0.0: ("1.0", "-float('inf')"), 1.0: ("0.0", "2.0"), 2.0: ("1.0",)}
@@ -20,12 +21,29 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     names, kinds = _visible(function), kinds_of(function)
     unused = [name for name in function.parameters if name not in function.read]
     whole = {id(inner): node for node in ast.walk(function.node) for inner in ast.iter_child_nodes(node)}
+    yield from _exchanged(source, function, kinds)
     for node in function.nodes:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names:
             around = whole.get(id(node), node)
             yield from _other_names(source, node, around, names, kinds, unused)
         elif isinstance(node, ast.Constant) and not isinstance(node.value, bool | str):
             yield from _other_constants(source, function, node, whole.get(id(node), node), unused)
+
+
+def _exchanged(source: Source, function: Function, kinds: dict[str, Kind]) -> Iterator[Edit]:
+    """Exchange two sizes in all comparisons of a kernel, or in all of its arithmetic."""
+    for kind, around in ((Kind.SIZE, ast.Compare), (Kind.STRIDE, ast.BinOp), (Kind.SIZE, ast.BinOp)):
+        inside = {one for node in function.nodes if isinstance(node, around) for one in names_in(node)}
+        places: dict[str, list[ast.Name]] = {}
+        for node in sorted(inside, key=lambda node: (node.lineno, node.col_offset)):
+            if kinds.get(node.id) is kind:
+                places.setdefault(node.id, []).append(node)
+        for one, other in combinations(places, 2):
+            parts = (*((source.span(node), other) for node in places[one]),
+                     *((source.span(node), one) for node in places[other]))  # fmt: skip
+            line = min(places[one][0].lineno, places[other][0].lineno)
+            where = "the comparisons" if around is ast.Compare else "the arithmetic"
+            yield Edit(1, line, f"`{one}` and `{other}` are exchanged in {where} of the kernel", parts)
 
 
 def _edit(source: Source, rank: int, node: ast.AST, text: str, why: str) -> Edit:

@@ -132,3 +132,26 @@ def test_two_edits_of_one_place_are_refused():
     one, other = [edit for edit in candidates(source, "function") if "mean + eps" in edit.why][:2]
     with pytest.raises(ValueError, match="same place"):
         source.with_replaced((*one.parts, *other.parts))
+
+
+def test_two_sizes_that_are_exchanged_in_every_mask():
+    right = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(c_ptr, M, N, BLOCK: tl.constexpr):
+    rows = tl.arange(0, BLOCK)[:, None]
+    cols = tl.arange(0, BLOCK)[None, :]
+    c = tl.load(c_ptr + rows * N + cols, mask=(rows < M) & (cols < N))
+    tl.store(c_ptr + rows * N + cols, c, mask=(rows < M) & (cols < N))
+
+
+def function(c):
+    kernel[(1,)](c, c.shape[0], c.shape[1], BLOCK=16)
+"""
+    source = Source(right.replace("(rows < M) & (cols < N)", "(rows < N) & (cols < M)"))
+    found = [one for one in candidates(source, "function") if plain_or_none(source, one) == plain(right)]
+    assert found
+    assert found[0].why == "`M` and `N` are exchanged in the comparisons of the kernel"
