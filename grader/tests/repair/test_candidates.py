@@ -154,4 +154,4 @@ def function(c):
     source = Source(right.replace("(rows < M) & (cols < N)", "(rows < N) & (cols < M)"))
     found = [one for one in candidates(source, "function") if plain_or_none(source, one) == plain(right)]
     assert found
-    assert found[0].why == "`M` and `N` are exchanged in the comparisons of the kernel"
+    assert found[0].why == "`N` and `M` are exchanged in the comparisons of the kernel"
