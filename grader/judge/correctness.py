@@ -260,6 +260,7 @@ def _wrong(
         first_wrong=first,
         pattern=found.pattern,
         cause=found.cause,
+        symptom=found.symptom,
         hint=found.hint,
         used=finding.used,
         error_map=map_of(finding),

@@ -85,7 +85,15 @@ def diagnosed(
 ) -> Outcome:
     """Return an outcome with the cause and the hint of a symptom, which `finding` shows, if any."""
     found = cause_of(lab, symptom, finding)
-    return Outcome(verdict, reason, where=where, pattern=found.pattern, cause=found.cause, hint=found.hint)
+    return Outcome(
+        verdict,
+        reason,
+        where=where,
+        pattern=found.pattern,
+        cause=found.cause,
+        symptom=symptom,
+        hint=found.hint,
+    )
 
 
 def symptom_of_error(text: str) -> Symptom | None:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from grader.course.items import CORRECTNESS, CaseItem, Item
 from grader.course.spec import Case, Exercise, Verdict
 from grader.course.submission import Submission
+from grader.course.symptoms import Symptom
 from grader.judge.contrast import contrast
 from grader.judge.repair_search import Repair, Search, elements
 from grader.repair.edit import Edit
@@ -23,6 +24,18 @@ from grader.results.outcome import Outcome
 from grader.worker.submission_worker import SubmissionWorker
 
 EXPLAINED = (Verdict.WRONG, Verdict.OUT_OF_BOUNDS, Verdict.MUTATED_INPUT)
+# Where the wrong elements lie, or that they are wrong: many mistakes look like this. Their usual cause is not
+# named when no edit of the line that it means has helped.
+DOUBTFUL = {
+    Symptom.TAIL_WRONG,
+    Symptom.LATER_BLOCKS_WRONG,
+    Symptom.FIRST_BLOCKS_WRONG,
+    Symptom.LAST_COLUMNS_WRONG,
+    Symptom.LAST_ROWS_WRONG,
+    Symptom.NOT_FINITE,
+    Symptom.GRADIENT,
+    Symptom.WRONG,
+}
 FEWEST_ELEMENTS = 64
 Answered = tuple[Item, Outcome, float]
 
@@ -64,7 +77,7 @@ class Explainer:
         if cause:
             return {name: replace(outcome, cause=cause, hint=hint) for name, outcome in failed.items()}
         causes = {outcome.cause for outcome in failed.values()}
-        if len(causes) == 1:
+        if len(causes) == 1 and not any(outcome.symptom in DOUBTFUL for outcome in failed.values()):
             return failed
         shown = wrong.cases(right=False, hidden=False)
         found = contrast(shown, wrong.cases(right=True, hidden=False)) if shown else ""

@@ -23,6 +23,7 @@ from grader.judge.inputs import (
     poison_output,
     same_bits,
     shapes_in,
+    untouched,
 )
 from grader.repair.candidates import candidates
 from grader.repair.edit import Edit
@@ -38,7 +39,7 @@ MOST_SINGLE, MOST_SECOND = 1000, 400  # edits that are tried; a count, so that t
 GIVE_UP_S = 60.0  # on a machine that is so slow that the count takes longer
 LOOSELY = 2e-2  # relative error of an element that is right but for its digits
 MOST_STEPS = 4  # edits that bring a file nearer, on top of which a second one is tried
-NEARER = 0.2  # by which the share of right elements must rise
+NEARER = 0.15  # by which the share of right elements must rise
 
 
 def elements(case: Case) -> int:
@@ -67,7 +68,8 @@ class Trial:
     def right(self, worker: SubmissionWorker) -> float:
         """Return how much of the worker's present file is right: 1.0 for all of it, less than 0 if it fails.
 
-        Half of the score is for elements within the tolerance, half for those that are right but for digits.
+        Elements count when they are written, more when they are right but for digits, and most within the
+        tolerance.
         """
         arena = worker.arena
         for buffer in self.inputs:
@@ -87,6 +89,7 @@ class Trial:
         for buffer, before in zip(self.outputs, poisoned, strict=True):
             if first_change_outside(arena, buffer, before) is not None:
                 return 0.0
+        masks = [untouched(arena, *pair) for pair in zip(self.outputs, poisoned, strict=True)]
         got = [arena.view(buffer.tensor).clone() for buffer in self.outputs]
         finding, _ = comparison.examine(self.exercise, self.case, self.expected, got)
         if finding is None:
@@ -95,7 +98,8 @@ class Trial:
         reference = self.expected.reference[k]
         near = (got[k].double() - reference).abs() <= LOOSELY * reference.abs()
         strict = 1.0 - finding.wrong / max(finding.bad.numel(), 1)
-        return min(0.99, 0.5 * strict + 0.5 * float(near.double().mean()))
+        written = 1.0 - float(masks[k].double().mean())
+        return min(0.99, 0.4 * strict + 0.4 * float(near.double().mean()) + 0.2 * written)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from grader.course.items import Item
 from grader.course.spec import Reason, Verdict
+from grader.course.symptoms import AnySymptom
 from grader.results.error_map import ErrorMap
 from grader.results.findings import Blocked, FirstWrong, Frame, OpenTodo
 from grader.results.kernel_facts import KernelFacts
@@ -31,6 +32,7 @@ class Outcome:
     first_wrong: FirstWrong | None = None
     pattern: str = ""
     cause: str = ""
+    symptom: AnySymptom | None = None  # what the cause was taken from; not in results.json
     hint: int | None = None
     frames: tuple[Frame, ...] = ()  # lines of the student's file, innermost call first
     open_todos: tuple[OpenTodo, ...] = ()

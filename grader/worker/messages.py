@@ -80,9 +80,9 @@ class Queued:
 
 @dataclass(frozen=True)
 class Edited:
-    """Import this text in place of the file, to see whether a changed line makes it right."""
+    """Import the file at this path in place of the submitted one: a changed line may make it right."""
 
-    text: str
+    file: str
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ import contextlib
 import faulthandler
 import gc
 import importlib.util
-import linecache
 import os
 import socket
 import sys
@@ -97,7 +96,7 @@ def main(control: int, stdout: int, stderr: int, memory: int, gate: int, done: i
                 module = _build(setup) if setup.file.endswith(".cu") else _load(setup.file, "submission")
             elif kind is Kind.EDIT:
                 plans.clear()
-                module = _edited(setup, decode(Edited, payload), block)
+                module = _load(decode(Edited, payload).file, "submission")
             elif kind is Kind.PREPARE:
                 plan = decode(Plan, payload)
                 plans[plan.plan] = _ready(module, arena, plan)
@@ -189,18 +188,6 @@ def _load(path: str, name: str) -> ModuleType:
     sys.modules[name] = module
     specification.loader.exec_module(module)
     return module
-
-
-def _edited(setup: Setup, edited: Edited, number: int) -> ModuleType:
-    """Import another text of the file; Triton reads it again from disk, so each has a name of its own."""
-    path = Path(setup.folder) / f"edited-{number}.py"
-    path.write_text(edited.text)
-    try:
-        return _load(str(path), "submission")
-    finally:
-        # linecache has the lines that a message needs, and Triton has read its kernels.
-        linecache.getlines(str(path))
-        path.unlink()
 
 
 def _build(setup: Setup) -> nvcc.Library:

@@ -1,0 +1,95 @@
+"""One cause for all wrong cases of an exercise: from edits that mend the file, or from the cases."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from grader.course.spec import Verdict
+from grader.system.text import one_line
+
+LAB_1 = Path("solutions/lab1_elementwise_add/elementwise_add.py").read_text()
+LAB_2 = Path("solutions/lab2_online_softmax/online_softmax.py").read_text()
+SIZES = ("n=7,fp32", "n=127,fp32", "n=1009,fp32", "n=65537,fp32")
+ROWS = ("rows=5,cols=127,fp32", "rows=29,cols=1001,fp32")
+
+
+def changed(text: str, *pairs: tuple[str, str]) -> str:
+    for old, new in pairs:
+        assert old in text
+        text = text.replace(old, new, 1)
+    return text
+
+
+def causes(submissions, number, text, *cases):
+    """The cause of each wrong case by item id, and the exercises that were looked at."""
+    graded = submissions.grade(number, text, *cases)
+    answers = [(submissions.asked[name], outcome, 0.0) for name, outcome in graded.items()]
+    begun = []
+    found = submissions.run.explained(answers, begun.append)
+    assert [item for item, _, _ in found] == [item for item, _, _ in answers]
+    assert [outcome.label for _, outcome, _ in found] == [outcome.label for _, outcome, _ in answers]
+    return {
+        item.id: outcome.cause for item, outcome, _ in found if outcome.verdict is not Verdict.PASS
+    }, begun
+
+
+def sizes(*names):
+    return [f"elementwise_add/{name}" for name in names]
+
+
+def test_a_right_file_is_not_searched(submissions):
+    assert causes(submissions, 1, LAB_1, *sizes(*SIZES)) == ({}, [])
+
+
+def test_one_wrong_line_is_named_in_every_wrong_case(submissions):
+    text = changed(LAB_1, ("(triton.cdiv(n, BLOCK),)", "(n // BLOCK,)"))
+    found, begun = causes(submissions, 1, text, *sizes(*SIZES))
+    line = text.split("\n").index("        grid = (n // BLOCK,)") + 1
+    assert len(found) == len(SIZES)
+    assert set(found.values()) == {f"line {line}: `n // BLOCK` drops the last, partial block"}
+    assert begun == ["elementwise_add"]
+
+
+def test_two_mistakes_are_both_named(submissions):
+    text = changed(LAB_1, ("(triton.cdiv(n, BLOCK),)", "(n // BLOCK,)"), ("x + y, mask", "x - y, mask"))
+    found, _ = causes(submissions, 1, text, *sizes(*SIZES))
+    (cause,) = set(found.values())
+    assert "drops the last, partial block" in cause
+    assert "`x - y`" in cause
+    assert len(re.findall(r"line \d+: ", cause)) == 2
+
+
+def test_what_must_be_written_is_not_said(submissions):
+    text = changed(LAB_1, ("x + y, mask", "x - y, mask"))
+    found, _ = causes(submissions, 1, text, *sizes(*SIZES))
+    assert "`x - y`" in next(iter(found.values()))
+    assert not any("x + y" in cause for cause in found.values())
+
+
+def test_where_no_edit_helps_the_contrast_is_said_and_no_cause(submissions):
+    # A nonsense of many terms for long vectors, which no single edit mends.
+    lost = "tl.where(n > 1024, tl.sin(x) * 0.5 + y * y * 3.0, x + y) + tl.where(n > 2048, tl.cos(y), 0.0)"
+    text = changed(LAB_1, ("x + y, mask", f"{lost}, mask"))
+    found, _ = causes(submissions, 1, text, *sizes(*SIZES))
+    assert list(found) == ["elementwise_add/correctness/n=65537,fp32"]
+    (cause,) = found.values()
+    assert cause == "not found; wrong only where n is 65537 or more; it is right up to 1009"
+
+
+def test_a_function_that_calls_a_wrong_one_has_the_same_cause(submissions):
+    text = changed(LAB_2, ("x - shift), axis=0)", "x - shift), axis=0) * 2.0"))
+    names = [f"{function}/{rows}" for function in ("softmax_forward",) for rows in ROWS]
+    found, begun = causes(submissions, 2, text, *names, "softmax/rows=29,cols=1001,fp32")
+    assert begun == ["softmax_forward", "softmax"]
+    (cause,) = set(found.values())
+    line = next(n for n, code in enumerate(text.split("\n"), 1) if "axis=0) * 2.0" in code)
+    assert cause.startswith(f"line {line}: ")
+
+
+@pytest.mark.parametrize("text", ["x" * 70_000, ""], ids=["longer than a frame", "empty"])
+def test_a_file_that_cannot_be_edited_is_graded_all_the_same(submissions, text):
+    padded = changed(LAB_1, ("x + y, mask", "x - y, mask")) + f"\n# {text}\n"
+    found, _ = causes(submissions, 1, padded, *sizes("n=7,fp32"))
+    assert len(found) == 1
+    assert all(cause == one_line(cause) for cause in found.values())
