@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from grader.course.items import CORRECTNESS, CaseItem, Item
-from grader.course.spec import Case, Exercise, Verdict
+from grader.course.spec import Case, Exercise, Reason, Verdict
 from grader.course.submission import Submission
 from grader.course.symptoms import Symptom
 from grader.judge.contrast import contrast
@@ -36,6 +36,7 @@ DOUBTFUL = {
     Symptom.GRADIENT,
     Symptom.WRONG,
 }
+PLAIN_REASONS = (Reason.STALE, Reason.NONDETERMINISTIC)  # they say by themselves what is wrong
 FEWEST_ELEMENTS = 64
 Answered = tuple[Item, Outcome, float]
 
@@ -52,10 +53,15 @@ class Wrong(NamedTuple):
         found = [
             item.case
             for item, outcome in self.answers
-            if (outcome.verdict is Verdict.PASS if right else outcome.verdict in EXPLAINED)
+            if (outcome.verdict is Verdict.PASS if right else is_open(outcome))
             and (hidden or not item.case.label)
         ]
         return sorted(found, key=elements)
+
+
+def is_open(outcome: Outcome) -> bool:
+    """Return whether the cause of an outcome is looked for: it is wrong, and does not say by itself why."""
+    return outcome.verdict in EXPLAINED and outcome.reason not in PLAIN_REASONS
 
 
 class Explainer:
@@ -71,7 +77,7 @@ class Explainer:
         key = wrong.submission.sha256 or ""
         cause = self._by_repair(wrong, key) or self._by_another(wrong, key)
         self._wrong.setdefault(key, []).append(wrong.exercise.name)
-        failed = {item.id: outcome for item, outcome in wrong.answers if outcome.verdict in EXPLAINED}
+        failed = {item.id: outcome for item, outcome in wrong.answers if is_open(outcome)}
         hints = {outcome.hint for outcome in failed.values()}
         hint = hints.pop() if len(hints) == 1 else None
         if cause:
@@ -143,7 +149,7 @@ def explained(
         ]
         if not isinstance(exercise, Exercise) or exercise.native:
             continue
-        if any(outcome.verdict in EXPLAINED for _, outcome in mine):
+        if any(is_open(outcome) for _, outcome in mine):
             begin(exercise.name)
             found = explainer.explain(Wrong(exercise, submission_of(mine[0][0]), mine))
             changed |= {(folder, name): outcome for name, outcome in found.items()}

@@ -177,6 +177,8 @@ class Search:
         self._end = time.monotonic() + GIVE_UP_S
         edits = [*likely, *self._edits[:MOST_SINGLE]]
         base = max(self._benches[0].score(self._source.text), 0.0)
+        if base == 1.0:  # what is wrong with this case is not seen here
+            return None
         found, steps = self._sweep(edits, (), base, 0)
         if found:
             return Repair((found,))

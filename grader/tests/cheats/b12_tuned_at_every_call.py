@@ -1,4 +1,4 @@
-"""EXPECT POLICY; unscreened SLOW or TIMEOUT from elementwise_add/speed on a GPU: B12 a key that changes has every call tuned again, within the clock"""
+"""EXPECT POLICY; unscreened SLOW or TIMEOUT or POLICY/HOST_WAIT from elementwise_add/speed on a GPU: B12 a key that changes has every call tuned again, within the clock"""
 
 import triton
 import triton.language as tl

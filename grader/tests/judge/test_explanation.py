@@ -10,6 +10,12 @@ from grader.system.text import one_line
 
 LAB_1 = Path("solutions/lab1_elementwise_add/elementwise_add.py").read_text()
 LAB_2 = Path("solutions/lab2_online_softmax/online_softmax.py").read_text()
+KEEPING = """    if n in KEPT:
+        out.copy_(KEPT[n])
+    else:
+        KEPT[n] = out.clone()
+    return out
+"""
 SIZES = ("n=7,fp32", "n=127,fp32", "n=1009,fp32", "n=65537,fp32")
 ROWS = ("rows=5,cols=127,fp32", "rows=29,cols=1001,fp32")
 
@@ -93,3 +99,11 @@ def test_a_file_that_cannot_be_edited_is_graded_all_the_same(submissions, text):
     found, _ = causes(submissions, 1, padded, *sizes("n=7,fp32"))
     assert len(found) == 1
     assert all(cause == one_line(cause) for cause in found.values())
+
+
+def test_a_result_that_was_kept_says_so_and_no_edit_is_tried(submissions):
+    kept = "KEPT = {}\n\n\ndef elementwise_add("
+    text = changed(LAB_1, ("def elementwise_add(", kept), ("    return out\n", KEEPING))
+    found, begun = causes(submissions, 1, text, *sizes("n=1009,fp32"))
+    assert begun == []
+    assert not any("line" in cause for cause in found.values())
