@@ -17,9 +17,9 @@ from grader.course.spec import Case, Exercise, Reason, Verdict
 from grader.course.submission import Submission
 from grader.course.symptoms import Symptom
 from grader.judge.contrast import contrast
-from grader.judge.repair_search import Repair, Search, elements
-from grader.repair.edit import Edit
-from grader.repair.source import Source
+from grader.judge.repair.edit import Edit
+from grader.judge.repair.search import Repair, Search, elements
+from grader.judge.repair.source import Source
 from grader.results.outcome import Outcome
 from grader.worker.submission_worker import SubmissionWorker
 

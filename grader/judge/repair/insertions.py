@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from grader.repair.edit import Edit, quoted
-from grader.repair.kinds import Kind, kinds_of
-from grader.repair.source import Function, Source, called
+from grader.judge.repair.edit import Edit, quoted
+from grader.judge.repair.kinds import Kind, kinds_of
+from grader.judge.repair.source import Function, Source, called
 
 FUNCTIONS = ("tl.exp", "tl.log", "tl.sqrt", "tl.rsqrt")
 SIGNS = {

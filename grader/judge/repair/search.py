@@ -25,9 +25,9 @@ from grader.judge.inputs import (
     shapes_in,
     untouched,
 )
-from grader.repair.candidates import candidates
-from grader.repair.edit import Edit
-from grader.repair.source import Part, Source
+from grader.judge.repair.candidates import candidates
+from grader.judge.repair.edit import Edit
+from grader.judge.repair.source import Part, Source
 from grader.results.outcome import Outcome
 from grader.worker.shared_memory import Buffer
 from grader.worker.submission_worker import SubmissionWorker

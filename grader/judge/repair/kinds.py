@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import enum
 
-from grader.repair.source import Function, called, names_in
+from grader.judge.repair.source import Function, called, names_in
 
 
 class Kind(enum.Enum):

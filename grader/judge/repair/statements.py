@@ -7,9 +7,9 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import permutations
 
-from grader.repair.edit import Edit, quoted
-from grader.repair.kinds import Kind, kinds_of
-from grader.repair.source import Function, Source, called, names_in
+from grader.judge.repair.edit import Edit, quoted
+from grader.judge.repair.kinds import Kind, kinds_of
+from grader.judge.repair.source import Function, Source, called, names_in
 
 MOST_RESULTS = 4
 

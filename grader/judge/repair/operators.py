@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from grader.repair.edit import Edit, quoted
-from grader.repair.source import Function, Source
+from grader.judge.repair.edit import Edit, quoted
+from grader.judge.repair.source import Function, Source
 
 COMPARISONS: dict[type[ast.cmpop], str] = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 NEXT_TO = ({"<", "<="}, {">", ">="})

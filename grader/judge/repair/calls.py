@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator
 from itertools import combinations
 
-from grader.repair.edit import Edit, quoted
-from grader.repair.kinds import Kind, kinds_of
-from grader.repair.source import Function, Source, called
+from grader.judge.repair.edit import Edit, quoted
+from grader.judge.repair.kinds import Kind, kinds_of
+from grader.judge.repair.source import Function, Source, called
 
 # Functions that are taken for each other.
 ALIKE = (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from grader.repair import calls, insertions, names, operators, statements
-from grader.repair.edit import Edit
-from grader.repair.source import Source
+from grader.judge.repair import calls, insertions, names, operators, statements
+from grader.judge.repair.edit import Edit
+from grader.judge.repair.source import Source
 
 MODULES = (operators, calls, statements, insertions, names)
 

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator
 from itertools import combinations
 
-from grader.repair.edit import Edit, quoted
-from grader.repair.kinds import Kind, exchangeable, kinds_of
-from grader.repair.source import Function, Source, names_in
+from grader.judge.repair.edit import Edit, quoted
+from grader.judge.repair.kinds import Kind, exchangeable, kinds_of
+from grader.judge.repair.source import Function, Source, names_in
 
 WHOLE = {0: ("1",), 1: ("0", "2"), 2: ("1",)}
 FLOATS = {0.0: ("1.0", "-float('inf')"), 1.0: ("0.0", "2.0"), 2.0: ("1.0",)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from grader.repair.source import Part
+from grader.judge.repair.source import Part
 
 MOST_QUOTED = 60  # characters of code in a sentence
 

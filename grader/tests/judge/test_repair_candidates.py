@@ -4,8 +4,8 @@ import ast
 
 import pytest
 
-from grader.repair.candidates import candidates
-from grader.repair.source import Source
+from grader.judge.repair.candidates import candidates
+from grader.judge.repair.source import Source
 
 KERNEL = """
 import torch
