@@ -18,7 +18,7 @@ from grader.course.submission import Submission
 from grader.course.symptoms import Symptom
 from grader.judge.contrast import contrast
 from grader.judge.repair.edit import Edit
-from grader.judge.repair.search import Repair, Search, elements
+from grader.judge.repair.search import NotRunError, Repair, Search, elements
 from grader.judge.repair.source import Source
 from grader.results.outcome import Outcome
 from grader.worker.submission_worker import SubmissionWorker
@@ -73,9 +73,15 @@ class Explainer:
         self._wrong: dict[str, list[str]] = {}  # names of wrong functions, by the hash of their file
 
     def explain(self, wrong: Wrong) -> dict[str, Outcome]:
-        """Return the outcomes of an exercise's wrong cases by the item's id, with one cause for all."""
+        """Return the outcomes of an exercise's wrong cases by the item's id, with one cause for all.
+
+        None where edits cannot be tried on this machine: each case keeps the cause that its symptom has.
+        """
         key = wrong.submission.sha256 or ""
-        cause = self._by_repair(wrong, key) or self._by_another(wrong, key)
+        try:
+            cause = self._by_repair(wrong, key) or self._by_another(wrong, key)
+        except NotRunError:
+            return {}
         self._wrong.setdefault(key, []).append(wrong.exercise.name)
         failed = {item.id: outcome for item, outcome in wrong.answers if is_open(outcome)}
         hints = {outcome.hint for outcome in failed.values()}

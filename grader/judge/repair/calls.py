@@ -229,10 +229,13 @@ def _of_the_arguments(source: Source, node: ast.Call, function: Function) -> Ite
 
 def _kind_of(node: ast.expr) -> str:
     """Return what an argument looks like: a stride, a size, or a name."""
-    text = ast.unparse(node)
-    for kind in ("stride", "shape", "size", "numel"):
-        if kind in text:
-            return "stride" if kind == "stride" else "size"
+    names = [one.id for one in ast.walk(node) if isinstance(one, ast.Name)]
+    names += [one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute)]
+    words = {word for name in names for word in name.split("_")}
+    if words & {"stride", "strides"}:
+        return "stride"
+    if words & {"shape", "size", "numel"}:
+        return "size"
     return "name" if isinstance(node, ast.Name | ast.Attribute) else "expression"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from itertools import combinations
 
@@ -13,7 +12,6 @@ from grader.judge.repair.source import Function, Source, names_in
 
 WHOLE = {0: ("1",), 1: ("0", "2"), 2: ("1",)}
 FLOATS = {0.0: ("1.0", "-float('inf')"), 1.0: ("0.0", "2.0"), 2.0: ("1.0",)}
-WORDS = re.compile(r"[a-z]+|[A-Z]+|\d+")
 
 
 def edits(source: Source, function: Function) -> Iterator[Edit]:
@@ -79,8 +77,7 @@ def _other_names(
 
 def _alike(one: str, other: str) -> bool:
     """Return whether two names look like the same kind of value: they share a word, or are both short."""
-    words = set(WORDS.findall(one)) & set(WORDS.findall(other))
-    if words - {"ptr"} or {"ptr"} & words:
+    if set(one.split("_")) & set(other.split("_")):
         return True
     return (len(one) <= 2 and len(other) <= 2) or (one.isupper() and other.isupper())
 

@@ -102,6 +102,10 @@ class Trial:
         return min(0.99, 0.4 * strict + 0.4 * float(near.double().mean()) + 0.2 * written)
 
 
+class NotRunError(Exception):
+    """The unedited file fails where edits are tried, so that nothing can be said about its mistakes."""
+
+
 @dataclass(frozen=True)
 class Repair:
     """The edits, one for each mistake, that make every case right."""
@@ -172,11 +176,14 @@ class Search:
     def find(self, likely: Sequence[Edit] = ()) -> Repair | None:
         """Return the first edit by rank with which all cases are right, or two; None if there is none.
 
-        `likely` are edits that have mended another function of the file: they are tried first.
+        `likely` are edits that have mended another function of the file: they are tried first. NotRunError
+        if the unedited file does not run here; its cases may have failed on a GPU.
         """
         self._end = time.monotonic() + GIVE_UP_S
         edits = [*likely, *self._edits[:MOST_SINGLE]]
-        base = max(self._benches[0].score(self._source.text), 0.0)
+        base = self._benches[0].score(self._source.text)
+        if base < 0.0:
+            raise NotRunError("the file does not run in the interpreter of this machine")
         if base == 1.0:  # what is wrong with this case is not seen here
             return None
         found, steps = self._sweep(edits, (), base, 0)

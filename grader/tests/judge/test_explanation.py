@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from grader.course.spec import Verdict
+from grader.judge.repair.search import Bench
 from grader.system.text import one_line
 
 LAB_1 = Path("solutions/lab1_elementwise_add/elementwise_add.py").read_text()
@@ -55,6 +56,15 @@ def test_one_wrong_line_is_named_in_every_wrong_case(submissions):
     assert len(found) == len(SIZES)
     assert set(found.values()) == {f"line {line}: `n // BLOCK` drops the last, partial block"}
     assert begun == ["elementwise_add"]
+
+
+def test_where_the_file_does_not_run_each_case_keeps_its_own_cause(submissions, monkeypatch):
+    text = changed(LAB_1, ("(triton.cdiv(n, BLOCK),)", "(n // BLOCK,)"))
+    graded = submissions.grade(1, text, *sizes(*SIZES))
+    monkeypatch.setattr(Bench, "score", lambda *_: -1.0)
+    answers = [(submissions.asked[name], outcome, 0.0) for name, outcome in graded.items()]
+    assert any(outcome.cause for _, outcome, _ in answers)
+    assert submissions.run.explained(answers, lambda _: None) == answers
 
 
 def test_two_mistakes_are_both_named(submissions):
