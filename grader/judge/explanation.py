@@ -107,7 +107,7 @@ class Explainer:
         workers = self._workers_for(item)
         try:
             search = Search(workers, wrong.submission, wrong.exercise, failing, passing)
-            found = search.find(self._mended.get(key, ()))
+            found = search.mend(self._mended.get(key, ()))
         except SyntaxError:
             return ""
         finally:

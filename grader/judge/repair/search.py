@@ -173,7 +173,7 @@ class Search:
         ]
         self._edits = candidates(self._source, exercise.name)
 
-    def find(self, likely: Sequence[Edit] = ()) -> Repair | None:
+    def mend(self, likely: Sequence[Edit] = ()) -> Repair | None:
         """Return the first edit by rank with which all cases are right, or two; None if there is none.
 
         `likely` are edits that have mended another function of the file: they are tried first. NotRunError

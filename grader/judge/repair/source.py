@@ -33,7 +33,7 @@ class Function:
         given = self.node.args
         every = (*given.posonlyargs, *given.args, *given.kwonlyargs)
         return frozenset(
-            one.arg for one in every if one.annotation and "constexpr" in ast.unparse(one.annotation)
+            one.arg for one in every if one.annotation and "constexpr" in _words_of(one.annotation)
         )
 
     @cached_property
@@ -198,4 +198,10 @@ def _is_read(node: ast.Name) -> bool:
 
 
 def _is_kernel(node: ast.FunctionDef) -> bool:
-    return any("jit" in ast.unparse(one) for one in node.decorator_list)
+    return any("jit" in _words_of(one) for one in node.decorator_list)
+
+
+def _words_of(node: ast.AST) -> set[str]:
+    """Return the names and attributes in an expression."""
+    found = {one.id for one in names_in(node)}
+    return found | {one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute)}
