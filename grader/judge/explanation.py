@@ -131,7 +131,7 @@ class Explainer:
 def sentence(found: Repair) -> str:
     """Return a repair in words: for each edit its line, and what is wrong there."""
     edits = sorted(found.edits, key=lambda edit: edit.line)
-    return "; and ".join(f"line {edit.line}: {edit.why}" for edit in edits)
+    return "; and ".join(f"line {edit.line}: {edit.mistake}" for edit in edits)
 
 
 def explained(

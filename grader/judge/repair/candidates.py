@@ -41,5 +41,5 @@ def _together(source: Source, singles: Iterable[Edit]) -> list[Edit]:
             first = min(edits, key=lambda edit: edit.line)
             lines = sorted({edit.line for edit in edits})
             more = f" (and so in line {', '.join(map(str, lines[1:]))})" if len(lines) > 1 else ""
-            several.append(Edit(first.rank, first.line, first.why + more, parts))
+            several.append(Edit(first.rank, first.line, first.mistake + more, parts))
     return several

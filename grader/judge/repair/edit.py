@@ -13,13 +13,13 @@ MOST_QUOTED = 60  # characters of code in a sentence
 class Edit:
     """An edit of one place, or of several that have the same mistake.
 
-    `why` completes "line N: "; it names what is wrong and not what to write instead. Of two edits that help,
-    the one with the lower `rank` is believed: the more common mistake.
+    `mistake` completes "line N: "; it names what is wrong and not what to write instead. Of two edits that
+    help, the one with the lower `rank` is believed: the more common mistake.
     """
 
     rank: int
     line: int
-    why: str
+    mistake: str
     parts: tuple[Part, ...]
 
 

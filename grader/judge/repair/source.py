@@ -33,7 +33,7 @@ class Function:
         given = self.node.args
         every = (*given.posonlyargs, *given.args, *given.kwonlyargs)
         return frozenset(
-            one.arg for one in every if one.annotation and "constexpr" in _words_of(one.annotation)
+            one.arg for one in every if one.annotation and {"constexpr"} & _words_of(one.annotation)
         )
 
     @cached_property
@@ -198,7 +198,7 @@ def _is_read(node: ast.Name) -> bool:
 
 
 def _is_kernel(node: ast.FunctionDef) -> bool:
-    return any("jit" in _words_of(one) for one in node.decorator_list)
+    return any({"jit"} & _words_of(one) for one in node.decorator_list)
 
 
 def _words_of(node: ast.AST) -> set[str]:

@@ -101,7 +101,7 @@ def test_a_mistake_that_is_made_twice_is_mended_in_both_places():
     found = [edit for edit in candidates(source, "function")
              if plain_or_none(source, edit) == plain(KERNEL)]  # fmt: skip
     assert found
-    assert "(and so in line" in found[0].why
+    assert "(and so in line" in found[0].mistake
 
 
 def test_no_edit_changes_only_the_size_of_a_block():
@@ -116,20 +116,20 @@ def test_most_edits_are_python():
     source = Source(KERNEL)
     tried = candidates(source, "function")
     broken = [edit for edit in tried if plain_or_none(source, edit) is None]
-    assert len(broken) < 0.02 * len(tried), [edit.why for edit in broken[:5]]
+    assert len(broken) < 0.02 * len(tried), [edit.mistake for edit in broken[:5]]
 
 
 def test_an_edit_says_its_line_and_not_what_to_write():
     source = Source(KERNEL.replace("mean + eps", "mean - eps"))
     edit = next(one for one in candidates(source, "function") if plain_or_none(source, one) == plain(KERNEL))
     assert "rsqrt" in source.line(edit.line)
-    assert "mean - eps" in edit.why
-    assert "mean + eps" not in edit.why
+    assert "mean - eps" in edit.mistake
+    assert "mean + eps" not in edit.mistake
 
 
 def test_two_edits_of_one_place_are_refused():
     source = Source(KERNEL)
-    one, other = [edit for edit in candidates(source, "function") if "mean + eps" in edit.why][:2]
+    one, other = [edit for edit in candidates(source, "function") if "mean + eps" in edit.mistake][:2]
     with pytest.raises(ValueError, match="same place"):
         source.with_replaced((*one.parts, *other.parts))
 
@@ -154,4 +154,4 @@ def function(c):
     source = Source(right.replace("(rows < M) & (cols < N)", "(rows < N) & (cols < M)"))
     found = [one for one in candidates(source, "function") if plain_or_none(source, one) == plain(right)]
     assert found
-    assert found[0].why == "`N` and `M` are exchanged in the comparisons of the kernel"
+    assert found[0].mistake == "`N` and `M` are exchanged in the comparisons of the kernel"
