@@ -387,8 +387,10 @@ def test_a_new_lab_names_a_symptom_of_its_own(course_with_lab9):
     file.write_text(ROW_SUM.replace("tl.sum(x, axis=0)", "tl.sum(x, axis=0) / n_cols"))
     grade("--lab", "9", "--from", "wrong", root=course_with_lab9)
     (lab,) = read_results(course_with_lab9 / "results")["labs"]
-    causes = {item["cause"] for item in items_of(lab) if item["verdict"] == "WRONG"}
-    assert causes == {"these are means: nothing is divided by the number of columns"}
+    told = {(item["cause"], item["hint"]) for item in items_of(lab) if item["verdict"] == "WRONG"}
+    # The line is found by an edit, and the hint is that of the lab's own symptom.
+    code = "`tl.sum(x, axis=0) / n_cols` is divided by `n_cols`, which does not belong there"
+    assert [(cause.partition(": ")[2], hint) for cause, hint in told] == [(code, 1)]
 
 
 @pytest.mark.parametrize("entry", LABS, ids=by_folder)
