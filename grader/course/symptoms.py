@@ -33,6 +33,7 @@ class Symptom(str, enum.Enum):
     NOT_FINITE = "not finite"
     ALL_ZERO = "all zero"
     STALE = "stale"
+    FIRST_CALL = "first call"
     PRECISION = "precision"
     SCALED = "scaled"
     GRADIENT = "gradient"

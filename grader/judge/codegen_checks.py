@@ -14,8 +14,9 @@ from grader.judge.diagnosis import cause_of
 from grader.results.kernel_facts import KernelFacts
 from grader.results.outcome import Outcome
 
+TENSOR_CORES = "tensor cores"
 SYMPTOMS = {  # by the check that fails; SLOW for any other
-    "tensor cores": Symptom.NO_TENSOR_CORES,
+    TENSOR_CORES: Symptom.NO_TENSOR_CORES,
     "no spills": Symptom.SPILLS,
     "shared memory": Symptom.SHARED_MEMORY,
 }
@@ -23,9 +24,13 @@ SYMPTOMS = {  # by the check that fails; SLOW for any other
 
 @dataclass(frozen=True)
 class Verified:
-    """What the kernels of verified calls did, as the worker reports it."""
+    """What the kernels of verified calls did, as the worker reports it.
 
-    launched: Mapping[str, int] = field(default_factory=dict)  # by identity: work of tl.dot
+    `launched` has each kernel's work of tl.dot, by identity: multiplications in the interpreter; on a GPU the
+    number of launches with tensor-core instructions in a loop.
+    """
+
+    launched: Mapping[str, int] = field(default_factory=dict)
     wanted: float = 0.0  # that work, if tl.dot does at least half of what the results take
 
 
@@ -128,7 +133,7 @@ def _every(find: Callable[[Sequence[KernelFacts]], tuple[list[KernelFacts], str]
 
 
 CHECKS: dict[str, Check] = {
-    "tensor cores": _tensor_cores,
+    TENSOR_CORES: _tensor_cores,
     "no spills": _every(_no_spills),
     "wide loads": _every(_wide_loads),
     "shared memory": _every(_shared_memory),

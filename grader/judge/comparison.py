@@ -39,7 +39,7 @@ class Finding:
         """Return how many elements are wrong."""
         return int(self.bad.sum())
 
-    def first_wrong(self, while_timed: bool = False) -> FirstWrong:
+    def first_wrong(self, while_timed: bool = False, first_call: bool = False) -> FirstWrong:
         """Return the first wrong element, as a report shows it."""
         return FirstWrong(
             output=self.output,
@@ -47,6 +47,7 @@ class Finding:
             yours=f"{self.got:.6g}",
             expected=f"{self.expected:.6g}",
             while_timed=while_timed,
+            first_call=first_call,
         )
 
 

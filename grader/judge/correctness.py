@@ -47,11 +47,13 @@ class Written(NamedTuple):
     """The outputs of a call, and for each a mask of the elements that were never written.
 
     `decoys` are the inputs that host code could see; None if there were no others than the graded ones.
+    `ungated` is what the same call wrote for them before the gate was shut; None without a gate.
     """
 
     outputs: list[torch.Tensor]
     untouched: list[torch.Tensor]
     decoys: Inputs | None = None
+    ungated: Written | None = None
 
 
 def lay_out(
@@ -112,7 +114,7 @@ def grade_case(
         written = _call(worker, lab, exercise, case, inputs, outputs, rng, values)
         if isinstance(written, Outcome):
             return _with_cause(lab, written)
-        got, masks, decoys = written
+        got, masks, decoys, ungated = written
         launched.update(worker.launched)
         earlier = results[0] if call else None
         finding, share = comparison.examine(exercise, case, expected[call], got, masks, earlier)
@@ -134,10 +136,25 @@ def grade_case(
             return _wrong(lab, exercise, case, finding, values, expected[call], got, results)
         if call == 0 and results and not all(map(same_bits, results[0], got)):
             return _unlike(lab, exercise, results[0], got)
+        if ungated and decoys is not None and not results:
+            finding, _ = comparison.examine(
+                exercise, case, comparison.expect(exercise, case, decoys), *ungated[:2]
+            )
+            if finding:
+                return _only_at_first(lab, finding)
         results.append(got)
         used = max(used, share)
     foreign = foreign_work(worker, lab, exercise, case, inputs, outputs, rng, count_kernels)
     return foreign or Outcome(Verdict.PASS, share=1.0, used=used, launched=launched)
+
+
+def _only_at_first(lab: Lab, finding: comparison.Finding) -> Outcome:
+    """Return the outcome of a case whose first call is wrong, and whose next call is right."""
+    first = finding.first_wrong(first_call=True)
+    outcome = diagnosis.diagnosed(
+        lab, Verdict.WRONG, finding.reason, Symptom.FIRST_CALL, first.words, finding
+    )
+    return replace(outcome, first_wrong=first, used=finding.used, error_map=map_of(finding))
 
 
 def _unlike(lab: Lab, exercise: Exercise, first: Tensors, second: Tensors) -> Outcome:
@@ -164,11 +181,17 @@ def _call(
     worker.decoys += 1
     drawn = draw(exercise, case, session.seed, session.device, FIRST_DECOY + worker.decoys)
     decoys = {**values, **tensors(drawn)}
-    exchange = None
+    exchange: Exchange | None = None
+    ungated: Written | None = None
     if session.device == "cpu":
         exchange = Exchange(arena, inputs, values, decoys)
     else:
         around = [arena.bytes(buffer.start, buffer.stop).clone() for buffer in inputs]
+        if worker.is_gated:
+            first = _ungated(worker, case, inputs, outputs, rng, plan, decoys)
+            if isinstance(first, Outcome):
+                return first
+            ungated = first
         failed = _queue(worker, case, inputs, outputs, rng, plan, decoys)
         if failed:
             return failed
@@ -193,7 +216,7 @@ def _call(
             changed.append(buffer.name)
     outside = [first_change_outside(arena, *pair) for pair in zip(outputs, outputs_before, strict=True)]
     masks = [untouched(arena, *pair) for pair in zip(outputs, outputs_before, strict=True)]
-    written = Written([arena.view(buffer.tensor).clone() for buffer in outputs], masks, decoys)
+    written = Written([arena.view(buffer.tensor).clone() for buffer in outputs], masks, decoys, ungated)
     foreign = foreign_operators(worker, lab, exercise)
     if not exchange:
         finish_writes(session.device)  # all has been read, and only now may the worker run again
@@ -221,6 +244,27 @@ def _out_of_place(
     return None
 
 
+def _ungated(
+    worker: SubmissionWorker,
+    case: Case,
+    inputs: Sequence[Buffer],
+    outputs: Sequence[Buffer],
+    rng: Rng,
+    plan: int,
+    decoys: Inputs,
+) -> Written | Outcome:
+    """Run a plan with the gate open, on inputs that are not graded; return what it wrote."""
+    arena = worker.arena
+    fill(arena, inputs, decoys)
+    before = [poison_output(arena, buffer, rng) for buffer in outputs]
+    finish_writes(worker.session.device)
+    failed = worker.go(plan, case.limit_s)
+    if failed:
+        return failed
+    masks = [untouched(arena, *pair) for pair in zip(outputs, before, strict=True)]
+    return Written([arena.view(buffer.tensor).clone() for buffer in outputs], masks)
+
+
 def _queue(
     worker: SubmissionWorker,
     case: Case,
@@ -230,12 +274,12 @@ def _queue(
     plan: int,
     decoys: Inputs,
 ) -> Outcome | None:
-    """On a GPU, run a plan on inputs that are not graded, and queue it once more behind the gate."""
+    """Queue a plan behind the gate, on inputs that are not graded."""
     fill(worker.arena, inputs, decoys)
     for buffer in outputs:
         poison_output(worker.arena, buffer, rng)
     finish_writes(worker.session.device)
-    return (worker.go(plan, case.limit_s) if worker.is_gated else None) or worker.queue(plan, case.limit_s)
+    return worker.queue(plan, case.limit_s)
 
 
 def _wrong(

@@ -23,6 +23,10 @@ GENERAL: dict[AnySymptom, str] = {  # causes where a lab has none of its own
     Symptom.NONDETERMINISTIC: "two runs on the same inputs differ: two programs write the same element",
     Symptom.ALL_ZERO: "every element is 0: does the kernel run, and store?",
     Symptom.STALE: "these are the results of an earlier call: compute on every call",
+    Symptom.FIRST_CALL: (
+        "only the first call with these sizes is wrong: an autotuned kernel runs several times in it, and a "
+        "run must not build on what an earlier one has left in memory"
+    ),
     Symptom.SHARED_MEMORY: "more shared memory than a block may use: take a smaller block or fewer stages",
     Symptom.FOREIGN_KERNEL: "the work is to be done in a @triton.jit function of this file",
     Symptom.HOST_READ: "host code must not read a tensor's values: on a GPU it would wait for every kernel",

@@ -18,8 +18,9 @@ from grader.course.submission import Submission
 from grader.course.symptoms import Symptom
 from grader.judge.contrast import contrast
 from grader.judge.repair.edit import Edit
-from grader.judge.repair.search import NotRunError, Repair, Search, elements
+from grader.judge.repair.search import NotRunError, Repair, Search
 from grader.judge.repair.source import Source
+from grader.judge.trial import elements
 from grader.results.outcome import Outcome
 from grader.worker.submission_worker import SubmissionWorker
 

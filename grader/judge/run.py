@@ -344,6 +344,8 @@ class Run:
         None where nothing can run: this tier only compiles, or CUDA C++ on a machine without a GPU. Where
         only checks of generated code were asked for, cases run until each of `kernels` was launched.
         """
+        from grader.judge import codegen_checks
+
         key = (item.entry.folder, item.exercise.name)
         cases = [case for case in item.exercise.cases if self.tier == "gpu" or not case.needs_gpu]
         if self.tier == "codegen" or item.exercise.native or not cases:
@@ -357,7 +359,29 @@ class Run:
                 outcome = self.answer(replace(item, kind=CORRECTNESS, name=case.name, case=case))
                 if outcome.verdict is not Verdict.PASS:
                     return self._blocked(item) or outcome
-        return self._verified[key]
+        verified = self._verified[key]
+        if self.tier == "gpu" and item.name == codegen_checks.TENSOR_CORES:
+            return self._with_products(item, verified, [case for case in usual if not case.needs_gpu])
+        return verified
+
+    def _with_products(self, item: CaseItem, verified: Verified, cases: Sequence[Case]) -> Verified:
+        """Return what was verified on a GPU with the products of tl.dot of the largest of `cases`.
+
+        A GPU counts no products, and an instruction in PTX may lie behind a branch that no call takes: so one
+        case runs in the interpreter as well. Where it does not run there, the launches on the GPU count.
+        """
+        from grader.judge.codegen_checks import Verified
+        from grader.judge.trial import Trial
+
+        speed = item.exercise.speed
+        if not (cases and speed and speed.flops):
+            return verified
+        case = max(cases, key=_size)
+        worker = self._worker("products", item, self._arena("host"), interpreted=True)
+        if Trial(item.exercise, case, self.seed, 0).right(worker) < 1.0:
+            return verified
+        products = {**dict.fromkeys(verified.launched, 0), **worker.launched}
+        return Verified(products, speed.flops(case) / 4)  # a product is two operations, and half are wanted
 
     def _note_verified(self, item: CaseItem, outcome: Outcome) -> None:
         """Add the launches of a case that passed to those of its exercise."""

@@ -30,11 +30,12 @@ class FirstWrong(Model):
     yours: str
     expected: str
     while_timed: bool = False
+    first_call: bool = False  # only the first call with these sizes is wrong, the next one is right
 
     @property
     def place(self) -> str:
         """The output and index, such as `out[3, 17]`."""
-        when = "while timed, " if self.while_timed else ""
+        when = "while timed, " if self.while_timed else "in the first call, " if self.first_call else ""
         return f"{when}{self.output}[{', '.join(map(str, self.index))}]"
 
     @property

@@ -296,6 +296,11 @@ LAB = Lab(
             3,
             "some blocks of K are missing: add each product to acc, and let no other program store your tile",
         ),
+        Symptom.FIRST_CALL: (
+            7,
+            "only the first call with these sizes is wrong: the autotuner runs each config on the same `out`, "
+            "so a kernel that adds to it must find it cleared each time",
+        ),
         Symptom.ALL_ZERO: (
             3,
             "every element is 0: tl.dot changes no argument, it returns the sum: acc = tl.dot(a, b, acc)",

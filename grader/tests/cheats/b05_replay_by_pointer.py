@@ -1,4 +1,4 @@
-"""EXPECT POLICY; unscreened WRONG/STALE from elementwise_add: B5 inputs at a known address are taken to be the known inputs"""
+"""EXPECT POLICY; unscreened WRONG/STALE or POLICY/FOREIGN_KERNEL from elementwise_add: B5 inputs at a known address are taken to be the known inputs"""
 
 import torch
 import triton

@@ -1,4 +1,4 @@
-"""EXPECT POLICY; unscreened POLICY/FOREIGN_KERNEL from elementwise_add on a GPU: C2 the CUDA driver is called by ctypes to carry a result over"""
+"""EXPECT POLICY; unscreened POLICY/FOREIGN_KERNEL or POLICY/HOST_READ from elementwise_add on a GPU: C2 the CUDA driver is called by ctypes to carry a result over"""
 
 import ctypes
 

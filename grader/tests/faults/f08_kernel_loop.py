@@ -14,6 +14,7 @@ def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
     i = 0
     while i < 10:
         i += 0 * offs.shape[0]
+        tl.store(out_ptr + offs, x + y, mask=mask)  # without an effect the compiler drops the loop
     tl.store(out_ptr + offs, x + y, mask=mask)
 
 
