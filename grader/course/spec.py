@@ -40,6 +40,13 @@ class Verdict(str, enum.Enum):
     GRADER_FAULT = "GRADER_FAULT"
 
 
+WRONG_RESULTS = (
+    Verdict.WRONG,
+    Verdict.OUT_OF_BOUNDS,
+    Verdict.MUTATED_INPUT,
+)  # of a call that came to its end
+
+
 class Reason(str, enum.Enum):
     """The part after a verdict's slash, as in `WRONG/UNWRITTEN`."""
 

@@ -73,13 +73,18 @@ def lay_out(
     return inputs, outputs
 
 
-def runs(exercise: Exercise, device: str) -> tuple[int, ...]:
+def runs(exercise: Exercise, device: str, is_gated: bool = False) -> tuple[int, ...]:
     """Return the inputs of each run of a case, by number: the first ones, which may be repeated, and others.
 
     Two runs on the same inputs must give the same bits. The interpreter runs programs one after the other, so
-    there a case is repeated only if its second result is wrong, or if it makes a random choice.
+    there a case is repeated only if its second result is wrong, or if it makes a random choice. Where calls
+    are gated, each comes after one on other inputs, and the first of those is checked: no run needs others.
     """
-    return (0, 1) if device == "cpu" and exercise.follow is None else (0, 0, 1)
+    if exercise.follow is not None:
+        return (0, 0, 1)
+    if is_gated:
+        return (0, 0)
+    return (0, 1) if device == "cpu" else (0, 0, 1)
 
 
 def grade_case(
@@ -109,7 +114,7 @@ def grade_case(
         return Outcome(Verdict.GRADER_FAULT, Reason.INVALID_CASE, where=where)
     results: list[list[torch.Tensor]] = []
     used, launched = 0.0, Counter[str]()
-    for call in runs(exercise, session.device):
+    for call in runs(exercise, session.device, worker.is_gated):
         values = draws[call]
         written = _call(worker, lab, exercise, case, inputs, outputs, rng, values)
         if isinstance(written, Outcome):

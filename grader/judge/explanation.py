@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from grader.course.items import CORRECTNESS, CaseItem, Item
-from grader.course.spec import Case, Exercise, Reason, Verdict
+from grader.course.spec import WRONG_RESULTS, Case, Exercise, Reason, Verdict
 from grader.course.submission import Submission
 from grader.course.symptoms import Symptom
 from grader.judge.contrast import contrast
@@ -24,7 +24,6 @@ from grader.judge.trial import elements
 from grader.results.outcome import Outcome
 from grader.worker.submission_worker import SubmissionWorker
 
-EXPLAINED = (Verdict.WRONG, Verdict.OUT_OF_BOUNDS, Verdict.MUTATED_INPUT)
 # Where the wrong elements lie, or that they are wrong: many mistakes look like this. Their usual cause is not
 # named when no edit of the line that it means has helped.
 DOUBTFUL = {
@@ -62,7 +61,7 @@ class Wrong(NamedTuple):
 
 def is_open(outcome: Outcome) -> bool:
     """Return whether the cause of an outcome is looked for: it is wrong, and does not say by itself why."""
-    return outcome.verdict in EXPLAINED and outcome.reason not in PLAIN_REASONS
+    return outcome.verdict in WRONG_RESULTS and outcome.reason not in PLAIN_REASONS
 
 
 class Explainer:

@@ -6,6 +6,7 @@ import hashlib
 import math
 import os
 import shutil
+import sys
 import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -18,7 +19,7 @@ from grader.codegen import nvcc
 from grader.course import catalog
 from grader.course.items import CODEGEN, COMPILES, CORRECTNESS, SPEED, CaseItem, DocumentItem, Item
 from grader.course.parts import Part, parts_of
-from grader.course.spec import Case, Exercise, Lab, Reason, Verdict
+from grader.course.spec import WRONG_RESULTS, Case, Exercise, Lab, Reason, Verdict
 from grader.course.submission import MOST_BYTES, Submission
 from grader.course.tiers import DEFAULT_ARCH, TIERS
 from grader.judge.concealed import concealed
@@ -378,7 +379,7 @@ class Run:
             return verified
         case = max(cases, key=_size)
         worker = self._worker("products", item, self._arena("host"), interpreted=True)
-        if Trial(item.exercise, case, self.seed, 0).right(worker) < 1.0:
+        if worker.start() or Trial(item.exercise, case, self.seed, 0).right(worker) < 1.0:
             return verified
         products = {**dict.fromkeys(verified.launched, 0), **worker.launched}
         return Verified(products, speed.flops(case) / 4)  # a product is two operations, and half are wanted
@@ -489,9 +490,9 @@ class Run:
         """Return the answers with one cause for all wrong cases of an exercise.
 
         `begin` is called with the name of each exercise whose cause is looked for, because that takes
-        seconds. A fault of the grader on the way leaves the answers as they are.
+        seconds. An error of the grader on the way is printed, and leaves the answers as they are.
         """
-        if not any(outcome.verdict in WRONG for _, outcome, _ in answers):
+        if not any(outcome.verdict in WRONG_RESULTS for _, outcome, _ in answers):
             return [*answers]
         from grader.judge.explanation import explained
 
@@ -499,7 +500,11 @@ class Run:
             arena, cores = self._arena("host"), min(len(os.sched_getaffinity(0)), MOST_SEARCHING)
             return [self._worker(f"search {n}", item, arena, interpreted=True) for n in range(cores)]
 
-        return explained(answers, self.submission, workers_for, begin)
+        try:
+            return explained(answers, self.submission, workers_for, begin)
+        except Exception as error:  # of the grader itself: every case has its verdict already
+            sys.stderr.write(f"no common cause was looked for: {type(error).__name__}: {error}\n")
+            return [*answers]
 
     def _arena(self, name: str) -> Arena:
         from grader.worker.shared_memory import Arena
@@ -569,7 +574,6 @@ class Run:
 
 
 MOST_SEARCHING = 2  # workers that look for the cause of a mistake at a time
-WRONG = (Verdict.WRONG, Verdict.OUT_OF_BOUNDS, Verdict.MUTATED_INPUT)
 ARENA_BYTES = {"cpu": 8 << 30, "cuda": 1 << 30}  # on a CPU only the touched pages of an arena take memory
 
 

@@ -298,8 +298,8 @@ LAB = Lab(
         ),
         Symptom.FIRST_CALL: (
             7,
-            "only the first call with these sizes is wrong: the autotuner runs each config on the same `out`, "
-            "so a kernel that adds to it must find it cleared each time",
+            "only the first call with these sizes is wrong: the autotuner runs each config on the same "
+            "`out`, so a kernel that adds to it must find it cleared each time",
         ),
         Symptom.ALL_ZERO: (
             3,

@@ -26,7 +26,7 @@ UNARY = {"exp", "exp2", "log", "log2", "sqrt", "rsqrt", "abs", "sigmoid", "floor
 REDUCTIONS = {"sum", "max", "min", "argmax", "argmin", "cumsum", "reduce"}
 ACCESSES = {"load", "store", "atomic_add"}
 DIMENSIONS = {"size", "stride"}
-NARROW = "tl.float32"
+SINGLE = "tl.float32"
 TURNED = re.compile(r"\[\s*(:\s*,\s*None|None\s*,\s*:)\s*\]")
 
 
@@ -49,11 +49,6 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
                 yield from _other_axis(source, node.slice, node)
         elif isinstance(node, ast.Subscript) and function.kernel:
             yield from _of_a_broadcast(source, node)
-
-
-def _edit(source: Source, rank: int, node: ast.AST, text: str, why: str) -> Edit:
-    line: int = node.lineno  # type: ignore[attr-defined]
-    return Edit(rank, line, why, ((source.span(node), text),))
 
 
 def _masks(source: Source, function: Function) -> list[str]:
@@ -110,18 +105,20 @@ def _of_an_access(source: Source, node: ast.Call, masks: list[str], conditions: 
     mask, text = _mask_of(node), source.text_of(node)
     for other in masks:
         if mask is None:
-            why = f"the {kind} {code} has no mask"
-            yield _edit(source, 0, node, f"{text[:-1].rstrip().rstrip(',')}, mask={other})", why)
+            mistake = f"the {kind} {code} has no mask"
+            yield Edit.of_node(source, 0, node, f"{text[:-1].rstrip().rstrip(',')}, mask={other})", mistake)
         elif other != source.text_of(mask):
-            why = f"{quoted(source.text_of(mask))} is not the mask for the {kind} {code}"
-            yield _edit(source, 1, mask, other, why)
+            mistake = f"{quoted(source.text_of(mask))} is not the mask for the {kind} {code}"
+            yield Edit.of_node(source, 1, mask, other, mistake)
     for condition in (*masks, *conditions):
         if mask is not None and condition != source.text_of(mask):
-            why = f"the mask {quoted(source.text_of(mask))} of the {kind} {code} lacks a condition"
-            yield _edit(source, 2, mask, f"({source.text_of(mask)}) & ({condition})", why)
+            mistake = f"the mask {quoted(source.text_of(mask))} of the {kind} {code} lacks a condition"
+            yield Edit.of_node(source, 2, mask, f"({source.text_of(mask)}) & ({condition})", mistake)
         elif mask is None and condition in conditions:
-            why = f"the {kind} {code} has no mask"
-            yield _edit(source, 1, node, f"{text[:-1].rstrip().rstrip(',')}, mask={condition})", why)
+            mistake = f"the {kind} {code} has no mask"
+            yield Edit.of_node(
+                source, 1, node, f"{text[:-1].rstrip().rstrip(',')}, mask={condition})", mistake
+            )
     if kind != "load":
         return
     other_of = next((one.value for one in node.keywords if one.arg == "other"), None)
@@ -129,14 +126,13 @@ def _of_an_access(source: Source, node: ast.Call, masks: list[str], conditions: 
         other_of = node.args[2]
     for value in ("0.0", "-float('inf')", "float('inf')", "1.0"):
         if other_of is not None and ast.unparse(ast.parse(value)) != ast.unparse(other_of):
-            why = (
-                f"lanes behind the mask of {code} load {source.text_of(other_of)}, "
-                "and that counts in what follows"
+            mistake = (
+                f"masked-off lanes of {code} load {source.text_of(other_of)}, and that counts in what follows"
             )
-            yield _edit(source, 1, other_of, value, why)
+            yield Edit.of_node(source, 1, other_of, value, mistake)
         elif other_of is None and mask is not None:
-            why = f"lanes behind the mask of {code} have no fixed value, and they count in what follows"
-            yield _edit(source, 1, node, f"{text[:-1].rstrip().rstrip(',')}, other={value})", why)
+            mistake = f"masked-off lanes of {code} have no fixed value, and they count in what follows"
+            yield Edit.of_node(source, 1, node, f"{text[:-1].rstrip().rstrip(',')}, other={value})", mistake)
 
 
 def _of_a_name(source: Source, node: ast.Call, name: str) -> Iterator[Edit]:
@@ -147,15 +143,17 @@ def _of_a_name(source: Source, node: ast.Call, name: str) -> Iterator[Edit]:
         if name in group and spelled.endswith(name):
             for other in group:
                 if other != name:
-                    why = f"`{spelled}` is the wrong function in {code}"
-                    yield _edit(source, 2, function, spelled[: len(spelled) - len(name)] + other, why)
+                    mistake = f"`{spelled}` is the wrong function in {code}"
+                    yield Edit.of_node(
+                        source, 2, function, spelled[: len(spelled) - len(name)] + other, mistake
+                    )
     if name in UNARY and len(node.args) == 1:
-        why = f"`{spelled}` does not belong around {quoted(source.text_of(node.args[0]))}"
-        yield _edit(source, 3, node, f"({source.text_of(node.args[0])})", why)
+        mistake = f"`{spelled}` does not belong around {quoted(source.text_of(node.args[0]))}"
+        yield Edit.of_node(source, 3, node, f"({source.text_of(node.args[0])})", mistake)
     if name == "cdiv" and len(node.args) == 2:
         left, right = map(source.text_of, node.args)
-        why = f"{code} counts the last, partial block, and is used where only full blocks count"
-        yield _edit(source, 3, node, f"(({left}) // ({right}))", why)
+        mistake = f"{code} counts the last, partial block, and is used where only full blocks count"
+        yield Edit.of_node(source, 3, node, f"(({left}) // ({right}))", mistake)
 
 
 def _of_an_axis(source: Source, node: ast.Call, name: str, function: Function) -> Iterator[Edit]:
@@ -176,29 +174,31 @@ def _other_axis(source: Source, axis: ast.Constant, whole: ast.AST) -> Iterator[
     if isinstance(axis.value, int):
         for other in (0, 1, 2):
             if other != axis.value:
-                why = f"{quoted(source.text_of(whole))} takes the wrong axis"
-                yield _edit(source, 0 if other < 2 else 2, axis, str(other), why)
+                mistake = f"{quoted(source.text_of(whole))} takes the wrong axis"
+                yield Edit.of_node(source, 0 if other < 2 else 2, axis, str(other), mistake)
 
 
 def _of_a_cast(source: Source, node: ast.Call, name: str) -> Iterator[Edit]:
     code = quoted(source.text_of(node))
     if name == "load":
-        why = f"what {code} loads is not converted to fp32, and the arithmetic that follows has fewer digits"
-        yield _edit(source, 2, node, f"{source.text_of(node)}.to({NARROW})", why)
+        mistake = (
+            f"what {code} loads is not converted to fp32, and the arithmetic that follows has fewer digits"
+        )
+        yield Edit.of_node(source, 2, node, f"{source.text_of(node)}.to({SINGLE})", mistake)
     if name == "program_id":
-        why = f"offsets made from {code} have 32 bits"
-        yield _edit(source, 2, node, f"{source.text_of(node)}.to(tl.int64)", why)
+        mistake = f"offsets made from {code} have 32 bits"
+        yield Edit.of_node(source, 2, node, f"{source.text_of(node)}.to(tl.int64)", mistake)
     if name == "to" and isinstance(node.func, ast.Attribute):
-        why = f"the conversion in {code} loses digits"
-        yield _edit(source, 2, node, f"({source.text_of(node.func.value)})", why)
-        if node.args and source.text_of(node.args[0]) != NARROW:
-            yield _edit(source, 2, node.args[0], NARROW, why)
+        mistake = f"the conversion in {code} loses digits"
+        yield Edit.of_node(source, 2, node, f"({source.text_of(node.func.value)})", mistake)
+        if node.args and source.text_of(node.args[0]) != SINGLE:
+            yield Edit.of_node(source, 2, node.args[0], SINGLE, mistake)
     if name in ("zeros", "full"):
         dtype = next((one.value for one in node.keywords if one.arg == "dtype"), None)
         dtype = dtype or (node.args[-1] if len(node.args) > 1 else None)
-        if dtype is not None and source.text_of(dtype) != NARROW:
-            why = f"{code} keeps sums in {quoted(source.text_of(dtype))}"
-            yield _edit(source, 1, dtype, NARROW, why)
+        if dtype is not None and source.text_of(dtype) != SINGLE:
+            mistake = f"{code} keeps sums in {quoted(source.text_of(dtype))}"
+            yield Edit.of_node(source, 1, dtype, SINGLE, mistake)
 
 
 def _of_the_arguments(source: Source, node: ast.Call, function: Function) -> Iterator[Edit]:
@@ -215,16 +215,16 @@ def _of_the_arguments(source: Source, node: ast.Call, function: Function) -> Ite
         if first == second or not alike:
             continue
         parts = ((source.span(one), second), (source.span(other), first))
-        why = f"in {code} the arguments {quoted(first)} and {quoted(second)} are exchanged"
+        mistake = f"in {code} the arguments {quoted(first)} and {quoted(second)} are exchanged"
         near = plain.index(other) - plain.index(one) == 1
-        yield Edit(1 if near else 2, one.lineno, why, parts)
+        yield Edit(1 if near else 2, one.lineno, mistake, parts)
     named = [one for one in node.keywords if one.arg and not isinstance(one.value, ast.Constant)]
     for first_named, second_named in combinations(named, 2):
         left, right = source.text_of(first_named.value), source.text_of(second_named.value)
         if left != right and _kind_of(first_named.value) == _kind_of(second_named.value):
             spans = (source.span(first_named.value), right), (source.span(second_named.value), left)
-            why = f"in {code} `{first_named.arg}` and `{second_named.arg}` have each other's values"
-            yield Edit(2, first_named.value.lineno, why, spans)
+            mistake = f"in {code} `{first_named.arg}` and `{second_named.arg}` have each other's values"
+            yield Edit(2, first_named.value.lineno, mistake, spans)
 
 
 def _kind_of(node: ast.expr) -> str:
@@ -244,5 +244,5 @@ def _of_a_broadcast(source: Source, node: ast.Subscript) -> Iterator[Edit]:
     text = source.text_of(node.slice).replace(" ", "")
     other = {":,None": "None, :", "None,:": ":, None"}.get(text)
     if other:
-        why = f"{quoted(source.text_of(node))} runs along the wrong axis of the block"
-        yield _edit(source, 1, node.slice, other, why)
+        mistake = f"{quoted(source.text_of(node))} runs along the wrong axis of the block"
+        yield Edit.of_node(source, 1, node.slice, other, mistake)

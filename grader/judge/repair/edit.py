@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass
 
-from grader.judge.repair.source import Part
+from grader.judge.repair.source import Part, Source
 
 MOST_QUOTED = 60  # characters of code in a sentence
 
@@ -21,6 +22,11 @@ class Edit:
     line: int
     mistake: str
     parts: tuple[Part, ...]
+
+    @classmethod
+    def of_node(cls, source: Source, rank: int, node: ast.expr | ast.stmt, text: str, mistake: str) -> Edit:
+        """Return the edit that writes `text` in place of one node of the file."""
+        return cls(rank, node.lineno, mistake, ((source.span(node), text),))
 
 
 def quoted(code: str) -> str:

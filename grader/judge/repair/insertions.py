@@ -40,30 +40,27 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
                 product = sign == "*" and kind is Kind.VALUE
                 mean = sign == "/" and kind is Kind.SIZE and "sum" in code
                 rank = 1 if name in unused else 2 if product or mean else 4
-                yield _edit(source, rank, node, f"(({code}) {sign} {name})", words.format(name, quoted(code)))
+                yield Edit.of_node(
+                    source, rank, node, f"(({code}) {sign} {name})", words.format(name, quoted(code))
+                )
         for name in ("1.0", LOG2_E):
             if name == "1.0":
-                why = f"{quoted(code)} lacks a term of 1, or has the wrong sign"
-                yield _edit(source, 5, node, f"(1.0 - ({code}))", why)
-                yield _edit(source, 5, node, f"(1.0 + ({code}))", why)
+                mistake = f"{quoted(code)} lacks a term of 1, or has the wrong sign"
+                yield Edit.of_node(source, 5, node, f"(1.0 - ({code}))", mistake)
+                yield Edit.of_node(source, 5, node, f"(1.0 + ({code}))", mistake)
             else:
-                why = f"{quoted(code)} is not converted to powers of 2"
-                yield _edit(source, 5, node, f"(({code}) * {name})", why)
-                yield _edit(source, 5, node, f"(({code}) / {name})", why)
-        why = f"the sign of {quoted(code)} is wrong"
-        yield _edit(source, 3, node, f"(-({code}))", why)
+                mistake = f"{quoted(code)} is not converted to powers of 2"
+                yield Edit.of_node(source, 5, node, f"(({code}) * {name})", mistake)
+                yield Edit.of_node(source, 5, node, f"(({code}) / {name})", mistake)
+        mistake = f"the sign of {quoted(code)} is wrong"
+        yield Edit.of_node(source, 3, node, f"(-({code}))", mistake)
         for step in (name for name in bound if kinds.get(name) is Kind.STRIDE):
             if isinstance(node, ast.Name | ast.Constant) or kinds.get(code) is Kind.INDEX:
-                why = f"{quoted(code)} is not multiplied by a stride"
-                yield _edit(source, 2, node, f"(({code}) * {step})", why)
+                mistake = f"{quoted(code)} is not multiplied by a stride"
+                yield Edit.of_node(source, 2, node, f"(({code}) * {step})", mistake)
         for around in FUNCTIONS:
-            why = f"a function such as `{around}` is missing around {quoted(code)}"
-            yield _edit(source, 5, node, f"{around}({code})", why)
-
-
-def _edit(source: Source, rank: int, node: ast.AST, text: str, why: str) -> Edit:
-    line: int = node.lineno  # type: ignore[attr-defined]
-    return Edit(rank, line, why, ((source.span(node), text),))
+            mistake = f"a function such as `{around}` is missing around {quoted(code)}"
+            yield Edit.of_node(source, 5, node, f"{around}({code})", mistake)
 
 
 def _places(function: ast.FunctionDef) -> Iterator[tuple[ast.expr, int]]:
@@ -98,8 +95,8 @@ def _rounded_up(source: Source, function: Function) -> Iterator[Edit]:
     for node in function.nodes:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv):
             left, right = source.text_of(node.left), source.text_of(node.right)
-            why = f"{quoted(source.text_of(node))} drops the last, partial block"
-            yield _edit(source, 0, node, f"{module}.cdiv({left}, {right})", why)
+            mistake = f"{quoted(source.text_of(node))} drops the last, partial block"
+            yield Edit.of_node(source, 0, node, f"{module}.cdiv({left}, {right})", mistake)
 
 
 def _in_host_code(source: Source, function: Function) -> Iterator[Edit]:
@@ -108,9 +105,9 @@ def _in_host_code(source: Source, function: Function) -> Iterator[Edit]:
         if isinstance(node, ast.Call) and not isinstance(node.func, ast.Attribute):
             for one in node.args:
                 if isinstance(one, ast.Name) and function.name.endswith("backward"):
-                    why = f"`{one.id}` is used as if its columns lay side by side"
-                    yield _edit(source, 2, one, f"{one.id}.contiguous()", why)
+                    mistake = f"`{one.id}` is used as if its columns lay side by side"
+                    yield Edit.of_node(source, 2, one, f"{one.id}.contiguous()", mistake)
         elif isinstance(node, ast.Tuple) and isinstance(node.ctx, ast.Load) and len(node.elts) == 2:
             first, second = map(source.text_of, node.elts)
-            why = f"the two entries of {quoted(source.text_of(node))} are exchanged"
-            yield _edit(source, 1, node, f"({second}, {first})", why)
+            mistake = f"the two entries of {quoted(source.text_of(node))} are exchanged"
+            yield Edit.of_node(source, 1, node, f"({second}, {first})", mistake)

@@ -44,11 +44,6 @@ def _exchanged(source: Source, function: Function, kinds: dict[str, Kind]) -> It
             yield Edit(1, line, f"`{one}` and `{other}` are exchanged in {where} of the kernel", parts)
 
 
-def _edit(source: Source, rank: int, node: ast.AST, text: str, why: str) -> Edit:
-    line: int = node.lineno  # type: ignore[attr-defined]
-    return Edit(rank, line, why, ((source.span(node), text),))
-
-
 def _visible(function: Function) -> list[str]:
     """Return the names that a function may use: its parameters, and what it binds."""
     return list(dict.fromkeys((*function.parameters, *function.stored)))
@@ -69,10 +64,10 @@ def _other_names(
         alike = _alike(node.id, other)
         step = {kinds.get(node.id), kinds.get(other)} & {Kind.STRIDE}
         rank = 1 if other in unused and (alike or step) else 2 if alike or step else 4
-        why = f"`{node.id}` is the wrong value in {quoted(code)}"
+        mistake = f"`{node.id}` is the wrong value in {quoted(code)}"
         if kinds.get(other) is Kind.STRIDE:
-            why = f"`{node.id}` is the wrong step in {quoted(code)}: the memory has another stride"
-        yield _edit(source, rank, node, other, why)
+            mistake = f"`{node.id}` is the wrong step in {quoted(code)}: the memory has another stride"
+        yield Edit.of_node(source, rank, node, other, mistake)
 
 
 def _alike(one: str, other: str) -> bool:
@@ -90,10 +85,10 @@ def _other_constants(
     code = quoted(source.text_of(around if hasattr(around, "lineno") else node))
     for name in unused:
         if name not in function.constexprs:
-            why = f"{node.value} stands in {code}, and the argument `{name}` is not used"
-            yield _edit(source, 1, node, name, why)
+            mistake = f"{node.value} stands in {code}, and the argument `{name}` is not used"
+            yield Edit.of_node(source, 1, node, name, mistake)
     for other in _near(node.value):
-        yield _edit(source, 3, node, other, f"{node.value} is the wrong number in {code}")
+        yield Edit.of_node(source, 3, node, other, f"{node.value} is the wrong number in {code}")
 
 
 def _near(value: object) -> tuple[str, ...]:

@@ -14,7 +14,10 @@ OPERATORS: dict[type[ast.operator], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%",
     ast.BitAnd: "&", ast.BitOr: "|",
 }  # fmt: skip
-OTHER_OPERATORS = {"+": "-*", "-": "+", "*": "/+", "/": "*", "//": "%", "%": ("//",), "&": "|", "|": "&"}
+OTHER_OPERATORS = {
+    "+": ("-", "*"), "-": ("+",), "*": ("/", "+"), "/": ("*",),
+    "//": ("%",), "%": ("//",), "&": ("|",), "|": ("&",),
+}  # fmt: skip
 
 
 def edits(source: Source, function: Function) -> Iterator[Edit]:
@@ -26,15 +29,10 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
             yield from _of_an_operator(source, node)
         elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             if not isinstance(node.operand, ast.Constant):
-                why = f"the minus sign of {quoted(source.text_of(node))} does not belong there"
-                yield _edit(source, 2, node, f"({source.text_of(node.operand)})", why)
+                mistake = f"the minus sign of {quoted(source.text_of(node))} does not belong there"
+                yield Edit.of_node(source, 2, node, f"({source.text_of(node.operand)})", mistake)
         elif isinstance(node, ast.AugAssign) and type(node.op) in OPERATORS:
             yield from _of_an_update(source, node)
-
-
-def _edit(source: Source, rank: int, node: ast.AST, text: str, why: str) -> Edit:
-    line: int = node.lineno  # type: ignore[attr-defined]
-    return Edit(rank, line, why, ((source.span(node), text),))
 
 
 def _of_a_comparison(source: Source, node: ast.Compare) -> Iterator[Edit]:
@@ -47,12 +45,12 @@ def _of_a_comparison(source: Source, node: ast.Compare) -> Iterator[Edit]:
         if other == sign:
             continue
         near = {sign, other} in NEXT_TO
-        why = (
+        mistake = (
             f"the comparison {code} is wrong where both sides are equal"
             if near
             else f"the comparison {code} looks in the wrong direction"
         )
-        yield _edit(source, 0 if near else 1, node, f"({left}) {other} ({right})", why)
+        yield Edit.of_node(source, 0 if near else 1, node, f"({left}) {other} ({right})", mistake)
 
 
 def _of_an_operator(source: Source, node: ast.BinOp) -> Iterator[Edit]:
@@ -60,26 +58,26 @@ def _of_an_operator(source: Source, node: ast.BinOp) -> Iterator[Edit]:
     left, right = source.text_of(node.left), source.text_of(node.right)
     code = quoted(source.text_of(node))
     for other in OTHER_OPERATORS[sign]:
-        why = f"`{sign}` is the wrong operator in {code}"
+        mistake = f"`{sign}` is the wrong operator in {code}"
         if {sign, other} == {"+", "-"}:
-            why = f"the sign in {code} is wrong"
-        yield _edit(source, 1, node, f"(({left}) {other} ({right}))", why)
+            mistake = f"the sign in {code} is wrong"
+        yield Edit.of_node(source, 1, node, f"(({left}) {other} ({right}))", mistake)
     if sign in "-/" or sign in ("//", "%"):
-        why = f"the operands of {code} are exchanged"
-        yield _edit(source, 1, node, f"(({right}) {sign} ({left}))", why)
+        mistake = f"the operands of {code} are exchanged"
+        yield Edit.of_node(source, 1, node, f"(({right}) {sign} ({left}))", mistake)
     yield from _of_a_factor(source, node, sign)
     for kept, dropped in ((left, right), (right, left)):
         if sign == "&":
-            why = f"the condition {quoted(dropped)} does not belong into {code}"
+            mistake = f"the condition {quoted(dropped)} does not belong in {code}"
         elif sign in "+-":
-            why = f"the term {quoted(dropped)} does not belong into {code}"
+            mistake = f"the term {quoted(dropped)} does not belong in {code}"
         elif sign == "*":
-            why = f"the factor {quoted(dropped)} does not belong into {code}"
+            mistake = f"the factor {quoted(dropped)} does not belong in {code}"
         elif kept == left:
-            why = f"{code} is divided by {quoted(dropped)}, which does not belong there"
+            mistake = f"{code} is divided by {quoted(dropped)}, which does not belong there"
         else:
             continue
-        yield _edit(source, 3, node, f"({kept})", why)
+        yield Edit.of_node(source, 3, node, f"({kept})", mistake)
 
 
 def _of_a_factor(source: Source, node: ast.BinOp, sign: str) -> Iterator[Edit]:
@@ -93,10 +91,12 @@ def _of_a_factor(source: Source, node: ast.BinOp, sign: str) -> Iterator[Edit]:
                 plus = OPERATORS[type(total.op)]
                 one, other = source.text_of(total.left), source.text_of(total.right)
                 verb = "multiplies" if sign == "*" else "divides"
-                why = f"{quoted(factor)} {verb} both terms of {quoted(source.text_of(total))}"
+                mistake = f"{quoted(factor)} {verb} both terms of {quoted(source.text_of(total))}"
                 first = f"((({one}) {sign} ({factor})) {plus} ({other}))"
-                yield _edit(source, 1, node, first, why)
-                yield _edit(source, 1, node, f"(({one}) {plus} (({other}) {sign} ({factor})))", why)
+                yield Edit.of_node(source, 1, node, first, mistake)
+                yield Edit.of_node(
+                    source, 1, node, f"(({one}) {plus} (({other}) {sign} ({factor})))", mistake
+                )
     if sign in "+-":
         for term, is_left in ((node.left, True), (node.right, False)):
             if isinstance(term, ast.BinOp) and isinstance(term.op, ast.Mult | ast.Div):
@@ -104,16 +104,16 @@ def _of_a_factor(source: Source, node: ast.BinOp, sign: str) -> Iterator[Edit]:
                 scale = OPERATORS[type(term.op)]
                 verb = "multiplies" if scale == "*" else "divides"
                 whole = quoted(source.text_of(node))
-                why = f"{quoted(other)} {verb} only one term of {whole}"
+                mistake = f"{quoted(other)} {verb} only one term of {whole}"
                 both = f"(({one}) {sign} ({outer}))" if is_left else f"(({inner}) {sign} ({one}))"
-                yield _edit(source, 2, node, f"({both} {scale} ({other}))", why)
+                yield Edit.of_node(source, 2, node, f"({both} {scale} ({other}))", mistake)
 
 
 def _of_an_update(source: Source, node: ast.AugAssign) -> Iterator[Edit]:
     sign, code = OPERATORS[type(node.op)], quoted(source.text_of(node))
     target, value = source.text_of(node.target), source.text_of(node.value)
-    why = f"{code} keeps what earlier turns have put into {quoted(target)}"
-    yield _edit(source, 2, node, f"{target} = {value}", why)
+    mistake = f"{code} keeps what earlier iterations have added to {quoted(target)}"
+    yield Edit.of_node(source, 2, node, f"{target} = {value}", mistake)
     for other in OTHER_OPERATORS[sign]:
-        why = f"`{sign}=` is the wrong operator in {code}"
-        yield _edit(source, 1, node, f"{target} {other}= {value}", why)
+        mistake = f"`{sign}=` is the wrong operator in {code}"
+        yield Edit.of_node(source, 1, node, f"{target} {other}= {value}", mistake)

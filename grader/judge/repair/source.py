@@ -95,16 +95,11 @@ class Source:
 
     def text_of(self, node: ast.AST) -> str:
         """Return the text of a node."""
-        begin, end = self.span(node)
-        return self._bytes[begin:end].decode()
+        return self.between(*self.span(node))
 
     def between(self, begin: int, end: int) -> str:
         """Return the text of a span."""
         return self._bytes[begin:end].decode()
-
-    def line(self, number: int) -> str:
-        """Return a line, from 1, without its indentation and its comment-free end."""
-        return self.text.split("\n")[number - 1].strip()
 
     def with_replaced(self, parts: Iterable[Part]) -> str:
         """Return the text with some spans replaced; ValueError if they overlap."""

@@ -47,8 +47,8 @@ def _of_a_statement(source: Source, statement: ast.stmt, function: Function, in_
             reads = {one.id for one in names_in(value)}
             if name not in reads:
                 text = f"{name} += {source.text_of(value)}"
-                why = f"{code} overwrites what earlier turns of the loop have put into `{name}`"
-                yield _replaced(source, 1, statement, text, why)
+                mistake = f"{code} overwrites what earlier iterations of the loop have added to `{name}`"
+                yield Edit.of_node(source, 1, statement, text, mistake)
         case ast.Assign([ast.Tuple([first, second])], _):
             parts = (source.span(first), source.text_of(second)), (source.span(second), source.text_of(first))
             yield Edit(1, statement.lineno, f"{code} takes two values in the wrong order", parts)
@@ -56,19 +56,19 @@ def _of_a_statement(source: Source, statement: ast.stmt, function: Function, in_
             for at in range(len(parts) - 1):
                 texts = [source.text_of(part) for part in parts]
                 texts[at], texts[at + 1] = texts[at + 1], texts[at]
-                why = f"{code} returns its results in the wrong order"
-                yield _replaced(source, 1, statement, f"return {', '.join(texts)}", why)
+                mistake = f"{code} returns its results in the wrong order"
+                yield Edit.of_node(source, 1, statement, f"return {', '.join(texts)}", mistake)
     yield from _rescaled(source, statement, function, in_loop)
     droppable = isinstance(statement, ast.AugAssign | ast.Expr | ast.If)
     rebound = isinstance(statement, ast.Assign) and _is_bound_before(statement, function)
     store = isinstance(statement, ast.Expr) and called(statement.value) == "store"
     text_only = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
     if (droppable or rebound) and not store and not text_only:
-        yield _replaced(source, 3, statement, "pass", f"{code} does not belong there")
+        yield Edit.of_node(source, 3, statement, "pass", f"{code} does not belong there")
 
 
 def _rescaled(source: Source, statement: ast.stmt, function: Function, in_loop: bool) -> Iterator[Edit]:
-    """Rescale what earlier turns have summed by the exponential of a difference, as when a maximum rises."""
+    """Rescale what earlier iterations have summed, by the exponential of a difference of maxima."""
     if not (in_loop and function.kernel):
         return
     match statement:
@@ -82,12 +82,12 @@ def _rescaled(source: Source, statement: ast.stmt, function: Function, in_loop: 
     values = [one for one in function.stored if kinds.get(one) is Kind.VALUE and one != name]
     for exp in ("tl.exp", "tl.exp2"):
         for old, new in permutations(values, 2):
-            why = f"`{name}` of the earlier turns is not rescaled in {quoted(source.text_of(statement))}"
-            yield _replaced(source, 2, statement, f"{name} = {name} * {exp}({old} - {new}) + {added}", why)
-
-
-def _replaced(source: Source, rank: int, statement: ast.stmt, text: str, why: str) -> Edit:
-    return Edit(rank, statement.lineno, why, ((source.span(statement), text),))
+            mistake = (
+                f"`{name}` of the earlier iterations is not rescaled in {quoted(source.text_of(statement))}"
+            )
+            yield Edit.of_node(
+                source, 2, statement, f"{name} = {name} * {exp}({old} - {new}) + {added}", mistake
+            )
 
 
 def _is_bound_before(statement: ast.Assign, function: Function) -> bool:
@@ -106,8 +106,8 @@ def _exchanged(source: Source, one: ast.stmt, other: ast.stmt) -> Iterator[Edit]
     first, second = source.text_of(one), source.text_of(other)
     if first != second:
         parts = ((source.span(one), second), (source.span(other), first))
-        why = f"{quoted(first)} comes before {quoted(second)}, which must come first"
-        yield Edit(3, one.lineno, why, parts)
+        mistake = f"{quoted(first)} comes before {quoted(second)}, which must come first"
+        yield Edit(3, one.lineno, mistake, parts)
 
 
 def _values_exchanged(source: Source, one: ast.stmt, other: ast.stmt) -> Iterator[Edit]:
@@ -117,8 +117,8 @@ def _values_exchanged(source: Source, one: ast.stmt, other: ast.stmt) -> Iterato
             reads = {node.id for node in names_in(right)}
             if first != second and first not in reads:
                 parts = (source.span(left), source.text_of(right)), (source.span(right), source.text_of(left))
-                why = f"`{first}` and `{second}` have each other's values"
-                yield Edit(2, one.lineno, why, parts)
+                mistake = f"`{first}` and `{second}` have each other's values"
+                yield Edit(2, one.lineno, mistake, parts)
 
 
 def _out_of_the_loop(source: Source, statement: ast.stmt, loop: ast.For) -> Iterator[Edit]:
@@ -127,13 +127,13 @@ def _out_of_the_loop(source: Source, statement: ast.stmt, loop: ast.For) -> Iter
     code, indent = source.text_of(statement), " " * loop.col_offset
     flat = textwrap.dedent(" " * statement.col_offset + code)
     moved = textwrap.indent(flat, indent)
-    why = f"{quoted(code)} is run in each turn of the loop of line {loop.lineno}, and must not be"
+    mistake = f"{quoted(code)} runs in each iteration of the loop of line {loop.lineno}, and must not be"
     begin, end = source.span(loop)
     here = source.span(statement)
     behind = ((here, "pass"), ((end, end), "\n" + moved)) if here[1] < end else ((here, "pass\n" + moved),)
-    yield Edit(2, statement.lineno, why, behind)
+    yield Edit(2, statement.lineno, mistake, behind)
     before = ((here, "pass"), ((begin, begin), f"{moved.lstrip()}\n{indent}"))
-    yield Edit(2, statement.lineno, why, before)
+    yield Edit(2, statement.lineno, mistake, before)
 
 
 def _into_the_loop(source: Source, statement: ast.stmt, loop: ast.For) -> Iterator[Edit]:
@@ -143,5 +143,5 @@ def _into_the_loop(source: Source, statement: ast.stmt, loop: ast.For) -> Iterat
     flat = textwrap.dedent(" " * statement.col_offset + code)
     moved = textwrap.indent(flat, " " * loop.body[0].col_offset)
     end = source.span(loop)[1]
-    why = f"{quoted(code)} is run once, behind the loop of line {loop.lineno}, and must be in it"
-    yield Edit(2, statement.lineno, why, (((end, end), "\n" + moved), (source.span(statement), "pass")))
+    mistake = f"{quoted(code)} is run once, behind the loop of line {loop.lineno}, and must be in it"
+    yield Edit(2, statement.lineno, mistake, (((end, end), "\n" + moved), (source.span(statement), "pass")))

@@ -67,6 +67,19 @@ def test_where_the_file_does_not_run_each_case_keeps_its_own_cause(submissions, 
     assert submissions.run.explained(answers, lambda _: None) == answers
 
 
+def test_an_error_of_the_grader_leaves_the_answers_as_they_are(submissions, monkeypatch, capsys):
+    text = changed(LAB_1, ("(triton.cdiv(n, BLOCK),)", "(n // BLOCK,)"))
+
+    def broken(*_):
+        raise RuntimeError("a worker is gone")
+
+    monkeypatch.setattr(Bench, "score", broken)
+    found, _ = causes(submissions, 1, text, *sizes(*SIZES))
+    assert len(found) == len(SIZES)
+    assert all(found.values())
+    assert "a worker is gone" in capsys.readouterr().err
+
+
 def test_two_mistakes_are_both_named(submissions):
     text = changed(LAB_1, ("(triton.cdiv(n, BLOCK),)", "(n // BLOCK,)"), ("x + y, mask", "x - y, mask"))
     found, _ = causes(submissions, 1, text, *sizes(*SIZES))

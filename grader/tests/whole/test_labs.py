@@ -301,7 +301,7 @@ LAB = Lab(
     ),
     causes={
         Symptom.NOTHING_WRITTEN: (1, "the sums never reach `out`"),
-        Mistake.MEANS: (1, "these are means: nothing is divided by the number of columns"),
+        Mistake.MEANS: (2, "these are means: nothing is divided by the number of columns"),
         Symptom.WRONG: (1, "look at the row stride"),
     },
 )
@@ -340,7 +340,8 @@ def course_with_lab9(tmp_path_factory):
     root = copy_course(tmp_path_factory.mktemp("course"))
     texts = {
         "labs/lab9_row_sum/lab.py": LAB,
-        "labs/lab9_row_sum/README.md": "# Row sum\n\n<details><summary>Hint 1: rows</summary></details>\n",
+        "labs/lab9_row_sum/README.md": "# Row sum\n\n<details><summary>Hint 1: rows</summary></details>\n"
+        "<details><summary>Hint 2: sums</summary></details>\n",
         "solutions/lab9_row_sum/row_sum.py": ROW_SUM,
     }
     for name, text in texts.items():
@@ -390,7 +391,7 @@ def test_a_new_lab_names_a_symptom_of_its_own(course_with_lab9):
     told = {(item["cause"], item["hint"]) for item in items_of(lab) if item["verdict"] == "WRONG"}
     # The line is found by an edit, and the hint is that of the lab's own symptom.
     code = "`tl.sum(x, axis=0) / n_cols` is divided by `n_cols`, which does not belong there"
-    assert [(cause.partition(": ")[2], hint) for cause, hint in told] == [(code, 1)]
+    assert [(cause.partition(": ")[2], hint) for cause, hint in told] == [(code, 2)]
 
 
 @pytest.mark.parametrize("entry", LABS, ids=by_folder)
