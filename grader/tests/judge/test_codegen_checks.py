@@ -7,7 +7,7 @@ from grader.codegen.ptx import multiplies_in_a_loop
 from grader.course import catalog
 from grader.course.items import CORRECTNESS, graded_items
 from grader.course.spec import Verdict
-from grader.judge.codegen_checks import CHECKS, SYMPTOMS, Verified, check, outcome
+from grader.judge.codegen_checks import CHECKS, SYMPTOMS, TENSOR_CORES, Verified, check, outcome
 from grader.judge.run import Run
 from grader.tests.helpers.course import SEED
 
@@ -106,6 +106,35 @@ def test_tensor_cores_outside_a_loop_do_not_count():
     passed, words = check("tensor cores", [of("product", multiplies_in_a_loop=False)], verified(product=2000))
     assert not passed
     assert "in no loop" in words
+
+
+CHEATS = catalog.ROOT / "grader" / "tests" / "cheats"
+SOLUTION = catalog.ROOT / "solutions" / "lab3_autotuned_matmul" / "autotuned_matmul.py"
+
+
+@pytest.mark.parametrize(
+    ("file", "enough"),
+    [(SOLUTION, True), (CHEATS / "c01_dot_behind_a_branch.py", False)],
+    ids=["solution", "cheat"],
+)
+def test_products_of_a_file_that_ran_on_a_gpu_are_counted_in_the_interpreter(file, enough, tmp_path):
+    entry = next(entry for entry in catalog.find() if entry.number == 3)
+    item = next(item for item in graded_items(entry) if item.name == TENSOR_CORES)
+    copy = entry.submission(tmp_path, item.exercise)
+    copy.parent.mkdir()
+    copy.write_bytes(file.read_bytes())
+    case = min(
+        (case for case in item.exercise.cases if case.dtype == "fp16"), key=lambda one: one.params["m"]
+    )
+    run = Run(tmp_path, "cpu", 5, None, screened=False)
+    try:
+        counted = run._with_products(item, Verified({"launched on the gpu 0": 1}, 1.0), [case])
+    finally:
+        run.close()
+    assert counted.launched["launched on the gpu 0"] == 0
+    assert len(counted.launched) > 1
+    assert counted.wanted == item.exercise.speed.flops(case) / 4
+    assert (sum(counted.launched.values()) >= counted.wanted) is enough
 
 
 LOOP = """
