@@ -52,6 +52,7 @@ takes-notebooks := K
 takes-check-notebooks := K
 takes-coverage := K
 takes-test := K
+takes-toolchains := K
 takes-test-all := K REST
 takes-test-gpu := K SHARD JOBS
 takes-test-figures := K
@@ -67,7 +68,7 @@ $(if $(and $(CHECKED),$(REFUSED)),$(error make $(GOALS) takes no $(REFUSED); it 
 	$(or $(strip $(foreach goal,$(GOALS),$(takes-$(goal)))),no variable)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup grade watch hint reset report bench profile tuning survey log check-log class verify rescore erase gradebook export autograder release notebooks check-notebooks figures architecture picture coverage test test-gpu test-nightly test-figures test-slurm skeletons tables list todo doctor inspect sanitize lint clean types test-all
+.PHONY: help toolchains setup grade watch hint reset report bench profile tuning survey log check-log class verify rescore erase gradebook export autograder release notebooks check-notebooks figures architecture picture coverage test test-gpu test-nightly test-figures test-slurm skeletons tables list todo doctor inspect sanitize lint clean types test-all
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -195,6 +196,10 @@ test-gpu:  ## run the tests that need a GPU: SHARD=1/4, the first of four parts,
 test-figures:  ## test the interactive figures in headless Chromium: K=tile_order (course staff)
 	@$(SETUP) --extra dev --extra browser
 	@$(RUN) pytest -q -n 2 -m browser $(if $(K),-k "$$K")
+
+toolchains:  ## grade, test and run the notebooks with other versions of Triton, and store the record: K=solutions (course staff)
+	@$(SETUP) --extra dev --extra notebooks $(WITH_NVCC)
+	@$(RUN) grader toolchains $(if $(K),-k "$$K")
 
 figures:  ## write the interactive figures from their data; SCREENSHOTS=1 also takes screenshots (course staff)
 	@$(SETUP) $(if $(SCREENSHOTS),--extra browser)

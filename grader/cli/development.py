@@ -1,7 +1,8 @@
-"""Commands for course developers: architecture page, picture in the README, record of coverage."""
+"""Commands for course developers: architecture page, picture, coverage, other versions of Triton."""
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import click
@@ -52,3 +53,24 @@ def record_coverage(counted, tests):
     except ValueError as error:
         raise click.ClickException(str(error)) from None
     click.echo(f"wrote {kept.relative_to(catalog.ROOT)}; `make tables` shows it")
+
+
+@click.command()
+@click.argument("versions", nargs=-1)
+@click.option("-k", "keyword", default="", help="only checks whose name contains this")
+def toolchains(versions, keyword):
+    """Grade, test and run the notebooks with other VERSIONS of Triton; record what passed (course staff)."""
+    from grader.measure import toolchains as measured
+
+    checks = [name for name in measured.CHECKS if keyword in name]
+    if not checks:
+        raise click.UsageError(f"no check has {keyword!r} in its name: {', '.join(measured.CHECKS)}")
+    try:
+        for version, check, record in measured.measure(
+            versions or measured.VERSIONS, checks, measured.load()
+        ):
+            measured.RECORD.write_text(record.model_dump_json(indent=1) + "\n")
+            click.echo(f"triton {version}, {check.name}: {check.cell}, {check.seconds:.0f} s")
+    except (RuntimeError, subprocess.TimeoutExpired) as error:
+        raise click.ClickException(str(error)) from None
+    click.echo(f"wrote {measured.RECORD.relative_to(catalog.ROOT)}; `make tables` shows it")

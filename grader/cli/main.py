@@ -56,6 +56,7 @@ for command in (
     cli_development.architecture,
     cli_development.picture,
     cli_development.record_coverage,
+    cli_development.toolchains,
     cli_release.release,
     cli_student.watch,
     cli_student.hint,

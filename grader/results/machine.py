@@ -9,6 +9,8 @@ import platform
 from grader.results.base import Model
 from grader.system.gpu import Gpu
 
+FP_FUSION = True  # the same with every version of Triton, whose own default changes
+
 
 class Machine(Model):
     """GPU, driver and versions; without a GPU, the reason why there is none."""
@@ -20,6 +22,7 @@ class Machine(Model):
     torch: str
     triton: str
     numpy: str
+    fp_fusion: bool | None = None  # whether kernels fuse a product with a sum; None in older records
 
     @property
     def gpu_name(self) -> str:
@@ -50,6 +53,7 @@ def machine(gpu: Gpu | None, missing: str) -> Machine:
         torch=version("torch"),
         triton=version("triton"),
         numpy=version("numpy"),
+        fp_fusion=FP_FUSION,
     )
 
 

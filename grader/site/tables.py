@@ -22,6 +22,7 @@ from grader.codegen import cuda_calls
 from grader.course import catalog
 from grader.course.items import SPEED
 from grader.course.spec import lab_word
+from grader.measure import toolchains
 from grader.measure.bench.record import ArmRecord, BenchRecord, OpRecord, SizeRecord, size_text
 from grader.measure.kernel_log.profiles import profile_table
 from grader.measure.survey.table import survey_table
@@ -301,7 +302,22 @@ def _hours(path: Path) -> str:
     )
 
 
+def _toolchains(path: Path) -> str:
+    """What passed with each version of Triton; a check that was not run has no number."""
+    record = toolchains.load(path)
+    if record is None:
+        raise FileNotFoundError(path)
+    names = [*toolchains.CHECKS]
+    rows = []
+    for one in record.toolchains:
+        cells = {check.name: check.cell for check in one.checks}
+        rows.append((one.triton, *(cells.get(name, "not run") for name in names)))
+    words = f"No GPU, torch {record.machine.torch}, numpy {record.machine.numpy}, {record.date[:10]}."
+    return markdown.page([markdown.table(("Triton", *names), rows, "lr"), words])
+
+
 RENDERERS = {
+    "toolchains": _toolchains,
     "hours": _hours,
     "bench": _bench,
     "ladder": _ladder,

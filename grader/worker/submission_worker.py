@@ -13,6 +13,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from grader.course.spec import Exercise, Reason, Verdict
 from grader.course.submission import Submission
+from grader.results.machine import FP_FUSION
 from grader.results.outcome import Outcome
 from grader.system import seeds
 from grader.worker.client import LOOK_EVERY_S, Exchanger, Worker, WorkerGoneError
@@ -110,6 +111,7 @@ class SubmissionWorker:
             environment[name] = str(self.folder)
         # New in each run, and shared by the workers of one file, so that each kernel is compiled once.
         environment["TRITON_CACHE_DIR"] = str(self.session.cache(path))
+        environment["TRITON_DEFAULT_FP_FUSION"] = str(int(FP_FUSION))
         if self._interpreted:
             environment["TRITON_INTERPRET"] = "1"
         write = (str(self.folder), environment["TRITON_CACHE_DIR"])

@@ -44,3 +44,17 @@ def test_a_first_launch_neither_hashes_the_compiler_nor_imports_gluon(tmp_path):
 def test_without_preparation_a_first_launch_does_both(tmp_path):
     """Otherwise the test above would find nothing to look at."""
     assert first_launch(tmp_path, "plain") == ["True", "True"]
+
+
+ASKS = """
+import os
+
+def elementwise_add(x, y, *, out=None):
+    raise RuntimeError("fused: " + os.environ["TRITON_DEFAULT_FP_FUSION"])
+"""
+
+
+def test_fusion_in_a_worker_is_the_graders_choice(submissions, monkeypatch):
+    monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "0")
+    (outcome,) = submissions.grade(1, ASKS, "elementwise_add/n=7,fp32").values()
+    assert outcome.where == "RuntimeError: fused: 1"
