@@ -271,7 +271,9 @@ def pytest_runtest_makereport(item, call):
         return
     if report.failed and OUTCOME not in item.stash:
         fault = call.excinfo.type.__name__
-        words = f"pytest could not run this item: {fault}: {call.excinfo.value}"
+        last = call.excinfo.traceback[-1]
+        place = f"{last.path.name if isinstance(last.path, Path) else last.path}:{last.lineno + 1}"
+        words = f"pytest could not run this item: {fault}: {call.excinfo.value} ({place})"
         item.stash[OUTCOME] = Outcome(Verdict.GRADER_FAULT, where=words, fault=fault)
         item.config.stash[ANSWERS].append((item.asked, item.stash[OUTCOME], call.duration))
     if call.when == "call" and OUTCOME in item.stash:

@@ -17,6 +17,7 @@ from grader.course.spec import WRONG_RESULTS, Case, Exercise, Reason, Verdict
 from grader.course.submission import Submission
 from grader.course.symptoms import Symptom
 from grader.judge.contrast import contrast
+from grader.judge.formula.of_file import formula_of_file
 from grader.judge.repair.edit import Edit
 from grader.judge.repair.search import NotRunError, Repair, Search
 from grader.judge.repair.source import Source
@@ -108,13 +109,14 @@ class Explainer:
         try:
             search = Search(workers, wrong.submission, wrong.exercise, failing, passing)
             found = search.mend(self._mended.get(key, ()))
+            if found is None:
+                search.put_back(workers[0])
+                return formula_of_file(workers[0], wrong.exercise, failing)
         except SyntaxError:
             return ""
         finally:
             for worker in workers:
                 worker.close()
-        if found is None:
-            return ""
         self._mended.setdefault(key, []).extend(found.edits)
         return sentence(found)
 

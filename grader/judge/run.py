@@ -379,7 +379,7 @@ class Run:
             return verified
         case = max(cases, key=_size)
         worker = self._worker("products", item, self._arena("host"), interpreted=True)
-        if worker.start() or Trial(item.exercise, case, self.seed, 0).right(worker) < 1.0:
+        if worker.start() or Trial(item.exercise, case, self.seed).right(worker) < 1.0:
             return verified
         products = {**dict.fromkeys(verified.launched, 0), **worker.launched}
         return Verified(products, speed.flops(case) / 4)  # a product is two operations, and half are wanted

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
 
 from grader.course.spec import Case, Exercise
 from grader.judge import comparison
@@ -22,7 +24,6 @@ from grader.judge.inputs import (
     untouched,
 )
 from grader.results.outcome import Outcome
-from grader.worker.shared_memory import Buffer
 from grader.worker.submission_worker import SubmissionWorker
 
 LIMIT_S = 5.0  # of one call: an edited file may have an endless loop
@@ -35,23 +36,49 @@ def elements(case: Case) -> int:
     return math.prod(size for size in case.params.values() if isinstance(size, int) and size > 0)
 
 
-@dataclass
+class Called(NamedTuple):
+    """The outputs of a call, for each a mask of the elements that were never written, and what else it wrote.
+
+    `is_clean` is whether the inputs and the memory around the outputs are what they were.
+    """
+
+    outputs: list[torch.Tensor]
+    untouched: list[torch.Tensor]
+    is_clean: bool
+
+
 class Trial:
     """A case with inputs in lent memory, and what is expected of it."""
 
-    exercise: Exercise
-    case: Case
-    seed: int
-    start: int  # in lent memory, bytes
-    inputs: list[Buffer] = field(default_factory=list)
-    outputs: list[Buffer] = field(default_factory=list)
+    def __init__(self, exercise: Exercise, case: Case, seed: int, start: int = 0, drawn: int = 0):
+        """`start` is a place in lent memory, in bytes; another number `drawn` gives other inputs."""
+        self.exercise, self.case, self._seed = exercise, case, seed
+        self.values = draw(exercise, case, seed, "cpu", DRAWN_CALLS + drawn)
+        self.expected = comparison.expect(exercise, case, self.values)
+        self._inputs, self._outputs = lay_out(exercise, case, Placer(start), shapes_in(self.values))
 
-    def __post_init__(self) -> None:
-        self.values = draw(self.exercise, self.case, self.seed, "cpu", DRAWN_CALLS)
-        self.expected = comparison.expect(self.exercise, self.case, self.values)
-        self.inputs, self.outputs = lay_out(
-            self.exercise, self.case, Placer(self.start), shapes_in(self.values)
+    def call(self, worker: SubmissionWorker) -> Called | None:
+        """Call the worker's present file; None if that fails."""
+        arena = worker.arena
+        for buffer in self._inputs:
+            band_input(arena, buffer)
+        fill(arena, self._inputs, self.values)
+        lent = [arena.bytes(buffer.start, buffer.stop).clone() for buffer in self._inputs]
+        rng = Rng(self._seed, "edited", "cpu")
+        poisoned = [poison_output(arena, buffer, rng) for buffer in self._outputs]
+        calls = [(self._inputs, self._outputs)]
+        plan = worker.prepare(self.exercise, calls, LIMIT_S, named=numbers(self.values))
+        failed = plan if isinstance(plan, Outcome) else worker.go(plan, LIMIT_S)
+        if failed:
+            return None
+        is_clean = all(
+            same_bits(arena.bytes(buffer.start, buffer.stop), before)
+            for buffer, before in zip(self._inputs, lent, strict=True)
+        ) and all(
+            first_change_outside(arena, *pair) is None for pair in zip(self._outputs, poisoned, strict=True)
         )
+        masks = [untouched(arena, *pair) for pair in zip(self._outputs, poisoned, strict=True)]
+        return Called([arena.view(buffer.tensor).clone() for buffer in self._outputs], masks, is_clean)
 
     def right(self, worker: SubmissionWorker) -> float:
         """Return how much of the worker's present file is right: 1.0 for all of it, less than 0 if it fails.
@@ -59,32 +86,15 @@ class Trial:
         Elements count when they are written, more when they are right but for digits, and most within the
         tolerance.
         """
-        arena = worker.arena
-        for buffer in self.inputs:
-            band_input(arena, buffer)
-        fill(arena, self.inputs, self.values)
-        lent = [arena.bytes(buffer.start, buffer.stop).clone() for buffer in self.inputs]
-        rng = Rng(self.seed, "edited", "cpu")
-        poisoned = [poison_output(arena, buffer, rng) for buffer in self.outputs]
-        calls = [(self.inputs, self.outputs)]
-        plan = worker.prepare(self.exercise, calls, LIMIT_S, named=numbers(self.values))
-        failed = plan if isinstance(plan, Outcome) else worker.go(plan, LIMIT_S)
-        if failed:
-            return -1.0
-        for buffer, before in zip(self.inputs, lent, strict=True):
-            if not same_bits(arena.bytes(buffer.start, buffer.stop), before):
-                return 0.0
-        for buffer, before in zip(self.outputs, poisoned, strict=True):
-            if first_change_outside(arena, buffer, before) is not None:
-                return 0.0
-        masks = [untouched(arena, *pair) for pair in zip(self.outputs, poisoned, strict=True)]
-        got = [arena.view(buffer.tensor).clone() for buffer in self.outputs]
-        finding, _ = comparison.examine(self.exercise, self.case, self.expected, got)
+        called = self.call(worker)
+        if called is None or not called.is_clean:
+            return -1.0 if called is None else 0.0
+        finding, _ = comparison.examine(self.exercise, self.case, self.expected, called.outputs)
         if finding is None:
             return 1.0
         k = self.exercise.outputs.index(finding.output)
         reference = self.expected.reference[k]
-        near = (got[k].double() - reference).abs() <= LOOSELY * reference.abs()
+        near = (called.outputs[k].double() - reference).abs() <= LOOSELY * reference.abs()
         strict = 1.0 - finding.wrong / max(finding.bad.numel(), 1)
-        written = 1.0 - float(masks[k].double().mean())
+        written = 1.0 - float(called.untouched[k].double().mean())
         return min(0.99, 0.4 * strict + 0.4 * float(near.double().mean()) + 0.2 * written)

@@ -121,6 +121,10 @@ class Search:
                 return Repair((step, found))
         return None
 
+    def put_back(self, worker: SubmissionWorker) -> None:
+        """Let a worker have the unedited file again."""
+        worker.edit(self._source.text, LIMIT_S)
+
     def _sweep(
         self, edits: Sequence[Edit], before: Sequence[Part], base: float, at: int
     ) -> tuple[Edit | None, list[Edit]]:

@@ -106,6 +106,13 @@ def test_where_no_edit_helps_the_contrast_is_said_and_no_cause(submissions):
     assert cause == "not found; wrong only where n is 65537 or more; it is right up to 1009"
 
 
+def test_where_no_edit_helps_a_formula_that_the_values_follow_is_named(submissions):
+    text = changed(LAB_2, ("dx = (y * (dy - dot))", "dx = (tl.exp(y) - dot)"))
+    cases = [f"softmax_backward/{rows}" for rows in ROWS]
+    found, _ = causes(submissions, 2, text, *cases)
+    assert set(found.values()) == {"the values in `out` are those of `exp(y) - sum(y * dy, axis=1)`"}
+
+
 def test_a_function_that_calls_a_wrong_one_has_the_same_cause(submissions):
     text = changed(LAB_2, ("x - shift), axis=0)", "x - shift), axis=0) * 2.0"))
     names = [f"{function}/{rows}" for function in ("softmax_forward",) for rows in ROWS]

@@ -1,0 +1,195 @@
+"""Find the formula that a wrong output follows, a few operations away from the reference's values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from grader.judge.formula.terms import Term, enclosed
+
+PLACES = 61  # elements that every formula is tried on; all elements, once it fits there
+CLOSE = 5e-4  # relative error of an element that follows a formula, in fp32
+NOISE = 1e-5  # of the largest element, which is added: where terms cancel, digits are lost
+MOST_TERMS = 36
+MOST_HITS = 50  # formulas of one kind that are tried on all elements
+LEAST_FACTOR, MOST_FACTOR = 1e-5, 1e5  # of a term with a factor that is fitted
+One = Callable[[torch.Tensor], torch.Tensor]
+Two = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+UNARY: dict[str, One] = {
+    "exp({})": torch.exp,
+    "log({})": torch.log,
+    "sqrt({})": torch.sqrt,
+    "rsqrt({})": torch.rsqrt,
+    "abs({})": torch.abs,
+    "max({}, 0)": torch.relu,
+    "-{}": torch.neg,
+    "1 / {}": torch.reciprocal,
+    "{} ** 2": torch.square,
+}
+BINARY: dict[str, Two] = {"+": torch.add, "-": torch.sub, "*": torch.mul, "/": torch.div}
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A formula of some of the terms, which can be computed again from the terms of other inputs."""
+
+    text: str
+    parts: tuple[int, ...]  # the terms, by number
+    compute: Callable[[Sequence[torch.Tensor]], torch.Tensor]
+
+    def of(self, terms: Sequence[Term], shape: torch.Size) -> torch.Tensor:
+        """Return its values, in the shape of the output."""
+        return self.compute([terms[part].value for part in self.parts]).expand(shape)
+
+    def inside(self, words: str, function: One) -> Formula:
+        """Return a function of this formula."""
+        text = self.text if words.endswith(")") else enclosed(self.text)
+        return Formula(words.format(text), self.parts, lambda values: function(self.compute(values)))
+
+    def joined(self, sign: str, operate: Two, other: Formula) -> Formula:
+        """Return this formula, an operator, and another one."""
+        split = len(self.parts)
+        return Formula(
+            f"{enclosed(self.text)} {sign} {enclosed(other.text)}",
+            (*self.parts, *other.parts),
+            lambda values: operate(self.compute(values[:split]), other.compute(values[split:])),
+        )
+
+    def times(self, factor: float) -> Formula:
+        """Return this formula with a factor; one over a whole number is written as a quotient."""
+        whole = round(1.0 / factor)
+        if abs(whole) > 1 and abs(whole * factor - 1.0) < CLOSE:
+            text = f"{enclosed(self.text)} / {whole}"
+        else:
+            text = f"{factor:.3g} * {enclosed(self.text)}"
+        return Formula(text, self.parts, lambda values: factor * self.compute(values))
+
+
+def follows(got: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """Return whether `got` are these values but for rounding, for each row of values."""
+    near = CLOSE * got.abs() + NOISE * got.abs().max()
+    return ((values - got).abs() <= near).all(dim=-1)
+
+
+def formula_of(terms: Sequence[Term], got: torch.Tensor) -> Formula | None:
+    """Return the formula of the terms that `got` follows: of those with the fewest operations, the shortest.
+
+    `terms` and `got` are in fp64. None if there is none, where too few elements say anything, and where there
+    is a NaN or inf.
+    """
+    places = torch.linspace(0, got.numel() - 1, PLACES).long()
+    if got.numel() < PLACES or not bool(got.isfinite().all()):
+        return None
+    sample = got.reshape(-1)[places]
+    if bool((sample == sample[0]).all()):
+        return None
+    plain, rows = _sampled(terms, got.shape, places)
+    if not plain:
+        return None
+    for stage in (_of_one, _of_two, _functions_of_two, _of_three, _with_factors, _with_an_input):
+        fitting = [
+            one
+            for one in stage(plain, rows, sample)
+            if bool(follows(got.reshape(-1), one.of(terms, got.shape).reshape(-1)))
+        ]
+        if fitting:
+            return min(fitting, key=lambda one: (len(one.text), one.text))
+    return None
+
+
+def _sampled(
+    terms: Sequence[Term], shape: torch.Size, places: torch.Tensor
+) -> tuple[list[Formula], torch.Tensor]:
+    """Return the terms that fit the shape and differ, and their values at the places, a row for each."""
+    found: list[Formula] = []
+    rows: list[torch.Tensor] = []
+    for number, term in enumerate(terms):
+        try:
+            row = term.value.expand(shape).reshape(-1)[places]
+        except RuntimeError:  # of another shape
+            continue
+        if bool(row.isfinite().all()) and not any(torch.equal(row, other) for other in rows):
+            found.append(Formula(term.text, (number,), lambda values: values[0]))
+            rows.append(row)
+    return found[:MOST_TERMS], torch.stack(rows[:MOST_TERMS]) if rows else torch.empty(0, len(places))
+
+
+def _hits(sample: torch.Tensor, values: torch.Tensor) -> list[list[int]]:
+    """Return where the sample follows the values, along all dimensions but the last."""
+    return follows(sample, values).nonzero().tolist()[:MOST_HITS]
+
+
+def _of_one(plain: Sequence[Formula], rows: torch.Tensor, sample: torch.Tensor) -> Iterator[Formula]:
+    yield from (plain[at] for (at,) in _hits(sample, rows))
+    for words, function in UNARY.items():
+        yield from (plain[at].inside(words, function) for (at,) in _hits(sample, function(rows)))
+
+
+def _of_two(plain: Sequence[Formula], rows: torch.Tensor, sample: torch.Tensor) -> Iterator[Formula]:
+    """Yield a term and a term, and a function of a term and a term, in both orders."""
+    for sign, operate in BINARY.items():
+        for one, other in _hits(sample, operate(rows[:, None], rows[None])):
+            yield plain[one].joined(sign, operate, plain[other])
+        for words, function in UNARY.items():
+            changed = function(rows)
+            for one, other in _hits(sample, operate(changed[:, None], rows[None])):
+                yield plain[one].inside(words, function).joined(sign, operate, plain[other])
+            for one, other in _hits(sample, operate(rows[:, None], changed[None])):
+                yield plain[one].joined(sign, operate, plain[other].inside(words, function))
+
+
+def _functions_of_two(
+    plain: Sequence[Formula], rows: torch.Tensor, sample: torch.Tensor
+) -> Iterator[Formula]:
+    for sign, operate in BINARY.items():
+        pairs = operate(rows[:, None], rows[None])
+        for words, function in UNARY.items():
+            for one, other in _hits(sample, function(pairs)):
+                yield plain[one].joined(sign, operate, plain[other]).inside(words, function)
+
+
+def _of_three(plain: Sequence[Formula], rows: torch.Tensor, sample: torch.Tensor) -> Iterator[Formula]:
+    for sign, operate in BINARY.items():
+        pairs = operate(rows[:, None], rows[None])
+        for outer, around in BINARY.items():
+            for at, third in enumerate(plain):
+                for one, other in _hits(sample, around(pairs, rows[at])):
+                    yield plain[one].joined(sign, operate, plain[other]).joined(outer, around, third)
+                for one, other in _hits(sample, around(rows[at], pairs)):
+                    yield third.joined(outer, around, plain[one].joined(sign, operate, plain[other]))
+
+
+def _with_an_input(plain: Sequence[Formula], rows: torch.Tensor, sample: torch.Tensor) -> Iterator[Formula]:
+    """Yield up to three terms, plus an input or times one, such as a bias or a weight."""
+    for at, last in enumerate(plain):
+        if last.text.isidentifier():
+            for sign, operate, undone in (
+                ("+", torch.add, sample - rows[at]),
+                ("*", torch.mul, sample / rows[at]),
+            ):
+                if bool(undone.isfinite().all()):
+                    yield from (one.joined(sign, operate, last) for one in _of_three(plain, rows, undone))
+
+
+def _with_factors(plain: Sequence[Formula], rows: torch.Tensor, sample: torch.Tensor) -> Iterator[Formula]:
+    """Yield a term with a factor, and a term or a product of two with one that has a factor, all fitted."""
+    products = [(at, other) for at in range(len(plain)) for other in range(at, len(plain))]
+    values = torch.cat([rows, torch.stack([rows[a] * rows[b] for a, b in products])])
+    named = [*plain, *(plain[a].joined("*", torch.mul, plain[b]) for a, b in products)]
+    zero = torch.zeros_like(sample)
+    for first, begin in [(None, zero), *zip(named, values, strict=True)]:
+        rest = sample - begin
+        factors = (values @ rest) / values.square().sum(dim=1)
+        size = factors.abs()
+        usable = (size > LEAST_FACTOR) & (size < MOST_FACTOR)
+        for (at,) in _hits(
+            sample, torch.where(usable[:, None], begin + factors[:, None] * values, torch.inf)
+        ):
+            factor = float(factors[at])
+            if first is None:
+                yield named[at].times(factor)
+            else:
+                sign, operate = ("-", torch.sub) if factor < 0.0 else ("+", torch.add)
+                yield first.joined(sign, operate, named[at].times(abs(factor)))
