@@ -17,7 +17,7 @@ from triton.backends.nvidia.driver import CudaLauncher, library_dirs
 from triton.compiler import ASTSource, CompiledKernel
 from triton.runtime.jit import JITFunction
 
-from grader.codegen.offline import StandIn
+from grader.codegen import absent_gpu
 
 CLAIMS = "claims"  # a folder in the cache: an empty file for each thing that a worker has begun to compile
 NICENESS = 10  # the judge and the workers on the GPU go first
@@ -25,7 +25,7 @@ NICENESS = 10  # the judge and the workers on the GPU go first
 
 def install(arch: int) -> None:
     """Make launches compile for sm_`arch` without running; needs TRITON_CACHE_DIR in the environment."""
-    triton.runtime.driver.set_active(StandIn(arch))
+    absent_gpu.install(arch)
     with contextlib.suppress(Exception):  # there may be no driver; then no launcher can be built
         library_dirs()  # remembered; a confined process might not find them
     with contextlib.suppress(OSError):

@@ -3,50 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
-import triton
-from triton.backends.compiler import GPUTarget
 from triton.compiler import CompiledKernel
 from triton.runtime.jit import JITFunction
 
+from grader.codegen import absent_gpu
 from grader.codegen.identity import identity
 
 MAX_KERNELS = 64
 
 
-class StandIn:
-    """The driver of a GPU of one architecture, of which Triton only learns what it compiles for."""
-
-    def __init__(self, arch: int):
-        self._target = GPUTarget("cuda", arch, 32)
-
-    def get_current_target(self) -> GPUTarget:
-        """Return the target, as the driver of a real GPU does."""
-        return self._target
-
-    def get_current_device(self) -> int:
-        """Return the number of the only device."""
-        return 0
-
-    def get_current_stream(self, _device: object = None) -> int:
-        """Return CUDA's default stream."""
-        return 0
-
-    def get_benchmarker(self) -> Callable[..., list[float]]:
-        """Return a benchmark for autotuned kernels that calls each config once, and finds all alike."""
-
-        def once(call: Callable[[], object], **_: object) -> list[float]:
-            call()
-            return [1.0, 1.0, 1.0]
-
-        return once
-
-
 def install(arch: int, folder: str) -> None:
     """Make launches compile for sm_`arch` without running, and write PTX, cubin and facts to `folder`."""
-    triton.runtime.driver.set_active(StandIn(arch))
+    absent_gpu.install(arch)
     launch, seen = JITFunction.run, set[str]()
 
     def compile_only(self: JITFunction, *args: object, **options: object) -> CompiledKernel | None:

@@ -23,6 +23,7 @@ COMPILE_ERRORS = {
     "CompileTimeAssertionFailure",
     "OutOfResources",
     "PTXASError",
+    "StaticAssertError",
     "UnsupportedLanguageConstruct",
     "BuildError",
 }

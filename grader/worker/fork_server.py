@@ -34,12 +34,9 @@ def main(control: int, uid: int) -> None:
 
     kernel_source.read_from_the_tree()
     if os.environ.get("TRITON_INTERPRET") == "1":
-        from grader.worker import interpreter_patches
+        from grader.worker.interpreted import every_mend
 
-        interpreter_patches.remember_builtins()
-        interpreter_patches.remember_types()
-        interpreter_patches.give_constants_only_to_constexpr_functions()
-        interpreter_patches.leave_out_the_check_for_overflow()
+        every_mend.apply()
     else:
         triton_settings.do_once_for_all_workers()
     requests = socket.socket(fileno=control)

@@ -20,7 +20,8 @@ from typing import NamedTuple
 
 import torch
 
-from grader.codegen import nvcc
+from grader.codegen import absent_gpu, nvcc
+from grader.course.tiers import DEFAULT_ARCH
 from grader.sandbox import confine
 from grader.worker import exchange, launch_audit, launches, triton_settings
 from grader.worker.error_report import describe
@@ -163,6 +164,8 @@ def _settle(setup: Setup, memory: int, gate: int, done: int) -> tuple[Arena, Que
     queue = Queue(gate, done) if setup.gated else None
     if setup.device != "cpu":
         triton_settings.load_driver(setup.driver_cache)
+    elif not setup.ahead:
+        absent_gpu.install(setup.arch or DEFAULT_ARCH)
     if setup.ahead:
         from grader.codegen import ahead
 

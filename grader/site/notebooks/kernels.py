@@ -28,7 +28,7 @@ def settle(found: gpu.Gpu | None) -> None:
     if "triton" in sys.modules and os.environ.get("TRITON_INTERPRET") != "1":
         raise RuntimeError("Triton was imported before the first cell ran: restart the kernel, run all cells")
     os.environ["TRITON_INTERPRET"] = "1"
-    from grader.worker.interpreter_patches import remember_builtins
+    from grader.worker.interpreted.known_builtins import remember_builtins
     from grader.worker.triton_settings import tune_by_chance
 
     remember_builtins()

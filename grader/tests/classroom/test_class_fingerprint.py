@@ -111,7 +111,7 @@ def test_what_judges_and_measures_is_covered_and_what_tells_is_not():
     covered = fingerprint.covered()
     for name in (
         "judge.run", "judge.correctness", "judge.comparison", "judge.statistics", "judge.speed",
-        "worker.worker", "worker.fork_server", "worker.interpreter_patches", "sandbox.seccomp",
+        "worker.worker", "worker.fork_server", "worker.interpreted.syntax", "sandbox.seccomp",
         "screen.screen", "codegen.kernel_facts", "results.scoring", "grading.collect", "grading.plugin",
         "course.hidden_cases", "course.spec",
     ):  # fmt: skip

@@ -24,7 +24,7 @@ H200 = Gpu("H200", "580", "0" * 16, ARCH, 141 << 30, 4.8e12, 1e15, 1980)
 # capability, each config of an autotuner is timed, and the compiler is Triton's own.
 LAUNCHED = """
 import json, sys, types
-from grader.codegen.offline import StandIn
+from grader.codegen.absent_gpu import AbsentGpu
 from grader.course import catalog
 from grader.course.items import CORRECTNESS, SPEED, graded_items
 from grader.judge.correctness import lay_out
@@ -306,7 +306,7 @@ import triton
 import triton.language as tl
 from triton.runtime.jit import JITFunction
 
-from grader.codegen.offline import StandIn
+from grader.codegen.absent_gpu import AbsentGpu
 from grader.worker.triton_settings import tune_by_chance
 
 
@@ -316,7 +316,7 @@ def kernel(x_ptr, n, BLOCK: tl.constexpr):
     tl.store(x_ptr, n)
 
 
-triton.runtime.driver.set_active(StandIn(90))
+triton.runtime.driver.set_active(AbsentGpu(90))
 JITFunction.run = lambda *_, **__: None
 tune_by_chance(int(sys.argv[1]), runs_first=True)
 for n in map(int, sys.argv[2:]):

@@ -13,7 +13,7 @@ KERNEL = dedent("""\
     import inspect, sys
     import torch, triton, triton.language as tl
     from triton.runtime import interpreter
-    from grader.worker.interpreter_patches import remember_builtins
+    from grader.worker.interpreted.known_builtins import remember_builtins
 
     @triton.jit
     def twice(x):
@@ -70,7 +70,7 @@ TYPES = dedent("""\
     import sys
     import torch, triton, triton.language as tl
     from triton.runtime import interpreter
-    from grader.worker.interpreter_patches import remember_types
+    from grader.worker.interpreted.known_types import remember_types
 
     checked, checks = [], tl.core.validate_block_shape
     def counting(shape):
@@ -141,7 +141,7 @@ OVERFLOWS = dedent("""\
     import dataclasses, sys
     import torch, triton, triton.language as tl
     from triton.runtime import interpreter
-    from grader.worker.interpreter_patches import leave_out_the_check_for_overflow
+    from grader.worker.interpreted.overflow import leave_out_the_check_for_overflow
 
     checked, semantic = [], interpreter.interpreter_semantic
     assure = semantic.device_assert
@@ -229,7 +229,7 @@ def test_what_an_operator_needs_is_imported_by_the_parent_of_its_worker(submissi
 CONSTANTS = dedent("""\
     import sys
     import torch, triton, triton.language as tl
-    from grader.worker.interpreter_patches import give_constants_only_to_constexpr_functions
+    from grader.worker.interpreted.constexpr_functions import give_constants_only_to_constexpr_functions
 
     if "patched" in sys.argv:
         give_constants_only_to_constexpr_functions()

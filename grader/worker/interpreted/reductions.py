@@ -1,0 +1,126 @@
+"""tl.reduce and tl.associative_scan with any function combine whole blocks, in the form of a tree.
+
+Triton's interpreter, 3.6 to 3.9, combines one element after the other, which takes a millisecond for some
+ten elements and rounds as often as there are elements. A GPU combines pairs, then pairs of results.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import triton.language as tl
+from triton.runtime.interpreter import InterpreterError, ReduceOps, ScanOps
+
+Parts = list[np.ndarray]  # the data of each input, with the axis of the reduction first
+
+
+class _NeedsNumbersError(Exception):
+    """The function decides by a value, as Python's `if` does, and so takes single elements only."""
+
+
+def combine_whole_blocks() -> None:
+    """Replace the loops over elements; a function that decides by an `if` still gets one after the other."""
+    reduce_one_by_one, scan_one_by_one = ReduceOps.generic_reduce, ScanOps.generic_scan
+
+    def reduced(self: Any, values: Sequence[tl.tensor]) -> list[tl.tensor]:
+        rank = values[0].handle.data.ndim
+        flat = self.axis is None
+        axis = 0 if flat else self.axis % rank
+        parts = [
+            value.handle.data.reshape(-1) if flat else np.moveaxis(value.handle.data, axis, 0)
+            for value in values
+        ]
+        try:
+            found = [part[0] for part in _reduced(_combiner(self, values), parts)]
+        except _NeedsNumbersError:
+            return reduce_one_by_one(self, values)
+        if self.keep_dims:
+            found = [one.reshape((1,) * rank) if flat else np.expand_dims(one, axis) for one in found]
+        return _as_values(self, found, values)
+
+    def scanned(self: Any, values: Sequence[tl.tensor]) -> list[tl.tensor]:
+        axis = self.axis % values[0].handle.data.ndim
+        parts = [np.moveaxis(value.handle.data, axis, 0) for value in values]
+        try:
+            found = _scanned(_combiner(self, values), parts)
+        except _NeedsNumbersError:
+            return scan_one_by_one(self, values)
+        return _as_values(self, [np.moveaxis(one, 0, axis) for one in found], values)
+
+    ReduceOps.generic_reduce, ScanOps.generic_scan = reduced, scanned
+
+
+def _reduced(combine: Callable[[Parts, Parts], Parts], parts: Parts) -> Parts:
+    """Combine neighbours until one is left: the order is kept, and a block has a power of two of elements."""
+    while len(parts[0]) > 1:
+        parts = combine([one[0::2] for one in parts], [one[1::2] for one in parts])
+    return parts
+
+
+def _scanned(combine: Callable[[Parts, Parts], Parts], parts: Parts) -> Parts:
+    """Combine each element with all before it: the scan of pairs gives every second result."""
+    if len(parts[0]) == 1:
+        return parts
+    evens = [one[0::2] for one in parts]
+    seconds = _scanned(combine, combine(evens, [one[1::2] for one in parts]))
+    # What comes before each even element; the first has nothing, and is put back below.
+    before = [np.concatenate((one[:1], one[:-1])) for one in seconds]
+    found = []
+    for part, second, first in zip(parts, seconds, combine(before, evens), strict=True):
+        place = np.empty_like(part)
+        place[0::2], place[1::2] = first, second
+        place[0] = part[0]
+        found.append(place)
+    return found
+
+
+def _combiner(operation: Any, values: Sequence[tl.tensor]) -> Callable[[Parts, Parts], Parts]:
+    def combine(first: Parts, second: Parts) -> Parts:
+        # A shape of one axis with one element would be a number, for which Python's `if` works.
+        blocks = [
+            operation.to_tensor(part, value.dtype)
+            for parts in (first, second)
+            for part, value in zip(parts, values, strict=True)
+        ]
+        with _no_decisions():
+            found = operation.combine_fn(*blocks)
+        found = found if isinstance(found, tuple) else (found,)
+        return [
+            np.broadcast_to(_data(one), part.shape).astype(part.dtype)
+            for one, part in zip(found, first, strict=True)
+        ]
+
+    return combine
+
+
+def _data(value: Any) -> Any:
+    return value.handle.data if isinstance(value, tl.tensor) else getattr(value, "value", value)
+
+
+@contextlib.contextmanager
+def _no_decisions() -> Iterator[None]:
+    """Refuse to take a block for true or false: the interpreter takes one of many elements for true."""
+    plain = tl.tensor.__bool__
+
+    def refused(_: tl.tensor) -> bool:
+        raise _NeedsNumbersError
+
+    tl.tensor.__bool__ = refused
+    try:
+        yield
+    except InterpreterError as error:
+        link: BaseException | None = error
+        while isinstance(link, InterpreterError):
+            link = link.__cause__
+        if isinstance(link, _NeedsNumbersError):
+            raise link from None
+        raise
+    finally:
+        tl.tensor.__bool__ = plain
+
+
+def _as_values(operation: Any, found: Sequence[np.ndarray], values: Sequence[tl.tensor]) -> list[tl.tensor]:
+    return [operation.to_tensor(one, value.dtype) for one, value in zip(found, values, strict=True)]
