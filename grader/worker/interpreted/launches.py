@@ -3,6 +3,7 @@
 Corrected here, of Triton 3.6 to 3.9:
 
 * a function that a kernel calls replaced everything once more, at each call;
+* a builtin that a file imported by its name, `from triton.language import load`, was not replaced;
 * a function under `@triton.jit` could be called from host code, where the compiler refuses it;
 * the variable of tl.range was Python's int (see syntax.py);
 * a tl.static_assert that fails was Python's AssertionError, not what an autotuner looks for.
@@ -13,6 +14,7 @@ Of Triton 3.6 alone, with NumPy 2.4 or newer: a block with one element was not t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import triton.language as tl
@@ -24,6 +26,7 @@ from grader.worker.interpreted.syntax import kernel_range
 
 _patched: list[object] = []  # the modules in which builtins are replaced, while a kernel runs
 _inner: list[Any] = []  # what was replaced for functions that the kernel calls
+ONLY_BY_NAME = SimpleNamespace(__globals__={"tl": tl})  # for a file that imports builtins alone
 
 
 class StaticAssertError(CompileTimeAssertionFailure):
@@ -42,10 +45,10 @@ def replace_once_for_a_launch() -> None:
 
     def patched(function: Any) -> Any:
         langs = [one for one in function.__globals__.values() if one is tl or one is tl.core]
-        if langs and all(lang in _patched for lang in langs):
+        if _patched and all(lang in _patched for lang in langs):
             return interpreter._LangPatchScope()
-        scope, outermost = plain(function), not _patched
-        _patched.extend(langs)
+        scope, outermost = plain(function if langs else ONLY_BY_NAME), not _patched
+        _patched.extend(langs or [tl])
         if outermost:
             restore = scope.restore
 
@@ -63,14 +66,35 @@ def replace_once_for_a_launch() -> None:
     interpreter._patch_lang = patched
     interpreter._patch_lang_tensor = _and_then(interpreter._patch_lang_tensor, _correct_values)
     interpreter._patch_lang_core = _and_then(interpreter._patch_lang_core, _correct_functions)
-    call = InterpretedFunction.__call__
+    call, rewrite = InterpretedFunction.__call__, InterpretedFunction.rewrite
 
     def called(self: Any, *args: object, **options: object) -> object:
         if not _patched:
             raise RuntimeError("Cannot call @triton.jit'd outside of the scope of a kernel")
         return call(self, *args, **options)
 
-    InterpretedFunction.__call__ = called
+    def rewritten(self: Any) -> object:
+        if self.fn not in self.rewritten_fn:
+            _bind_names(self.fn.__globals__)
+        return rewrite(self)
+
+    InterpretedFunction.__call__, InterpretedFunction.rewrite = called, rewritten
+
+
+def _bind_names(names: dict[str, object]) -> None:
+    """Let builtins that a file imported by name compute, while a kernel runs."""
+    for name, value in list(names.items()):
+        if tl.core.is_builtin(value):
+            names[name] = _bound(value)
+
+
+def _bound(builtin: Any) -> Callable[..., object]:
+    def bound(*values: object, **options: object) -> object:
+        if _patched:
+            options["_semantic"] = interpreter.interpreter_semantic
+        return builtin(*values, **options)
+
+    return bound
 
 
 def _and_then(plain: Callable[..., None], more: Callable[..., None]) -> Callable[..., None]:

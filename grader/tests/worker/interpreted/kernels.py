@@ -9,6 +9,8 @@ import pytest
 import torch
 import triton
 import triton.language as tl
+from triton.language import load
+from triton.language.math import rsqrt as inverse_root
 from triton.runtime.interpreter import InterpreterError
 
 if sys.argv[1:2] == ["mended"]:
@@ -278,7 +280,24 @@ def helpers_are_not_called_by_host_code():
         helper(1.0)
 
 
+@triton.jit
+def imported(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(out_ptr + at, inverse_root(load(x_ptr + at) + 1.0))
+
+
+def builtins_imported_by_name():
+    with pytest.raises(ValueError, match="_semantic"):
+        load(1)
+    out = torch.zeros(16)
+    imported[(1,)](lanes(), out, BLOCK=16)
+    assert torch.allclose(out, (lanes() + 1.0).rsqrt()), out
+    with pytest.raises(ValueError, match="_semantic"):
+        load(1)
+
+
 CHECKS = (
+    builtins_imported_by_name,
     scans_begin_again_at_flags,
     numbers_that_a_launch_passes, variables_of_loops, loops_of_wide_bounds, constants_and_blocks,
     words_of_python_on_blocks, reductions_round_as_a_tree, reductions_keep_order_and_shape,
