@@ -23,7 +23,7 @@ from grader.course.spec import WRONG_RESULTS, Case, Exercise, Lab, Reason, Verdi
 from grader.course.submission import MOST_BYTES, Submission
 from grader.course.tiers import DEFAULT_ARCH, TIERS
 from grader.judge.concealed import concealed
-from grader.results.findings import Blocked
+from grader.results.findings import Blocked, Frame
 from grader.results.outcome import Outcome
 from grader.screen.file_check import check, check_part, listed
 from grader.screen.policy import screen_part
@@ -49,6 +49,10 @@ MOST_DOCUMENT_BYTES = 1 << 24  # of a document that is handed in beside kernels
 # kernel that adds up one product at a time takes minutes in the interpreter.
 USUAL_SIZE, USUAL_PRODUCT = 1 << 10, 1 << 21
 SHOWN_WRONG = 8  # problems of a document that are shown
+INTERPRETER_LIMIT = (
+    "a GPU takes this kernel: it compiles. Triton's interpreter, which runs kernels where there is no GPU, "
+    "does not take this line. Write it with other functions of triton.language, or run it on a GPU"
+)
 SET_SHARE = 6  # a buffer set takes at most one part in this many of the free memory
 Key: TypeAlias = tuple[Path, str]  # an exercise: the lab's folder, and its name
 
@@ -84,6 +88,7 @@ class Run:
         # File and worker of the compiling thread; no other thread uses them.
         self._compiling: tuple[Submission, SubmissionWorker] | None = None
         self._ahead: CompileAhead | None = None
+        self._compiled: dict[tuple[Path, str, tuple[Frame, ...]], bool] = {}  # by exercise and failing line
         self._failed: dict[Key, Outcome] = {}
         self._verified: dict[Key, Verified] = {}
         self._passed: set[tuple[Key, str]] = set()  # exercises with the sizes of cases that passed
@@ -314,6 +319,8 @@ class Run:
         except Exception:
             worker.close()  # the next case gets a new worker, in case this one caused the error
             raise
+        if outcome.in_the_interpreter and self._compiles(item, outcome):
+            outcome = replace(outcome, cause=INTERPRETER_LIMIT)
         if outcome.verdict is not Verdict.PASS and not outcome.printed:
             outcome = replace(outcome, printed=worker.printed)
         if outcome.verdict is Verdict.PASS:
@@ -321,6 +328,17 @@ class Run:
         if outcome.verdict not in (Verdict.PASS, Verdict.WRONG):
             worker.close()  # after any other verdict the next case gets a new worker
         return outcome
+
+    def _compiles(self, item: CaseItem, outcome: Outcome) -> bool:
+        """Return whether the call of a case compiles, whose kernel failed in the interpreter.
+
+        Asked once for an exercise and the line that failed.
+        """
+        key = (item.entry.folder, item.exercise.name, outcome.frames[:1])
+        if key not in self._compiled:
+            kernels = self._compiler.submit(self._compile, item).result()
+            self._compiled[key] = not isinstance(kernels, Outcome)
+        return self._compiled[key]
 
     def _codegen(self, item: CaseItem) -> Outcome:
         from grader.judge import codegen_checks

@@ -27,6 +27,7 @@ class Outcome:
     where: str = ""  # the first wrong element, or the error's text
     fault: str = ""  # for GRADER_FAULT: what failed, without data of the case
     needs_gpu: bool = False  # for NOT_GRADED: it needs a GPU, or a larger one
+    in_the_interpreter: bool = False  # CRASHED by what Triton's interpreter raised; not in results.json
     undecided: bool = False  # for INCONCLUSIVE: a person decides about its points
     blocked: Blocked | None = None
     first_wrong: FirstWrong | None = None

@@ -95,6 +95,8 @@ def describe(error: BaseException, path: str, parts: Sequence[str] = ()) -> Erro
         category = "not permitted"
     elif names & COMPILE_ERRORS or isinstance(error, SyntaxError):
         category = "compile"
+    elif "InterpreterError" in names and not isinstance(chain[-1], AssertionError):
+        category = "interpreter"
     else:
         category = "exception"
     frames: list[Frame] = []

@@ -28,7 +28,8 @@ def failure(error: ErrorReport, loading: bool = False) -> Outcome:
         where = text
     elif category == "compile" or loading or _wrong_signature(error):
         verdict = Verdict.COMPILE_ERROR
-    return Outcome(verdict, reason, where=where, frames=frames)
+    interpreter = verdict is Verdict.CRASHED and category == "interpreter"
+    return Outcome(verdict, reason, where=where, frames=frames, in_the_interpreter=interpreter)
 
 
 def _wrong_signature(error: ErrorReport) -> bool:

@@ -27,7 +27,8 @@ class InterpreterLimitError(Exception):
 
 def compute_functions_of_libdevice() -> None:
     """Give the interpreter the functions, under both names of the module."""
-    type(interpreter.interpreter_builder).create_extern_elementwise = _computed
+    builder = type(interpreter.interpreter_builder)
+    builder.create_extern_elementwise, builder.create_inline_asm = _computed, _no_assembly
     functions = {
         name: _in_a_kernel(member) for name, member in vars(of_cuda).items() if tl.core.is_builtin(member)
     }
@@ -54,6 +55,10 @@ def _missing(name: str) -> Callable[..., object]:
         raise InterpreterLimitError(f"libdevice.{name} is not one of CUDA's functions")
 
     return refused
+
+
+def _no_assembly(*_: object) -> object:
+    raise InterpreterLimitError("inline assembly runs on a GPU only")
 
 
 def _computed(*values: Any) -> TensorHandle:
