@@ -13,6 +13,7 @@ from grader.worker.interpreted import (
     libdevice,
     overflow,
     reductions,
+    rounding,
     syntax,
     warm_kernels,
 )
@@ -29,6 +30,7 @@ def apply() -> None:
     syntax.read_kernels_as_the_compiler_does()
     launches.replace_once_for_a_launch()
     reductions.combine_whole_blocks()
+    rounding.round_as_a_gpu_does()
     configs.pass_over_refused_configs()
     warm_kernels.answer_for_compiled_kernels()
     libdevice.compute_functions_of_libdevice()

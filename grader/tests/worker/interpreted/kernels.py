@@ -296,7 +296,52 @@ def builtins_imported_by_name():
         load(1)
 
 
+@triton.jit
+def in_bf16(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at).to(tl.bfloat16)
+    tl.store(out_ptr + at, x.to(tl.float32))
+    tl.store(out_ptr + BLOCK + at, (x * x + 0.5).to(tl.float32))
+    tl.store(out_ptr + 2 * BLOCK + at, tl.maximum(-x, 0.0).to(tl.float32) + tl.where(x > 0.0, x, 1.0))
+    square = tl.reshape(x, (16, 16))
+    product = tl.dot(square, square, out_dtype=tl.float32)
+    tl.store(out_ptr + 3 * BLOCK + at, tl.reshape(product, (BLOCK,)))
+    tl.store(out_ptr + 4 * BLOCK + at, x.to(tl.int32) + (at.to(tl.bfloat16) + tl.sum(x, axis=0)))
+
+
+def numbers_of_bf16():
+    x, out = 9.0 * torch.randn(256, generator=torch.Generator().manual_seed(1)), torch.zeros(5 * 256)
+    x[0] = 1.00390625  # half way between two numbers of bf16
+    in_bf16[(1,)](x, out, BLOCK=256)
+    b = x.to(torch.bfloat16)
+    parts = out.view(5, 256)
+    assert torch.equal(parts[0], b.float())
+    assert torch.equal(parts[1], (b * b + 0.5).float())
+    assert torch.equal(parts[2], (-b).clamp(min=0.0).float() + torch.where(b > 0, b, 1.0))
+    square = b.float().view(16, 16)
+    assert torch.allclose(parts[3], (square @ square).view(-1), rtol=1e-5, atol=1e-3)
+    whole = torch.arange(256).to(torch.bfloat16) + b.float().sum().to(torch.bfloat16)
+    assert torch.allclose(parts[4], b.int() + whole.float(), rtol=1e-2, atol=1.0)
+
+
+@triton.jit
+def fused(x_ptr, y_ptr, out_ptr, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    x, y = tl.load(x_ptr + at), tl.load(y_ptr + at)
+    tl.store(out_ptr + at, tl.fma(x, y, -(x * y)))
+
+
+def fused_operations_round_once():
+    x, y = (torch.rand(16, generator=torch.Generator().manual_seed(seed)) for seed in (1, 2))
+    out = torch.zeros(16)
+    fused[(1,)](x, y, out, BLOCK=16)
+    wanted = x.double() * y.double() - (x * y).double()
+    assert out.any()
+    assert torch.equal(out, wanted.float()), out
+
+
 CHECKS = (
+    numbers_of_bf16, fused_operations_round_once,
     builtins_imported_by_name,
     scans_begin_again_at_flags,
     numbers_that_a_launch_passes, variables_of_loops, loops_of_wide_bounds, constants_and_blocks,
