@@ -19,14 +19,15 @@ import triton.language as tl
 from triton.runtime import interpreter
 from triton.runtime.interpreter import TensorHandle
 
+PREFIX = "__kernel_"  # of names that the rewritten kernel calls; a lab file has no name with two underscores
 TYPES = {tl.int32: np.int32, tl.int64: np.int64}
 
 
 def read_kernels_as_the_compiler_does() -> None:
     """Let the interpreter rewrite kernels with these meanings."""
-    # The interpreter puts its own names into the globals of each kernel.
-    for function in (interpreter_values, interpreter_builtin, interpreter_logical, interpreter_not):
-        setattr(interpreter, function.__name__, function)
+    # The interpreter puts its names into the globals of each kernel, unless the file has one of them.
+    for function in (values_of, builtin_of, logical, negated):
+        setattr(interpreter, PREFIX + function.__name__, function)
     interpreter.FunctionRewriter.ast_transformer = Rewriter()
 
 
@@ -38,14 +39,14 @@ class Rewriter(interpreter.ASTTransformer):
         if len(node.targets) > 1:
             raise ValueError("a kernel assigns one value in a statement, not a = b = value")
         self.generic_visit(node)
-        node.value = _call("interpreter_values", node.value)
+        node.value = _call(values_of, node.value)
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.Call:  # noqa: N802 - ast's name
         """Give Python's own range, max and min their meaning in a kernel."""
         self.generic_visit(node)
         if isinstance(node.func, ast.Name) and hasattr(builtins, node.func.id):
-            node.func = _call("interpreter_builtin", node.func)
+            node.func = _call(builtin_of, node.func)
         return node
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:  # noqa: N802 - ast's name
@@ -55,32 +56,30 @@ class Rewriter(interpreter.ASTTransformer):
             return node  # a name that is bound within a lambda is not bound outside
         nothing = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
         method = ast.Constant("logical_and" if isinstance(node.op, ast.And) else "logical_or")
-        first, *rest = node.values
-        whole: ast.AST = _call(
-            "interpreter_logical", method, first, *(ast.Lambda(nothing, one) for one in rest)
-        )
-        return ast.copy_location(whole, node)
+        first, *others = node.values
+        rest = [ast.Lambda(nothing, one) for one in others]
+        return ast.copy_location(_call(logical, method, first, *rest), node)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:  # noqa: N802 - ast's name
         """Compute `not` of a block."""
         self.generic_visit(node)
         if not isinstance(node.op, ast.Not):
             return node
-        return ast.copy_location(_call("interpreter_not", node.operand), node)
+        return ast.copy_location(_call(negated, node.operand), node)
 
 
-def _call(name: str, *values: ast.expr) -> ast.Call:
-    return ast.Call(ast.Name(name, ast.Load()), list(values), [])
+def _call(function: Callable[..., object], *values: ast.expr) -> ast.Call:
+    return ast.Call(ast.Name(PREFIX + function.__name__, ast.Load()), list(values), [])
 
 
-def interpreter_values(value: object) -> object:
+def values_of(value: object) -> object:
     """Return a number as a value of the kernel, and a tuple with such values; others as they are."""
     if type(value) is tuple:
-        return tuple(map(interpreter_values, value))
+        return tuple(map(values_of, value))
     return interpreter.interpreter_semantic.to_tensor(value, False)
 
 
-def interpreter_builtin(function: Callable[..., object]) -> Callable[..., object]:
+def builtin_of(function: Callable[..., object]) -> Callable[..., object]:
     """Return what a function of Python means in a kernel; a file may have its own by that name."""
     return IN_A_KERNEL.get(function, function) if callable(function) else function
 
@@ -114,7 +113,7 @@ IN_A_KERNEL: dict[object, Callable[..., object]] = {
 }
 
 
-def interpreter_logical(method: str, value: object, *rest: Callable[[], object]) -> object:
+def logical(method: str, value: object, *rest: Callable[[], object]) -> object:
     """Return `value and ...` or `value or ...`; the rest of blocks is always computed, as on a GPU."""
     for other in rest:
         if _is_block(value):
@@ -126,7 +125,7 @@ def interpreter_logical(method: str, value: object, *rest: Callable[[], object])
     return value
 
 
-def interpreter_not(value: object) -> object:
+def negated(value: object) -> object:
     """Return `not value`, element by element for a block."""
     return value.__not__() if _is_block(value) else not value  # type: ignore[attr-defined]
 

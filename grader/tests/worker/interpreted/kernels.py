@@ -340,7 +340,26 @@ def fused_operations_round_once():
     assert torch.equal(out, wanted.float()), out
 
 
+@triton.jit
+def assigned(out_ptr):
+    value = 1.0
+    tl.store(out_ptr, value)
+
+
+def names_of_the_file_stay_out_of_kernels():
+    names, out = globals(), torch.zeros(1)
+    own = {"interpreter_semantic": names.pop("interpreter_semantic", None)}
+    names["interpreter_semantic"] = None
+    try:
+        assigned[(1,)](out)
+    finally:
+        del names["interpreter_semantic"]
+        names.update({name: value for name, value in own.items() if value})
+    assert out.item() == 1.0
+
+
 CHECKS = (
+    names_of_the_file_stay_out_of_kernels,
     numbers_of_bf16, fused_operations_round_once,
     builtins_imported_by_name,
     scans_begin_again_at_flags,
