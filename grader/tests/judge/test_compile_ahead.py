@@ -135,6 +135,7 @@ def launch(file, number, kind, cache, names):
     done = python(
         "-c", LAUNCHED, file.submission.path, number, kind, seed, json.dumps(given), json.dumps(names),
         TRITON_CACHE_DIR=str(cache),
+        TRITON_DEFAULT_FP_FUSION="1",  # as in every worker; it is a part of the cache's key
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     return int(done.stdout)
