@@ -30,6 +30,7 @@ FLAGS = (*PROGRAM_FLAGS, "-shared", "-Xcompiler", "-fPIC", "-Xptxas", "-v", "-DN
 LIMIT_S = 120.0
 # An error line of the CUDA compiler, or of the host's preprocessor.
 _ERROR = re.compile(r"(?:\((\d+)\): |:(\d+):\d+: )(?:catastrophic |fatal )?error(?: #[\w-]+)?: (.+)")
+_TOOL_ERROR = re.compile(r"[\w/.+-]+ (?:fatal|error) *:|[\w/.+-]*ld[\w.-]*: ")
 _ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(\w+)'")
 _SPILL = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 
@@ -148,7 +149,9 @@ def _compile(command: Sequence[str], folder: Path) -> str:
         found = _ERROR.search(said)
         if found:
             raise BuildError(int(found[1] or found[2]), found[3])
-        raise BuildError(0, next((line for line in said.splitlines() if line.strip()), "no message"))
+        lines = [line.strip() for line in said.splitlines() if line.strip()]
+        of_a_tool = [line for line in lines if _TOOL_ERROR.match(line)]  # ptxas and the linker name no line
+        raise BuildError(0, next(iter([*of_a_tool, *lines]), "no message"))
     return said
 
 
@@ -210,6 +213,12 @@ def _error_words(code: int) -> str:
         return ""
     runtime = torch.cuda.cudart()
     return f": {runtime.cudaGetErrorString(runtime.cudaError(code))}"
+
+
+def exports(built: Path, symbol: str) -> bool:
+    """Return whether a compiled library has a function under this plain name, as `extern "C"` gives it."""
+    said = run_tool(["nm", "-D", "--defined-only", str(built)], LIMIT_S).said
+    return symbol in {line.split()[-1] for line in said.splitlines() if line.strip()}
 
 
 def library(file: Path, folder: Path, arch: str) -> Path:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import grader
 from grader.course.items import CORRECTNESS, SPEED, CaseItem, Item
 from grader.course.spec import Document, Exercise, Verdict
-from grader.judge.run import Run
+from grader.judge.run import REFERENCE, Run
 from grader.results import scoring
 from grader.results.machine import machine, now
 from grader.results.models import TIMING_PROTOCOL, ExerciseResult, ItemResult, LabResult, Results
@@ -63,7 +63,7 @@ def _lab(answered: Sequence[Answer], run: Run) -> LabResult:
         exercises.append(
             ExerciseResult(
                 name=exercise.name,
-                file=graded.name,
+                file=graded.name if run.source == REFERENCE else exercise.file,
                 file_sha256=graded.sha256,
                 imports_sha256=run.imports_sha256(mine[0][0]),
                 items=scored(exercise, mine),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import os
@@ -207,8 +208,23 @@ class Run:
             Verdict.GRADER_FAULT,
         ):
             self._failed.setdefault(key, outcome)
-        hide = item.case is not None and item.case.label and not whole
-        return concealed(outcome) if hide else outcome
+        if item.case is not None and item.case.label and not whole:
+            return concealed(outcome)
+        return self._with_cause(item, outcome) if isinstance(item, CaseItem) else outcome
+
+    def _with_cause(self, item: CaseItem, outcome: Outcome) -> Outcome:
+        """Return the outcome of an error with its cause, which is only shown."""
+        from grader.judge import error_causes
+
+        if self.source == REFERENCE or outcome.verdict not in error_causes.ERRORS:
+            return outcome
+        given = {path.stem: path.read_text("utf-8") for path in item.entry.given if path.suffix == ".py"}
+        native = item.exercise.native is not None
+        with contextlib.suppress(Exception):  # no verdict is lost for want of its cause
+            return error_causes.with_cause(
+                outcome, self.submission(item).text, item.case, self.tier, native, given
+            )
+        return outcome
 
     def _ask(self, item: Item) -> Outcome:
         if isinstance(item, DocumentItem):
@@ -473,6 +489,9 @@ class Run:
             if exercise.native:
                 arch = nvcc.arch_name(*divmod(self.arch, 10))
                 built = nvcc.library(submission.path, self.session.cache(submission.path), arch)
+                if not nvcc.exports(built, exercise.native.symbol):
+                    where = f"this file has no function {exercise.native.symbol}"
+                    return Outcome(Verdict.COMPILE_ERROR, where=where)
                 return kernel_facts.read_native(built, self.arch)
             return kernel_facts.read_kernels(worker.folder, self.arch)
         except kernel_facts.WorkerFileError as error:

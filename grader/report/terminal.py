@@ -33,6 +33,8 @@ STYLES = {
     "INCONCLUSIVE": "yellow",
 }
 LABS = "labs"  # the tree that is graded by default
+ERRORS = (Verdict.CRASHED, Verdict.COMPILE_ERROR, Verdict.POLICY, Verdict.OUT_OF_MEMORY)
+_NUMBER = re.compile(r"\d[\d,.]*")
 SHOWN_FRAMES = 3
 SHOWN_NAMES = 6  # names of cases that failed like the first
 SHOWN_LINES = 12  # lines of an error's text
@@ -91,10 +93,17 @@ def label_of(item: ItemResult) -> str:
 
 
 def alike(items: Sequence[ItemResult], folder: str, file: str) -> list[list[ItemResult]]:
-    """Group items with the same verdict and the same cause, or the same message if no cause is known."""
+    """Group items with the same verdict and the same cause, or the same message if no cause is known.
+
+    An error is the same at the same line with other numbers, which are the sizes of its case.
+    """
     groups: dict[tuple[str, ...], list[ItemResult]] = {}
     for item in items:
-        same = (item.cause,) if item.cause else tuple(details_of(item, folder, file))
+        if item.verdict in ERRORS and item.frames and not item.open_todos:
+            words = _NUMBER.sub("0", item.cause or item.where)
+            same: tuple[str, ...] = (str(item.frames[0].line), item.frames[0].function, words)
+        else:
+            same = (item.cause,) if item.cause else tuple(details_of(item, folder, file))
         groups.setdefault((item.verdict, *same), []).append(item)
     return list(groups.values())
 
@@ -211,6 +220,12 @@ def _failures(
         if first.blocked:
             yield f"  {first.blocked.words}", "dim"
             continue
+        above = _told_above(lab, exercise, first)
+        if above:
+            yield f"  {word(first)}  {first.name}", STYLES.get(first.verdict.value, "red")
+            same = f"the same error as in {above}, line {first.frames[0].line}"
+            yield f"    {'what':<13} {same}", ""
+            continue
         heading = word(first) if first.verdict is Verdict.NOT_STARTED else f"{word(first)}  {first.name}"
         yield f"  {heading}", STYLES.get(first.verdict.value, "red")
         details = (
@@ -231,6 +246,19 @@ def _listed_above(lab: LabResult, exercise: ExerciseResult, items: Sequence[Item
     todos = items[0].open_todos
     above = lab.exercises[: lab.exercises.index(exercise)]
     return bool(todos) and any(e.file == exercise.file and e.items[0].open_todos == todos for e in above)
+
+
+def _told_above(lab: LabResult, exercise: ExerciseResult, item: ItemResult) -> str:
+    """The name of an earlier exercise of the file with the same error at the same line; "" without one."""
+    above = lab.exercises[: lab.exercises.index(exercise)]
+    if item.verdict not in ERRORS or not item.frames:
+        return ""
+    for earlier in above:
+        if earlier.file == exercise.file:
+            told = [one for one in earlier.items if one.verdict is item.verdict and one.frames]
+            if told and len(alike([told[0], item], lab.folder, exercise.file)) == 1:
+                return earlier.name
+    return ""
 
 
 def _slow(item: ItemResult, folder: str) -> Iterator[str]:

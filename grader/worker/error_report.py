@@ -79,6 +79,9 @@ def describe(error: BaseException, path: str, parts: Sequence[str] = ()) -> Erro
         link = link.__cause__ or link.__context__
     names = {type(one).__name__ for one in chain}
     text = str(error)
+    if text.rstrip().endswith("^"):  # Triton quotes a call; the message is of what that calls
+        last = str(chain[-1]).strip().splitlines() or [""]
+        text += f"\n{type(chain[-1]).__name__}({last[-1]!r})"
     if isinstance(error, SystemExit):
         category, text = "exit", f"the file called sys.exit({error.code!r})"
     elif _not_started(chain):

@@ -13,6 +13,7 @@ import os
 import socket
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -179,6 +180,8 @@ def _settle(setup: Setup, memory: int, gate: int, done: int) -> tuple[Arena, Que
         from grader.codegen import offline
 
         offline.install(setup.arch, setup.folder)
+    # The interpreter computes with NumPy, whose warnings a reader would take for what the file has printed.
+    warnings.filterwarnings("ignore", module=r"(numpy|triton|grader)\b")
     confine.apply(setup.confinement)
     return arena, queue
 

@@ -5,8 +5,8 @@ module the code counts. Docstrings, comments, the strings of TEXTS and the sente
 shown_texts) do not, so that a mended message regrades nobody. Also left out, because nothing in them decides
 a verdict, a time or a point:
 
-* `report`, which the plugin imports to print an item's message; `student`, `cli`, `site`, `classroom`, and
-  the hints, which grading does not import;
+* `report`, which the plugin imports to print an item's message, and `judge.error_causes`, whose words the
+  judge adds to an error; `student`, `cli`, `site`, `classroom`, and the hints, which grading does not import;
 * `grading.ini`, the settings of pytest, which name no item;
 * the title and the causes of a lab;
 * points and thresholds of a lab: `make rescore` computes points again from the stored measurements.
@@ -31,7 +31,7 @@ from grader.course import catalog
 
 ENTRY = ("grader.grading.plugin", "grader.grading.pytest_run", "grader.grading.collect")
 ROOMS = ("judge", "worker", "sandbox", "screen", "codegen")  # some of their modules start as processes
-TELLS = ("grader.report",)  # imported by ENTRY for messages alone
+TELLS = ("grader.report", "grader.judge.error_causes")  # imported for messages alone
 TEXTS = {"grader.judge.diagnosis": ("GENERAL",)}  # names of texts in modules that judge
 
 

@@ -1,0 +1,197 @@
+"""Calls whose arguments do not fit, from the signature of what is called."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from typing import NamedTuple
+
+from grader.judge.error_causes.failed import Failed, constants, parameters
+from grader.judge.error_causes.known_names import KEYWORDS, nearest
+
+_KEYWORD = re.compile(r"got an unexpected keyword argument '(\w+)'|Keyword argument (\w+) was specified but")
+_MISSING = re.compile(
+    r"missing (?:\d+ required (?:positional|keyword-only) arguments?|a required argument): (.+)"
+)
+_TWICE = re.compile(r"multiple values for (?:keyword )?argument '(\w+)'")
+_COUNT = re.compile(r"(\S+)\(\) takes (?:from \d+ to )?(\d+) positional arguments? but (\d+)")
+_CONFLICT = re.compile(r"Conflicting meta-parameters: (\w+)")
+_INTERNAL = ("_semantic", "_builder", "_generator", "self")
+
+
+class Called(NamedTuple):
+    """A function that is called: how the file writes it, and its parameters."""
+
+    words: str
+    parameters: list[str]
+    own: ast.FunctionDef | None = None
+
+
+def called(failed: Failed, call: ast.Call) -> Called | None:
+    """What a call calls, where its parameters are known: of Triton, this file, or a module beside it."""
+    match call.func:
+        case ast.Attribute(value=ast.Name(id="tl"), attr=name):
+            function = _of_triton(name)
+            known = _parameters_of(function)
+            return Called(f"`tl.{name}`", known) if known is not None else None
+        case ast.Name(id=name):
+            sources = (failed.source, *failed.given.values())
+            own = next((one for source in sources if (one := source.defined(name))), None)
+            return Called(f"`{name}`", parameters(own), own) if own else None
+    return None
+
+
+def _of_triton(name: str) -> object:
+    import triton.language as tl
+
+    return getattr(tl, name, None) if not name.startswith("_") else None
+
+
+def _parameters_of(function: object) -> list[str] | None:
+    inner = getattr(function, "fn", function)  # of a function under @triton.jit
+    try:
+        names = list(inspect.signature(inner).parameters)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return None
+    return [one for one in names if one not in _INTERNAL]
+
+
+def unexpected_keyword(failed: Failed) -> str | None:
+    """A keyword that the called function does not have."""
+    found = _KEYWORD.search(failed.text)
+    if not found:
+        return None
+    name = found[1] or found[2]
+    launch = failed.launch()
+    for call in failed.calls():
+        if name not in [one.arg for one in call.keywords]:
+            continue
+        target = called(failed, call)
+        if target:
+            return of_keyword(target.words, target.parameters, name)
+    if launch and not failed.in_kernel:
+        kernel, _ = launch
+        return of_keyword(f"the kernel `{kernel.name}`", parameters(kernel), name)
+    return None
+
+
+def of_keyword(words: str, known: list[str], name: str) -> str:
+    """Say that a function has no such parameter, and which it has."""
+    near = next((one for one in KEYWORDS.get(name, ()) if one in known), None) or nearest(name, known)
+    if near:
+        return f"{words} has no argument `{name}`; it is called `{near}`"
+    return f"{words} has no argument `{name}`; it takes {listed(known)}"
+
+
+def missing(failed: Failed) -> str | None:
+    """An argument that a call or a launch does not give."""
+    found = _MISSING.search(failed.text)
+    if not found:
+        return None
+    names = re.findall(r"'(\w+)'", found[1])
+    if not names:
+        return None
+    launch = failed.launch()
+    inside = failed.in_kernel
+    if launch and not inside and names[0] in parameters(launch[0]):
+        return _not_launched(failed, launch[0], names)
+    for call in failed.calls():
+        target = called(failed, call)
+        if target and names[0] in target.parameters:
+            return f"{target.words} takes {listed(target.parameters)}; {listed(names)} {_is(names)} not given"
+    if "ctx" in names or (failed.kind == "TypeError" and failed.text.startswith("forward()")):
+        return "`forward` and `backward` of an autograd function have `ctx` as their first parameter"
+    return None
+
+
+def _not_launched(failed: Failed, kernel: ast.FunctionDef, names: list[str]) -> str:
+    keys = [
+        one.value
+        for node in ast.walk(failed.source.tree)
+        if isinstance(node, ast.Dict)
+        for one in node.keys
+        if isinstance(one, ast.Constant) and isinstance(one.value, str)
+    ]
+    near = nearest(names[0], [one for one in keys if one not in parameters(kernel)])
+    if near:
+        return f"the kernel `{kernel.name}` has a parameter `{names[0]}`, and the configs give `{near}`"
+    what = "neither the launch nor a config gives" if _is_tuned(kernel) else "the launch does not pass"
+    which = "" if len(names) > 1 else f", a {'constant' if names[0] in constants(kernel) else 'parameter'} of"
+    return f"{what} {listed(names)}" + (f"{which} `{kernel.name}`" if which else f" to `{kernel.name}`")
+
+
+def _is_tuned(kernel: ast.FunctionDef) -> bool:
+    return any(
+        "autotune" in ast.unparse(one) or "heuristics" in ast.unparse(one) for one in kernel.decorator_list
+    )
+
+
+def twice(failed: Failed) -> str | None:
+    """An argument that is given in order and by name, or by a config and by the launch."""
+    conflict = _CONFLICT.search(failed.text)
+    if conflict:
+        return (
+            f"`{conflict[1]}` is set by the configs of the autotuner: a config and the launch cannot "
+            "both give it"
+        )
+    found = _TWICE.search(failed.text)
+    if not found:
+        return None
+    name, launch = found[1], failed.launch()
+    if launch:
+        kernel, call = launch
+        at = parameters(kernel).index(name) + 1 if name in parameters(kernel) else 0
+        more = (
+            f": the launch has {len(call.args)} values before it"
+            if _plain(call) and len(call.args) >= at
+            else ""
+        )
+        return f"`{name}` is given twice, by its place and by its name{more}"
+    return f"`{name}` is given twice, by its place and by its name"
+
+
+def _plain(call: ast.Call) -> bool:
+    return not any(isinstance(one, ast.Starred) for one in call.args)
+
+
+def too_many(failed: Failed) -> str | None:
+    """More values in order than a function takes."""
+    found = _COUNT.search(failed.text)
+    if not found:
+        return None
+    name, most, given = found[1].rpartition(".")[2], int(found[2]), int(found[3])
+    launch = failed.launch()
+    if name == "<lambda>" and launch:
+        return "the grid function must take one argument, the meta-parameters: `lambda meta: (...,)`"
+    if launch and not failed.in_kernel and name in (launch[0].name, "dynamic_func"):
+        kernel, _ = launch
+        return f"the launch passes {given} values, and `{kernel.name}` takes {listed(parameters(kernel))}"
+    own = failed.source.defined(name)
+    if own is not None and name in ("forward", "backward"):
+        if not own.args.args or own.args.args[0].arg != "ctx":
+            return f"`{name}` of an autograd function has `ctx` as its first parameter"
+        return f"`{name}` gets {given - 1} values besides `ctx`, and takes {most - 1}"
+    if own is not None and own.args.kwonlyargs and given > most:
+        named = [one.arg for one in own.args.kwonlyargs]
+        return f"`{name}` takes {most} values in order; {listed(named)} behind the `*` is given by name"
+    for call in failed.calls():
+        target = called(failed, call)
+        if target and target.words.strip("`").rpartition(".")[2] == name:
+            return f"{target.words} takes {listed(target.parameters)}, and gets {given} values in order"
+    return None
+
+
+def listed(names: list[str], most: int = 9) -> str:
+    """The names in backticks, with "and" before the last."""
+    shown = [f"`{one}`" for one in names[:most]]
+    if len(names) > most:
+        return f"{', '.join(shown)} and {len(names) - most} more"
+    return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1] if shown else ""]))
+
+
+def _is(names: list[str]) -> str:
+    return "is" if len(names) == 1 else "are"
+
+
+RULES = (unexpected_keyword, missing, twice, too_many)

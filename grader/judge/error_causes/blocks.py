@@ -1,0 +1,241 @@
+"""Blocks and statements in a kernel: constants, shapes, dtypes, and what the language of a kernel lacks."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from grader.judge.error_causes.failed import Failed, constants, parameters, short
+from grader.judge.error_causes.known_names import public
+
+STATEMENTS = {  # of Python, that a kernel lacks
+    "Continue": "a kernel's loop has no `continue`: put what is left out under an `if`, or into a mask",
+    "Break": "a kernel's loop has no `break`: choose the bounds of the loop, or use `while`",
+    "Try": "a kernel has no `try`",
+    "Raise": "a kernel raises no exceptions",
+    "List": "a kernel has no lists",
+    "ListComp": "a kernel has no list comprehensions",
+    "Dict": "a kernel has no dicts",
+    "Set": "a kernel has no sets",
+    "Lambda": "a kernel has no lambda: write a function under `@triton.jit`",
+    "FunctionDef": "a kernel defines no functions inside: write it beside the kernel, under `@triton.jit`",
+    "Import": "a kernel imports nothing: import at the top of the file",
+    "With": "a kernel has no `with`",
+    "Yield": "a kernel has no `yield`",
+    "Delete": "a kernel has no `del`",
+    "Global": "a kernel assigns to no global variables",
+}
+_STATEMENT = re.compile(r"unsupported AST node type: (\w+)")
+_SHAPES = re.compile(r"incompatible dimensions at index (\d+): (\d+) and (\d+)")
+_CARRIED = re.compile(
+    r"Loop-carried variable (\w+) has initial type (.+?) but is re-assigned to (.+?) in (?:the )?loop",
+    re.DOTALL,
+)
+_BRANCHES = re.compile(r"[Mm]ismatched type for (\w+) between then block \((.+?)\) and else block \((.+?)\)")
+_NUMEL = re.compile(r"numel \((\d+)\) exceeds triton maximum tensor numel \((\d+)\)")
+_AXIS = re.compile(r"axis (-?\d+) (?:is )?out of (?:bounds|range)|invalid axis (-?\d+)")
+_DTYPES = re.compile(r"[Bb]oth operands must be (?:the )?same d?type\.? Got (\S+) and (\S+)")
+_LEAST = re.compile(r"[Ii]nput shapes should have M >= (\d+), N >= (\d+) and K >= (\d+)")
+
+
+def statement(failed: Failed) -> str | None:
+    """A statement that the language of kernels lacks."""
+    found = _STATEMENT.search(failed.text)
+    if found:
+        return STATEMENTS.get(found[1], f"a kernel cannot contain this: Python's {found[1]}")
+    if re.search(r"Cannot have `?return`? statements inside", failed.text):
+        return "a kernel cannot `return` from inside a loop"
+    if re.search(r"simultaneous multiple comparison", failed.text):
+        compared = next((one for one in failed.nodes(ast.Compare) if isinstance(one, ast.Compare)), None)
+        if compared is None or len(compared.ops) < 2:
+            return "a chained comparison is not possible in a kernel: join two of them by `&`"
+        first = ast.unparse(ast.Compare(compared.left, compared.ops[:1], compared.comparators[:1]))
+        second = ast.unparse(ast.Compare(compared.comparators[0], compared.ops[1:], compared.comparators[1:]))
+        return f"a kernel has no chained comparison: write `({first}) & ({second})`"
+    if re.search(r"[Bb]oolean value of [Tt]ensor|truth value of an array", failed.text):
+        return _truth(failed)
+    return None
+
+
+def _truth(failed: Failed) -> str:
+    match failed.statement:
+        case ast.If(test=test) | ast.While(test=test):
+            return (
+                f"{short(test)} has a value for each element, and `if` takes one: "
+                "choose with `tl.where`, or with a mask"
+            )
+    for node in failed.nodes(ast.BoolOp):
+        if isinstance(node, ast.BoolOp):
+            operator = "&" if isinstance(node.op, ast.And) else "|"
+            word = "and" if operator == "&" else "or"
+            return (
+                f"`{word}` takes one truth value on each side: `{operator}` joins two blocks element "
+                "by element"
+            )
+    return (
+        "a block has a truth value for each element, and here one is taken: use `&`, `|`, `~` or `tl.where`"
+    )
+
+
+def constant(failed: Failed) -> str | None:
+    """A bound or a shape that is no constant of compilation."""
+    text = failed.text
+    wants = re.search(r"arguments must be of type (?:tl\.)?constexpr|must have type `?constexpr", text)
+    if not wants or failed.function is None:
+        return None
+    own, fixed = parameters(failed.function), constants(failed.function)
+    for call in failed.calls():
+        if not isinstance(call.func, ast.Attribute) or call.func.attr not in (
+            "arange",
+            "zeros",
+            "full",
+            "reshape",
+        ):
+            continue
+        function = f"`tl.{call.func.attr}`"
+        for node in ast.walk(call):
+            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+                return f"{short(node)} is a float, also where it divides without a rest: write `//`"
+        for node in ast.walk(call):
+            if isinstance(node, ast.Name) and node.id in own and node.id not in fixed:
+                more = (
+                    f": mark it as `{node.id}: tl.constexpr`"
+                    if node.id.isupper() and len(node.id) > 1
+                    else ": take a constant as the length, and a mask"
+                )
+                return (
+                    f"{function} needs constants, and `{node.id}` is not marked as a `tl.constexpr`, "
+                    f"so it is known only when the kernel runs{more}"
+                )
+        return f"{function} needs constants of compilation: numbers, or parameters marked `tl.constexpr`"
+    return None
+
+
+def arange(failed: Failed) -> str | None:
+    """The bounds of tl.arange, and blocks that are too large."""
+    if re.search(
+        r"range must be a power of (?:2|two)|Shape element \d+ must be a power of (?:2|two)", failed.text
+    ):
+        what = "the length of a `tl.arange`" if failed.text.startswith("arange") else "each side of a block"
+        return f"{what} must be a power of two: take the next one, and a mask"
+    if re.search(r"end argument must be greater than the start", failed.text):
+        return "`tl.arange(start, end)` must have its end behind its start"
+    found = _NUMEL.search(failed.text)
+    if found:
+        size, most = int(found[1]), int(found[2])
+        return (
+            f"a block has at most {most:,} elements, and this one has {size:,}: give the work to "
+            "more programs"
+        )
+    return None
+
+
+def pointer(failed: Failed) -> str | None:
+    """A pointer that is indexed or added to another."""
+    if re.search(r"cannot add pointers together", failed.text):
+        return "two pointers are added: load the values first, and add these"
+    indexed = re.search(
+        r"is not iterable|_semantic. argument must be provided|not subscriptable", failed.text
+    )
+    if indexed and failed.in_kernel and failed.function:
+        for node in failed.nodes(ast.Subscript):
+            if (
+                isinstance(node, ast.Subscript)
+                and isinstance(node.value, ast.Name)
+                and node.value.id in parameters(failed.function)
+                and node.value.id not in constants(failed.function)
+            ):
+                code = f"tl.load({node.value.id} + {ast.unparse(node.slice)})"
+                return f"a pointer is not indexed: {short(node)} is `{code}`, with a mask where it may end"
+    return None
+
+
+def shapes(failed: Failed) -> str | None:
+    """Blocks whose shapes do not go together."""
+    found = _SHAPES.search(failed.text)
+    if found:
+        sizes = f"one has {found[2]} elements along axis {found[1]}, the other {found[3]}"
+        axis = "; for a table of all pairs give each a new axis, `[:, None]` and `[None, :]`"
+        has = any(isinstance(one, ast.Constant) and one.value is None for one in failed.nodes(ast.Constant))
+        return f"two blocks do not go together: {sizes}{'' if has else axis}"
+    if re.search(r"unsupported tensor index", failed.text):
+        return (
+            "a block cannot be indexed or cut by a slice: in its brackets stand only `None` and `:`; "
+            "a part of it is loaded by its own pointers"
+        )
+    found = _AXIS.search(failed.text)
+    if found:
+        return f"the block has no axis {found[1] or found[2]}: its axes are counted from 0"
+    found = re.search(
+        r"return_and_permute|[Cc]annot view|reshape\(\) cannot change total number of elements", failed.text
+    )
+    return "a reshape must keep the number of elements" if found else None
+
+
+def dot(failed: Failed) -> str | None:
+    """The operands of tl.dot."""
+    text = failed.text
+    if re.search(r"equal reduction dimensions|must match for a valid dot|[Ff]irst input shape .*K", text):
+        return "`tl.dot(a, b)` needs as many columns of `a` as rows of `b`"
+    found = _DTYPES.search(text)
+    if found:
+        return f"`tl.dot` needs operands of one dtype, and gets {found[1]} and {found[2]}"
+    found = _LEAST.search(text)
+    if found:
+        sides = zip("MNK", found.groups(), strict=True)
+        least = [f"{side} of at least {size}" for side, size in sides if size != "1"]
+        return f"`tl.dot` of an (M, K) and a (K, N) block needs {' and '.join(least)}"
+    found = re.search(r"input_precision must be one of \((.+?)\)\. Got (\w+)", text)
+    if found:
+        known = ", ".join(f'"{one.strip(chr(39))}"' for one in found[1].split(", "))
+        return f'`input_precision` has no value "{found[2]}"; it takes {known}'
+    if re.search(r"unsupported operand type\(s\) for @|'MatMult' object", text) and failed.in_kernel:
+        return "blocks have no operator `@`: their product is `tl.dot(a, b)`"
+    return None
+
+
+def types(failed: Failed) -> str | None:
+    """A variable whose type changes, and bounds that are no whole numbers."""
+    found = _CARRIED.search(failed.text)
+    if found:
+        name, first, later = found[1], _type(found[2]), _type(found[3])
+        return (
+            f"`{name}` is {first} before the loop and {later} at the end of a round: "
+            "give it the same shape and dtype at both places"
+        )
+    found = _BRANCHES.search(failed.text)
+    if found:
+        return (
+            f"`{found[1]}` is {_type(found[2])} in one branch of the `if` and {_type(found[3])} in the other"
+        )
+    if re.search(r"[Ff]or loop bounds and step must all be ints", failed.text):
+        return "a bound of `range` is a float: `/` gives one, `//` or `tl.cdiv` a whole number"
+    return None
+
+
+def _type(words: str) -> str:
+    """A type of Triton's in words: `<['4096'], fp32>` is a block of 4096 fp32 numbers."""
+    found = re.fullmatch(r"<\[(.*)\], (\w+)>", words.strip())
+    if not found:
+        return f"one {words.strip()}"
+    return f"a block of {' x '.join(re.findall(r'[0-9]+', found[1]))} {found[2]}"
+
+
+def python_function(failed: Failed) -> str | None:
+    """A function of Python's math on a block."""
+    said = re.search(
+        r"must be real number, not (?:tensor|Tensor)|only (?:length-1|0-dimensional) arrays|"
+        r"'float' object has no attribute '(?:dtype|type|to|handle)'",
+        failed.text,
+    )
+    if not said or not failed.in_kernel:
+        return None
+    for call in failed.calls():
+        match call.func:
+            case ast.Attribute(value=ast.Name(id="math"), attr=name):
+                instead = f": `tl.{name}` works on blocks" if name in public("triton.language") else ""
+                return f"`math.{name}` takes one number of Python{instead}"
+    return None
+
+
+RULES = (statement, constant, arange, pointer, shapes, dot, types, python_function)

@@ -1,0 +1,107 @@
+"""Launches: the grid, the options, and what is passed in place of a tensor."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from grader.judge.error_causes.failed import Failed, constants, parameters, short
+from grader.judge.error_causes.known_names import nearest
+
+_NO_LENGTH = re.compile(
+    r"object of type '(\w+)' has no len\(\)|'(int)' object is not (?:subscriptable|iterable)"
+)
+_NO_INTEGER = re.compile(r"'(float|Tensor|str|NoneType)' object cannot be interpreted as an integer")
+_POINTER = re.compile(r"Unsupported ptr type .*? in `?tl\.(\w+)`?")
+_CPU_TENSOR = re.compile(r"Pointer argument .*cannot be accessed from Triton \(cpu tensor")
+
+
+def grid(failed: Failed) -> str | None:
+    """A grid that is no tuple of at most three whole numbers."""
+    launch = failed.launch()
+    if launch is None or failed.in_kernel:
+        return None
+    found = _NO_LENGTH.search(failed.text)
+    if found:
+        kind = found[1] or found[2]
+        comma = "; parentheses alone make none, the comma does" if kind == "int" else ""
+        return f"the grid must be a tuple, such as `(programs,)`, and is {_a(kind)}{comma}"
+    found = _NO_INTEGER.search(failed.text)
+    if found and found[1] == "float":
+        return "the grid has a float: `/` gives one, `triton.cdiv` or `//` a whole number"
+    if found:
+        return f"the grid has {_a(found[1])} in place of a whole number"
+    if re.search(r"grid must have at most 3 dim|too many values .*grid", failed.text):
+        return "a grid has at most three numbers"
+    return None
+
+
+def grid_name(failed: Failed) -> str | None:
+    """A grid function that asks the meta-parameters for a name that they do not have."""
+    launch = failed.launch()
+    if failed.kind != "KeyError" or launch is None:
+        return None
+    name, kernel = failed.text.strip("'\""), launch[0]
+    if f'"{name}"' not in failed.code.replace("'", '"'):
+        return None
+    near = nearest(name, parameters(kernel)) or _first_like(name, constants(kernel))
+    has = (
+        f"; the kernel has `{near}`" if near else f"; the kernel's constants are {_listed(constants(kernel))}"
+    )
+    return f"the grid function asks for `{name}`, which no launch or config gives{has}"
+
+
+def _first_like(name: str, names: list[str]) -> str | None:
+    return next((one for one in names if name.startswith(one) or one.startswith(name)), None)
+
+
+def no_pointer(failed: Failed) -> str | None:
+    """Numbers where tl.load or tl.store wants addresses."""
+    if _CPU_TENSOR.search(failed.text):
+        return "a tensor on the CPU is passed to a kernel on the GPU: make it with `device=x.device`"
+    found = _POINTER.search(failed.text)
+    if not found:
+        return None
+    launch = failed.launch()
+    for node in ast.walk(launch[1]) if launch else ():
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "data_ptr"
+        ):
+            return f"{short(node)} is a number: pass the tensor itself, which Triton takes as a pointer"
+    for call in failed.calls():
+        if isinstance(call.func, ast.Attribute) and call.func.attr == found[1] and call.args:
+            first = call.args[0]
+            return (
+                f"`tl.{found[1]}` takes pointers, and {short(first)} has numbers: "
+                f"the pointer of the tensor is missing, or another value is passed for it"
+            )
+    return None
+
+
+def options(failed: Failed) -> str | None:
+    """num_warps and others that a launch cannot have."""
+    found = re.search(r"(num_warps|num_ctas|num_stages) must be a power of (?:2|two)", failed.text)
+    if found:
+        return f"`{found[1]}` must be a power of two"
+    found = re.search(r"[Nn]umber of threads|threads per block|num_warps.*(?:exceeds|too)", failed.text)
+    return "a block has at most 1024 threads, which are 32 warps" if found else None
+
+
+def _a(kind: str) -> str:
+    words = {
+        "int": "a whole number",
+        "float": "a float",
+        "NoneType": "None",
+        "str": "a text",
+        "Tensor": "a tensor",
+    }
+    return words.get(kind, f"a {kind}")
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(f"`{one}`" for one in names) or "none"
+
+
+RULES = (grid_name, grid, no_pointer, options)

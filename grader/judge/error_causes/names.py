@@ -1,0 +1,223 @@
+"""Names that do not exist: what is nearest, by its letters or by what other libraries call it."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from grader.course.spec import Verdict
+from grader.judge.error_causes.failed import Failed, parameters
+from grader.judge.error_causes.known_names import (
+    IN_TRITON,
+    OF_A_BLOCK,
+    OF_A_TENSOR,
+    PYTHON,
+    nearest,
+    public,
+)
+
+_MODULE = re.compile(r"module '([\w.]+)' has no attribute '(\w+)'")
+_OBJECT = re.compile(r"'([\w.]+)' object has no attribute '(\w+)'")
+_UNDEFINED = re.compile(r"(?:name ')?(\w+)'? is not defined")
+_GLOBAL = re.compile(r"Cannot access global variable (\w+) from within")
+_UNBOUND = re.compile(r"local variable '(\w+)' (?:where it is not associated|referenced before)")
+
+
+def missing_in_module(failed: Failed) -> str | None:
+    """A function of triton.language, or of another module, that is not there."""
+    found = _MODULE.search(failed.text)
+    if not found:
+        return None
+    module, name = found[1], found[2]
+    if module != "triton.language":
+        near = nearest(name, public(module))
+        return f"`{module}` has no `{name}`" + (f"; the nearest name is `{near}`" if near else "")
+    return of_triton(name)
+
+
+def of_triton(name: str) -> str:
+    """Say that triton.language has no such name, and what it has instead, if that is known."""
+    if name in IN_TRITON:
+        return f"there is no `tl.{name}`; {IN_TRITON[name]}"
+    near = nearest(name, public("triton.language"))
+    if near:
+        return f"there is no `tl.{name}`; the name is `tl.{near}`"
+    return f"Triton has no function `tl.{name}`: what it would do is to be written out in the kernel"
+
+
+def missing_in_object(failed: Failed) -> str | None:
+    """An attribute that a value does not have."""
+    found = _OBJECT.search(failed.text)
+    if not found:
+        return None
+    kind, name = found[1], found[2]
+    if (kind == "dtype" and name == "scalar") or kind == "torch.dtype":
+        return dtype_of_torch(failed)
+    if kind in ("tuple", "list") and (saved := saved_tuple(failed)):
+        return saved
+    if kind == "NoneType":
+        return _of_nothing(failed, name)
+    if kind == "tensor" and failed.in_kernel:
+        return of_a_block(name)
+    if kind == "Tensor":
+        return of_a_tensor(name)
+    if kind in ("int", "float") and failed.in_kernel and name in ("dtype", "to", "type", "shape"):
+        return None
+    if kind in ("function", "builtin_function_or_method", "method"):
+        return f"a function has no `.{name}`: it is named here without parentheses, so it was not called"
+    if kind in ("int", "float", "str", "tuple", "list", "dict") and not failed.in_kernel:
+        return f"`.{name}` is asked of {_a(kind)}"
+    return None
+
+
+def of_a_block(name: str) -> str:
+    """Say that a block has no such method."""
+    if name in OF_A_BLOCK:
+        return f"a block in a kernel has no `.{name}`; {OF_A_BLOCK[name]}"
+    near = nearest(name, public("tl.tensor"))
+    return f"a block in a kernel has no `.{name}`" + (f"; the nearest name is `.{near}`" if near else "")
+
+
+def of_a_tensor(name: str) -> str:
+    """Say that a tensor of host code has no such method, or that host code may not use it."""
+    if name in OF_A_TENSOR:
+        return f"host code has no `.{name}` of a tensor; {OF_A_TENSOR[name]}"
+    near = nearest(name, public("torch.Tensor"))
+    return f"a tensor has no `.{name}`" + (f"; the nearest name is `.{near}`" if near else "")
+
+
+def dtype_of_torch(failed: Failed) -> str | None:
+    """A dtype of torch in a kernel, which wants Triton's."""
+    for node in failed.nodes(ast.Attribute):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "torch":
+            has = node.attr in public("triton.language")
+            instead = f"`tl.{node.attr}`" if has else "a dtype of `tl`"
+            return f"a kernel takes Triton's dtypes: {instead} in place of `torch.{node.attr}`"
+    return "a kernel takes Triton's dtypes, such as `tl.float32`, and not those of torch"
+
+
+def saved_tuple(failed: Failed) -> str | None:
+    """The tuple of saved tensors, used as if it were one tensor; found in any function of the stack."""
+    for frame in failed.frames:
+        function = failed.source.function(frame.line)
+        for node in ast.walk(function) if function else ():
+            match node:
+                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Attribute(attr="saved_tensors")):
+                    return (
+                        f"`ctx.saved_tensors` is a tuple, also with one tensor in it: unpack it, "
+                        f"`({name},) = ctx.saved_tensors`"
+                    )
+    return None
+
+
+def _of_nothing(failed: Failed, name: str) -> str | None:
+    """A value that is None: name the function of this file without a return that it comes from."""
+    for node in failed.nodes(ast.Attribute):
+        if not isinstance(node, ast.Attribute) or node.attr != name:
+            continue
+        if isinstance(node.value, ast.Name) and failed.function:
+            made = _assigned(failed.function, node.value.id)
+            called = made.func.id if isinstance(made, ast.Call) and isinstance(made.func, ast.Name) else ""
+            own = failed.source.defined(called)
+            if own and not _returns(own):
+                return f"`{node.value.id}` is None, because `{called}` has no `return`"
+            if node.value.id in parameters(failed.function):
+                return f"`{node.value.id}` is None here: the caller gave none"
+        return f"`{ast.unparse(node.value)}` is None here, and None has no `.{name}`"
+    return None
+
+
+def _assigned(function: ast.FunctionDef, name: str) -> ast.expr | None:
+    found = None
+    for node in ast.walk(function):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=target)], value=value) if target == name:
+                found = value
+    return found
+
+
+def _returns(function: ast.FunctionDef) -> bool:
+    return any(isinstance(one, ast.Return) and one.value is not None for one in ast.walk(function))
+
+
+def undefined(failed: Failed) -> str | None:
+    """A name that is defined nowhere, or where this function does not see it."""
+    hidden = _GLOBAL.search(failed.text)
+    if hidden:
+        return (
+            f"a kernel sees no plain global such as `{hidden[1]}`: pass it as a parameter, or make it "
+            f"a constant, `{hidden[1]} = tl.constexpr(...)`"
+        )
+    unbound = _UNBOUND.search(failed.text)
+    if unbound:
+        return f"`{unbound[1]}` is read before a value is assigned to it in this function"
+    found = _UNDEFINED.search(failed.text) if failed.kind == "NameError" else None
+    if not found:
+        return None
+    name = found[1]
+    modules = {"tl": "import triton.language as tl", "triton": "import triton", "torch": "import torch"}
+    if name in {**modules, "math": ""}:
+        return f"`{name}` is not imported: `{modules.get(name) or 'import math'}`"
+    here = failed.function
+    if here is None:
+        return None
+    elsewhere = [one for one in failed.source.functions if one is not here and name in names_of(one)]
+    near = nearest(name, names_of(here) | _globals(failed.source.tree) | PYTHON)
+    if near:
+        return f"`{name}` is not defined; the nearest name here is `{near}`"
+    if elsewhere:
+        return (
+            f"`{name}` is a variable of `{elsewhere[0].name}`, which `{here.name}` does not see: pass it on"
+        )
+    known = f"neither a parameter of `{here.name}` nor assigned in it"
+    return f"`{name}` is {known}" + _near_parameter(name, here)
+
+
+def _near_parameter(name: str, here: ast.FunctionDef) -> str:
+    near = [one for one in parameters(here) if name.startswith(one) and len(name) > len(one)]
+    return f"; its parameters are {', '.join(f'`{one}`' for one in parameters(here)[:8])}" if near else ""
+
+
+def names_of(function: ast.FunctionDef) -> set[str]:
+    """The names that a function's parameters and assignments define."""
+    made = {
+        one.id for one in ast.walk(function) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
+    }
+    return made | set(parameters(function))
+
+
+def _globals(tree: ast.Module) -> set[str]:
+    found = {one.name for one in tree.body if isinstance(one, (ast.FunctionDef, ast.ClassDef))}
+    for node in tree.body:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            found |= {(one.asname or one.name).split(".")[0] for one in node.names}
+        targets = node.targets if isinstance(node, ast.Assign) else ()
+        found |= {one.id for one in targets if isinstance(one, ast.Name)}
+    return found
+
+
+def no_such_function(failed: Failed) -> str | None:
+    """The file lacks the function that is graded."""
+    found = re.search(r"this file has no function (\w+)", f"{failed.kind} {failed.text}")
+    if not found or failed.verdict is not Verdict.COMPILE_ERROR:
+        return None
+    if failed.native:
+        named = re.search(rf"\b{found[1]}\s*\(", "\n".join(failed.source.lines))
+        missing = f'`extern "C"` is missing before `{found[1]}`, so its name has other letters in the library'
+        return missing if named else f"the graded function must be called `{found[1]}`"
+    near = nearest(found[1], [one.name for one in failed.source.functions])
+    return f"the graded function must be called `{found[1]}`" + (f", not `{near}`" if near else "")
+
+
+def _a(kind: str) -> str:
+    words = {
+        "int": "a whole number",
+        "float": "a number",
+        "str": "a text",
+        "tuple": "a tuple",
+        "list": "a list",
+    }
+    return words.get(kind, f"a {kind}")
+
+
+RULES = (missing_in_module, missing_in_object, undefined, no_such_function)

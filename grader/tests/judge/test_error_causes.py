@@ -1,0 +1,162 @@
+"""Errors get their cause: a table of broken solutions, graded as a student's file would be."""
+
+import re
+
+import pytest
+
+from grader.course.spec import Verdict
+from grader.judge import error_causes
+from grader.judge.error_causes.failed import Failed
+from grader.judge.error_causes.known_names import nearest
+from grader.results.findings import Frame
+from grader.results.outcome import Outcome
+from grader.tests.helpers.broken_files import Grading, table
+
+BROKEN = table()
+EVERYDAY = {  # one of each way on which an error comes: screen, parser, interpreter, compiler, autograd, nvcc
+    "program_id without its underscore", "load with default", "BLOCK not passed", "no grid",
+    "grid is a number", "colon forgotten", "matplotlib", "saved tensors not unpacked", "continue in a kernel",
+    "axis 1 of one axis", "name of rows that is not there", "a helper without __device__",
+    "extern C forgotten",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def grading(tmp_path_factory):
+    found = Grading(tmp_path_factory.mktemp("broken"))
+    yield found
+    found.session.close()
+
+
+def test_the_table_has_many_of_both_languages_and_no_name_twice():
+    assert len([one for one in BROKEN if not one.is_native]) >= 75
+    assert len([one for one in BROKEN if one.is_native]) >= 20
+    names = [(one.of, one.name) for one in BROKEN]
+    assert len(set(names)) == len(names)
+    assert {one.name for one in BROKEN} >= EVERYDAY
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        pytest.param(
+            one, marks=[] if one.name in EVERYDAY else [pytest.mark.slow], id=f"{one.of}: {one.name}"
+        )
+        for one in BROKEN
+    ],
+)
+def test_the_cause_of_a_broken_file_is_named(grading, broken):
+    errors = {
+        tier: outcome
+        for tier, outcome in grading.grade(broken).items()
+        if outcome.verdict in error_causes.ERRORS
+    }
+    assert errors, "it failed, and not by an error"
+    for tier, outcome in errors.items():
+        lacking = [one for one in broken.says if not re.search(one, outcome.cause)]
+        assert not lacking, f"{tier}, {outcome.label}: {outcome.cause!r} for {outcome.where!r}"
+
+
+# What a rule makes of a message, without a run: other versions of Triton and Python say it in other words
+
+KERNEL = """import triton
+import triton.language as tl
+
+
+@triton.jit
+def add_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs, mask=offs < n)
+    tl.store(out_ptr + offs, x, mask=offs < n)
+
+
+def add(x, *, out=None):
+    add_kernel[(1,)](x, out, x.numel(), BLOCK=64)
+"""
+
+
+def cause(where, line=8, text=KERNEL, verdict=Verdict.CRASHED, **more):
+    frame = Frame(line=line, function="add_kernel", code=text.splitlines()[line - 1].strip())
+    return error_causes.with_cause(Outcome(verdict, where=where, frames=(frame,)), text, **more).cause
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        (
+            "InterpreterError: AttributeError(\"module 'triton.language' has no attribute 'lod'\")",
+            "`tl.load`",
+        ),
+        ("AttributeError: module 'triton.language' has no attribute 'lod'", "`tl.load`"),
+        ("NameError: name 'of_s' is not defined", "`offs`"),
+        ("ValueError: arange's range must be a power of 2", "power of two"),
+        ("ValueError: Shape element 0 must be a power of 2", "power of two"),
+        ("IndexError: axis 1 is out of bounds for array of dimension 1", "no axis 1"),
+    ],
+)
+def test_an_error_in_other_words_has_the_same_cause(where, said):
+    assert said in cause(where)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "RuntimeError: something that nobody has seen",
+        "KeyError: 'a'",
+        "AssertionError",
+        "ValueError: 3",
+        "stopped at the time limit of 20 s",
+        "",
+    ],
+)
+def test_an_unknown_error_has_no_cause(where):
+    assert cause(where) == ""
+
+
+def test_a_line_that_triton_only_quotes_comes_first():
+    quoted = "\n".join(KERNEL.splitlines()[5:8])
+    said = f"CompilationError: at 3:8:\n{quoted}\n        ^\nload() got an unexpected keyword argument 'fill'"
+    text = KERNEL.replace("mask=offs < n)\n    tl.store", "fill=0, mask=offs < n)\n    tl.store")
+    said = said.replace("mask=offs", "fill=0, mask=offs")
+    host = Frame(line=13, function="add", code="add_kernel[(1,)](x, out, x.numel(), BLOCK=64)")
+    outcome = error_causes.with_cause(Outcome(Verdict.COMPILE_ERROR, where=said, frames=(host,)), text)
+    assert [one.line for one in outcome.frames] == [8, 13]
+    assert outcome.where == "CompilationError: load() got an unexpected keyword argument 'fill'"
+    assert "`other`" in outcome.cause
+
+
+def test_a_loop_that_nothing_ends_is_the_cause_of_a_timeout():
+    text = "def add(x, *, out=None):\n    i = 0\n    while i < 3:\n        x = 1\n"
+    found = error_causes.with_cause(Outcome(Verdict.TIMEOUT, where="stopped"), text)
+    assert "line 3" in found.cause
+    ended = error_causes.with_cause(
+        Outcome(Verdict.TIMEOUT, where="stopped"), text.replace("x = 1", "i += 1")
+    )
+    assert ended.cause == ""
+
+
+@pytest.mark.parametrize("verdict", [Verdict.PASS, Verdict.WRONG, Verdict.NOT_STARTED, Verdict.NOT_GRADED])
+def test_what_is_no_error_is_left_as_it_is(verdict):
+    outcome = Outcome(verdict, where="NameError: name 'of_s' is not defined")
+    assert error_causes.with_cause(outcome, KERNEL) is outcome
+
+
+@pytest.mark.parametrize("text", ["", "def f(:", "x = 1", "\0", "(" * 2000])
+def test_no_text_of_a_file_stops_the_rules(text):
+    outcome = Outcome(Verdict.CRASHED, where="TypeError: 'int' object is not iterable")
+    assert Failed.of(outcome, text).line == 0
+    assert error_causes.with_cause(outcome, text).verdict is Verdict.CRASHED
+
+
+@pytest.mark.parametrize(
+    ("name", "names", "near"),
+    [
+        ("programid", ["program_id", "load"], "program_id"),
+        ("BLOCK_SIZE_M", ["BLOCK_N", "BLOCK_M"], "BLOCK_M"),
+        ("GROUP_M", ["GROUP_SIZE_M", "BLOCK_M"], "GROUP_SIZE_M"),
+        ("softmax_online", ["softmax", "load"], None),
+        ("zz", ["xx", "yy"], None),
+    ],
+)
+def test_the_nearest_name_is_near(name, names, near):
+    assert nearest(name, names) == near
