@@ -11,7 +11,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from grader.course.spec import Case, Verdict
-from grader.judge.error_causes import arguments, blocks, cuda, host, launches, names, policy, syntax
+from grader.judge.error_causes import (
+    arguments,
+    autograd,
+    blocks,
+    cuda,
+    host,
+    launches,
+    names,
+    policy,
+    shapes,
+    syntax,
+)
 from grader.judge.error_causes.failed import Failed
 from grader.results.findings import Frame
 from grader.results.outcome import Outcome
@@ -29,6 +40,8 @@ PYTHON_RULES = (
     *arguments.RULES,
     *launches.RULES,
     *blocks.RULES,
+    *shapes.RULES,
+    *autograd.RULES,
     *host.RULES,
     *names.RULES,
 )

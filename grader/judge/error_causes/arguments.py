@@ -73,7 +73,16 @@ def unexpected_keyword(failed: Failed) -> str | None:
     if launch and not failed.in_kernel:
         kernel, _ = launch
         return of_keyword(f"the kernel `{kernel.name}`", parameters(kernel), name)
+    graded = _graded(failed)
+    if graded:
+        return f"the grader calls `{graded.name}` with `{name}=`, and it has no such parameter"
     return None
+
+
+def _graded(failed: Failed) -> ast.FunctionDef | None:
+    """The graded function, where the call itself failed before any of its lines ran."""
+    found = re.match(r"(\w+)\(\) ", failed.text)
+    return failed.source.defined(found[1]) if found and not failed.frames else None
 
 
 def of_keyword(words: str, known: list[str], name: str) -> str:
@@ -100,6 +109,13 @@ def missing(failed: Failed) -> str | None:
         target = called(failed, call)
         if target and names[0] in target.parameters:
             return f"{target.words} takes {listed(target.parameters)}; {listed(names)} {_is(names)} not given"
+    graded = _graded(failed)
+    if graded:
+        return (
+            f"the grader calls `{graded.name}` without {listed(names)}: what the skeleton lacks has a default"
+        )
+    if re.match(r"\w+\.backward\(\)", failed.text) and "ctx" not in names:
+        return "`backward` takes `ctx` and one gradient for each result of `forward`, and has more parameters"
     if "ctx" in names or (failed.kind == "TypeError" and failed.text.startswith("forward()")):
         return "`forward` and `backward` of an autograd function have `ctx` as their first parameter"
     return None

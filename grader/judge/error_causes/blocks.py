@@ -1,4 +1,4 @@
-"""Blocks and statements in a kernel: constants, shapes, dtypes, and what the language of a kernel lacks."""
+"""Blocks and statements in a kernel: constants, dtypes, and what the language of a kernel lacks."""
 
 from __future__ import annotations
 
@@ -26,16 +26,12 @@ STATEMENTS = {  # of Python, that a kernel lacks
     "Global": "a kernel assigns to no global variables",
 }
 _STATEMENT = re.compile(r"unsupported AST node type: (\w+)")
-_SHAPES = re.compile(r"incompatible dimensions at index (\d+): (\d+) and (\d+)")
 _CARRIED = re.compile(
     r"Loop-carried variable (\w+) has initial type (.+?) but is re-assigned to (.+?) in (?:the )?loop",
     re.DOTALL,
 )
 _BRANCHES = re.compile(r"[Mm]ismatched type for (\w+) between then block \((.+?)\) and else block \((.+?)\)")
 _NUMEL = re.compile(r"numel \((\d+)\) exceeds triton maximum tensor numel \((\d+)\)")
-_AXIS = re.compile(r"axis (-?\d+) (?:is )?out of (?:bounds|range)|invalid axis (-?\d+)")
-_DTYPES = re.compile(r"[Bb]oth operands must be (?:the )?same d?type\.? Got (\S+) and (\S+)")
-_LEAST = re.compile(r"[Ii]nput shapes should have M >= (\d+), N >= (\d+) and K >= (\d+)")
 
 
 def statement(failed: Failed) -> str | None:
@@ -49,6 +45,10 @@ def statement(failed: Failed) -> str | None:
         compared = next((one for one in failed.nodes(ast.Compare) if isinstance(one, ast.Compare)), None)
         if compared is None or len(compared.ops) < 2:
             return "a chained comparison is not possible in a kernel: join two of them by `&`"
+        inner = compared.comparators[0]
+        if isinstance(inner, ast.BinOp) and isinstance(inner.op, (ast.BitAnd, ast.BitOr)):
+            sign = "&" if isinstance(inner.op, ast.BitAnd) else "|"
+            return f"`{sign}` binds more tightly than a comparison: put each comparison into parentheses"
         first = ast.unparse(ast.Compare(compared.left, compared.ops[:1], compared.comparators[:1]))
         second = ast.unparse(ast.Compare(compared.comparators[0], compared.ops[1:], compared.comparators[1:]))
         return f"a kernel has no chained comparison: write `({first}) & ({second})`"
@@ -75,6 +75,37 @@ def _truth(failed: Failed) -> str:
     return (
         "a block has a truth value for each element, and here one is taken: use `&`, `|`, `~` or `tl.where`"
     )
+
+
+def loop(failed: Failed) -> str | None:
+    """A loop over something else than a range, and what has no length."""
+    if not failed.in_kernel:
+        return None
+    if isinstance(failed.statement, ast.For) and re.search(
+        r"is not iterable|has no attribute 'func'|Only .*range.* iterators", failed.text
+    ):
+        return "a kernel's `for` goes over `range(...)`, `tl.range(...)` or `tl.static_range(...)`"
+    if re.search(r"object of type 'tensor' has no len\(\)", failed.text):
+        return "a pointer or a block has no `len()`: pass the size to the kernel"
+    return None
+
+
+def values(failed: Failed) -> str | None:
+    """A text for a number, an option that does not exist, an axis of the grid beyond the third."""
+    found = re.search(r"cannot convert (.+) of type <class 'str'> to tensor", failed.text)
+    if found:
+        number = re.fullmatch(r"[-+]?(?:inf|nan|[\d.e]+)", found[1])
+        more = f': `float("{found[1]}")`' if number else ""
+        return f'the text "{found[1]}" stands where a number or a block is wanted{more}'
+    found = re.search(
+        r"(Eviction policy|Cache modifier|Memory semantic|Memory scope|Padding option) (\S+) not", failed.text
+    )
+    if found:
+        policies = ': it is `"evict_first"` or `"evict_last"`' if found[1] == "Eviction policy" else ""
+        return f'"{found[2]}" is no {found[1].lower()}{policies}'
+    if re.search(r"(?:program_id|num_programs) axis must be 0, 1,? or 2", failed.text):
+        return "a grid has the axes 0, 1 and 2"
+    return None
 
 
 def constant(failed: Failed) -> str | None:
@@ -132,6 +163,14 @@ def arange(failed: Failed) -> str | None:
 
 def pointer(failed: Failed) -> str | None:
     """A pointer that is indexed or added to another."""
+    found = re.search(
+        r"(Mask|Value|Other) argument cannot be block type if pointer argument is not", failed.text
+    )
+    if found:
+        return (
+            f"the pointer is that of one element, and the {found[1].lower()} is a block: "
+            "add the offsets to the pointer"
+        )
     if re.search(r"cannot add pointers together", failed.text):
         return "two pointers are added: load the values first, and add these"
     indexed = re.search(
@@ -147,50 +186,6 @@ def pointer(failed: Failed) -> str | None:
             ):
                 code = f"tl.load({node.value.id} + {ast.unparse(node.slice)})"
                 return f"a pointer is not indexed: {short(node)} is `{code}`, with a mask where it may end"
-    return None
-
-
-def shapes(failed: Failed) -> str | None:
-    """Blocks whose shapes do not go together."""
-    found = _SHAPES.search(failed.text)
-    if found:
-        sizes = f"one has {found[2]} elements along axis {found[1]}, the other {found[3]}"
-        axis = "; for a table of all pairs give each a new axis, `[:, None]` and `[None, :]`"
-        has = any(isinstance(one, ast.Constant) and one.value is None for one in failed.nodes(ast.Constant))
-        return f"two blocks do not go together: {sizes}{'' if has else axis}"
-    if re.search(r"unsupported tensor index", failed.text):
-        return (
-            "a block cannot be indexed or cut by a slice: in its brackets stand only `None` and `:`; "
-            "a part of it is loaded by its own pointers"
-        )
-    found = _AXIS.search(failed.text)
-    if found:
-        return f"the block has no axis {found[1] or found[2]}: its axes are counted from 0"
-    found = re.search(
-        r"return_and_permute|[Cc]annot view|reshape\(\) cannot change total number of elements", failed.text
-    )
-    return "a reshape must keep the number of elements" if found else None
-
-
-def dot(failed: Failed) -> str | None:
-    """The operands of tl.dot."""
-    text = failed.text
-    if re.search(r"equal reduction dimensions|must match for a valid dot|[Ff]irst input shape .*K", text):
-        return "`tl.dot(a, b)` needs as many columns of `a` as rows of `b`"
-    found = _DTYPES.search(text)
-    if found:
-        return f"`tl.dot` needs operands of one dtype, and gets {found[1]} and {found[2]}"
-    found = _LEAST.search(text)
-    if found:
-        sides = zip("MNK", found.groups(), strict=True)
-        least = [f"{side} of at least {size}" for side, size in sides if size != "1"]
-        return f"`tl.dot` of an (M, K) and a (K, N) block needs {' and '.join(least)}"
-    found = re.search(r"input_precision must be one of \((.+?)\)\. Got (\w+)", text)
-    if found:
-        known = ", ".join(f'"{one.strip(chr(39))}"' for one in found[1].split(", "))
-        return f'`input_precision` has no value "{found[2]}"; it takes {known}'
-    if re.search(r"unsupported operand type\(s\) for @|'MatMult' object", text) and failed.in_kernel:
-        return "blocks have no operator `@`: their product is `tl.dot(a, b)`"
     return None
 
 
@@ -238,4 +233,4 @@ def python_function(failed: Failed) -> str | None:
     return None
 
 
-RULES = (statement, constant, arange, pointer, shapes, dot, types, python_function)
+RULES = (statement, loop, values, constant, arange, pointer, types, python_function)

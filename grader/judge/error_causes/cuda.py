@@ -17,7 +17,8 @@ BUILT_IN = {  # names that every file has, and the header of those that need one
             "atomicAdd", "atomicMax", "atomicMin", "atomicCAS", "atomicExch", "float2", "float4",
             "make_float2", "make_float4", "make_int4", "cudaGetLastError", "cudaSuccess", "cudaStream_t",
             "cudaError_t", "cudaMemsetAsync", "cudaErrorInvalidValue", "fmaf", "fmaxf", "fminf", "expf",
-            "__expf", "sqrtf", "rsqrtf",
+            "__expf", "sqrtf", "rsqrtf", "__shared__", "__device__", "__global__", "__restrict__",
+            "__launch_bounds__", "__forceinline__", "printf",
         ),
         "",
     ),
@@ -28,13 +29,14 @@ BUILT_IN = {  # names that every file has, and the header of those that need one
     **dict.fromkeys(("__half", "half", "__half2", "half2", "__half2float", "__float2half"), "cuda_fp16.h"),
     **dict.fromkeys(("uintptr_t", "uint32_t", "uint64_t", "int32_t", "int64_t", "uint8_t"), "cstdint"),
     **dict.fromkeys(("nvcuda", "wmma"), "mma.h"),
-    **dict.fromkeys(("printf",), "cstdio"),
 }  # fmt: skip
 _OLD_SHUFFLE = re.compile(r"__(?:shfl|ballot|any|all)(?:_up|_down|_xor)?")
 _UNDEFINED = re.compile(
     r'identifier "(\w+)" is undefined|name followed by "::" must be a class or namespace name'
 )
-_CALLED = re.compile(r'calling a __host__ function\("?(.+?)"?\) from a __(?:global|device)__ function')
+_CALLED = re.compile(
+    r'calling a (?:constexpr )?__host__ function\("?(.+?)"?\) from a __(?:global|device)__ function'
+)
 _VALUE = re.compile(
     r'value of type "(.+?)" cannot be (?:used to initialize|assigned to) an entity of type "(.+?)"'
 )
@@ -109,11 +111,15 @@ def launch(failed: Failed) -> str | None:
     two = re.search(r"\w\s*<<[^<].*[^>]>>\s*\(", failed.code)
     if two and "<<<" not in failed.code:
         return "a launch has three angle brackets on each side: `<<<` and `>>>`"
+    if re.search(r"only allowed on a __global__ function", text):
+        return "`__global__` is missing before this function, so it is no kernel"
     if re.search(r"__global__ function must have a void return type", text):
         return "a `__global__` function returns `void`: results go through a pointer"
     found = _CALLED.search(text)
     if found:
         name = found[1].partition("(")[0]
+        if re.search(rf"\bstd::{re.escape(name)}\b", failed.code):
+            return f"`std::{name}` is host code: device code has functions of its own, without `std::`"
         return f"`{name}` is host code, and a kernel calls it: `__device__` is missing before it"
     found = re.search(r'calling a __device__ function\(.*\) from a __host__ function\("?(\w+)', text)
     if found:
@@ -185,6 +191,13 @@ def types(failed: Failed) -> str | None:
                 "parts, `.x` and so on"
             )
         return f"no operator `{found[1]}` takes values of these types"
+    found = re.search(r'class "(\w+)" has no member "(\w+)"', text)
+    if found:
+        parts = re.fullmatch(r"(?:u?int|float|dim|double)([234])", found[1])
+        has = f"; it has {', '.join(f'`{one}`' for one in 'xyzw'[: int(parts[1])])}" if parts else ""
+        return f"a `{found[1]}` has no part `{found[2]}`{has}"
+    if re.search(r"must have (?:integral|arithmetic)[\w ]* type", text):
+        return "an operator here takes numbers, and gets a value of another type, such as a pointer"
     if re.search(r"must be a modifiable lvalue", text):
         return "what is written to here is `const`, or no variable"
     if re.search(r"qualifiers dropped|drops? .*const|casts? away const", text):
@@ -222,10 +235,7 @@ def include(failed: Failed) -> str | None:
     if not found:
         return None
     name = found[1] or found[2].strip('`<>"')
-    near = nearest(name, HEADERS)
-    return f"the header `{name}` is not among those that a file may include" + (
-        f"; there is `{near}`" if near else ""
-    )
+    return f"the header `{name}` is not among those that a file may include"
 
 
 RULES = (limits, launch, punctuation, undefined, arguments, types, include)

@@ -7,23 +7,33 @@ import re
 
 from grader.course.spec import Verdict
 from grader.judge.error_causes.failed import Failed, short
-from grader.judge.error_causes.names import saved_tuple
 
 NUMBERS = {1: "one", 2: "two", 3: "three", 4: "four", 5: "five", 6: "six"}
 _UNPACK = re.compile(
     r"(not enough|too many) values to unpack \(expected (?:at least )?(\d+)(?:, got (\d+))?\)"
 )
-_GRADIENTS = re.compile(
-    r"function (\w+?)Backward returned an incorrect number of gradients \(expected (\d+), got (\d+)\)"
-)
-_RETURNED = re.compile(r"(\w+) returned (\w+), not a tensor")
-_METHOD = re.compile(r"'(builtin_function_or_method|function|method|method-wrapper)'")
+_METHOD = re.compile(r"\b(builtin_function_or_method|function|method|method-wrapper)\b")
+_NOT_CALLABLE = re.compile(r"'([\w.]+)' object is not callable")
+_CONCATENATED = re.compile(r"can only concatenate tuple .*to torch\.Size|torch\.Size.*torch\.Size")
+NO_METHODS = {
+    "shape",
+    "saved_tensors",
+    "dtype",
+    "device",
+    "ndim",
+    "T",
+    "is_cuda",
+    "requires_grad",
+    "itemsize",
+}
 _KIND = re.compile(r"'([<>=!]+)' not supported between instances of '([\w.]+)' and '([\w.]+)'")
 
 
 def not_called(failed: Failed) -> str | None:
     """A method that is named and not called."""
     if not _METHOD.search(failed.text) or failed.kind not in ("TypeError", "AttributeError"):
+        return None
+    if failed.in_kernel and not failed.launch():
         return None
     subscripts = [one for one in failed.nodes(ast.Subscript) if isinstance(one, ast.Subscript)]
     for node in subscripts:
@@ -66,13 +76,22 @@ def shape_as_number(failed: Failed) -> str | None:
     """A shape that is used as if it were one number."""
     found = _KIND.search(failed.text)
     kinds = (found[2], found[3]) if found else ()
-    if not found or not {"torch.Size", "tuple"} & set(kinds):
+    if "torch.Size" not in kinds and not _CONCATENATED.search(failed.text):
         return None
     for name in [one.id for one in failed.nodes(ast.Name) if isinstance(one, ast.Name)]:
-        made = _last_value(failed, name)
-        if made is not None and isinstance(made, ast.Attribute) and made.attr == "shape":
-            return f"`{name}` is {short(made)}, a tuple of all sizes, and here one number is wanted"
-    return "a tuple of all sizes stands where one number is wanted"
+        match _last_value(failed, name):
+            case (ast.Attribute(attr="shape") | ast.Call(func=ast.Attribute(attr="size"), args=[])) as made:
+                return f"`{name}` is {short(made)}, a tuple of all sizes, and here one number is wanted"
+    return "the tuple of all sizes of a tensor stands where one number is wanted"
+
+
+def not_callable(failed: Failed) -> str | None:
+    """A value that is called as if it were a method."""
+    found = _NOT_CALLABLE.search(failed.text)
+    for call in failed.calls() if found else ():
+        if isinstance(call.func, ast.Attribute) and call.func.attr in NO_METHODS:
+            return f"{short(call.func)} is a value and no method: leave the parentheses out"
+    return None
 
 
 def unpacked(failed: Failed) -> str | None:
@@ -81,8 +100,8 @@ def unpacked(failed: Failed) -> str | None:
     if not found:
         return None
     names, few = int(found[2]), found[1] == "not enough"
-    wanted = f"{_number(names)} name{'s' * (names != 1)}"
-    has = f"has {_number(int(found[3]))}" if found[3] else "has more"
+    wanted = f"{number(names)} name{'s' * (names != 1)}"
+    has = f"has {number(int(found[3]))}" if found[3] else "has more"
     match failed.statement:
         case ast.Assign(value=ast.Attribute(attr="saved_tensors")):
             more = "fewer" if few else "more"
@@ -110,7 +129,8 @@ def _take(count: int) -> str:
     return "take" if count != 1 else "takes"
 
 
-def _number(count: int) -> str:
+def number(count: int) -> str:
+    """A small number as a word."""
     return NUMBERS.get(count, str(count))
 
 
@@ -158,59 +178,6 @@ def _is_cdiv(call: ast.Call) -> bool:
         isinstance(call.func, (ast.Attribute, ast.Name))
         and (getattr(call.func, "attr", "") or getattr(call.func, "id", "")) == "cdiv"
     )
-
-
-def autograd(failed: Failed) -> str | None:
-    """What forward and backward of an autograd function return and save."""
-    text = failed.text
-    found = _GRADIENTS.search(text)
-    if found:
-        wanted, given = int(found[2]), int(found[3])
-        return (
-            f"`backward` returns {_number(given)} gradient{'s' * (given != 1)}, and `forward` "
-            f"took {_number(wanted)} "
-            f"argument{'s' * (wanted != 1)} besides `ctx`: return one for each, None for what "
-            "needs no gradient"
-        )
-    found = _RETURNED.search(text)
-    if found and found[2] == "NoneType":
-        return _no_return(failed, found[1])
-    if found and any(
-        isinstance(one, ast.ClassDef) and one.name == found[2] for one in ast.walk(failed.source.tree)
-    ):
-        return (
-            f"`{found[2]}(...)` makes an object of the class: an autograd function is called by "
-            f"`{found[2]}.apply(...)`"
-        )
-    if re.search(r"backward left no gradient for argument (\d+)", text):
-        lacking = [one for one in failed.source.functions if one.name == "backward" and not _returns(one)]
-        if len(lacking) == 1:
-            return "`backward` has no `return`, so there is no gradient"
-        return None
-    found = re.search(r"save_for_backward can only save variables, but argument (\d+) is of type (\w+)", text)
-    if found:
-        return (
-            f"`save_for_backward` takes tensors alone, and gets a value of type {found[2]}: "
-            "keep it on `ctx` by a name of its own"
-        )
-    if re.search(r"leaf Variable that requires grad .*in-place|a view of a leaf Variable", text):
-        return "an input that needs a gradient is changed in place: write to a new tensor"
-    if re.search(r"modified by an inplace operation", text):
-        return "a tensor that `backward` needs was changed in place after it was saved"
-    return None
-
-
-def _no_return(failed: Failed, name: str) -> str | None:
-    """Which function forgot its return: the graded one, or the forward that it calls through apply."""
-    graded = failed.source.defined(name)
-    if graded is not None and not _returns(graded):
-        return f"`{name}` has no `return`"
-    lacking = [one for one in failed.source.functions if one.name == "forward" and not _returns(one)]
-    return "`forward` has no `return`, so its result is None" if len(lacking) == 1 else None
-
-
-def _returns(function: ast.FunctionDef) -> bool:
-    return any(isinstance(one, ast.Return) and one.value is not None for one in ast.walk(function))
 
 
 def recursion(failed: Failed) -> str | None:
@@ -265,13 +232,6 @@ def own_assertion(failed: Failed) -> str | None:
     return None
 
 
-def saved(failed: Failed) -> str | None:
-    """The tuple of saved tensors, passed on to a kernel or to a function."""
-    if re.search(r"'tuple'|type tuple|<class 'tuple'>|tuple object", failed.text):
-        return saved_tuple(failed)
-    return None
-
-
 def endless(failed: Failed) -> str | None:
     """A loop whose condition nothing in the loop can change."""
     if failed.verdict is not Verdict.TIMEOUT:
@@ -303,12 +263,11 @@ def memory(failed: Failed) -> str | None:
 
 RULES = (
     not_called,
+    not_callable,
     shape_as_number,
-    saved,
     unpacked,
     index,
     division,
-    autograd,
     recursion,
     device,
     own_assertion,

@@ -135,6 +135,7 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
     same = [one for one in known if _plain(one) == plain] or [
         one for one in known if _words(one) and _words(one) == _words(name)
     ]
+    same += [one for one in known if len(name) > 3 and sorted(_plain(one)) == sorted(plain)]
     if same:
         return same[0]
     if len(name) < 3:

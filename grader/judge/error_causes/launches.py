@@ -28,7 +28,9 @@ def grid(failed: Failed) -> str | None:
         return f"the grid must be a tuple, such as `(programs,)`, and is {_a(kind)}{comma}"
     found = _NO_INTEGER.search(failed.text)
     if found and found[1] == "float":
-        return "the grid has a float: `/` gives one, `triton.cdiv` or `//` a whole number"
+        return (
+            "the grid has a float: `/` or a size with a point gives one, `triton.cdiv` or `//` a whole number"
+        )
     if found:
         return f"the grid has {_a(found[1])} in place of a whole number"
     if re.search(r"grid must have at most 3 dim|too many values .*grid", failed.text):
@@ -80,6 +82,26 @@ def no_pointer(failed: Failed) -> str | None:
     return None
 
 
+def order(failed: Failed) -> str | None:
+    """A tensor that is passed for a number, or a number for a tensor, by the order of the launch."""
+    found = re.search(r"invalid operands of type pointer<\w+> and|and pointer<\w+>", failed.text)
+    launch = failed.launch()
+    if not found or launch is None or not failed.in_kernel:
+        return None
+    kernel, call = launch
+    given = dict(zip(parameters(kernel), call.args, strict=False))
+    for node in failed.nodes(ast.Compare):
+        for one in ast.walk(node):
+            if isinstance(one, ast.Name) and one.id in given and isinstance(given[one.id], ast.Name):
+                passed = given[one.id]
+                if isinstance(passed, ast.Name) and passed.id != one.id:
+                    return (
+                        f"`{one.id}` is a pointer here: the launch passes `{passed.id}` for it, "
+                        "and it must pass its values in the order of the parameters"
+                    )
+    return None
+
+
 def options(failed: Failed) -> str | None:
     """num_warps and others that a launch cannot have."""
     found = re.search(r"(num_warps|num_ctas|num_stages) must be a power of (?:2|two)", failed.text)
@@ -104,4 +126,4 @@ def _listed(names: list[str]) -> str:
     return ", ".join(f"`{one}`" for one in names) or "none"
 
 
-RULES = (grid_name, grid, no_pointer, options)
+RULES = (grid_name, grid, no_pointer, order, options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable
 
 from grader.course.spec import Verdict
 from grader.judge.error_causes.failed import Failed, parameters
@@ -161,8 +162,12 @@ def undefined(failed: Failed) -> str | None:
     here = failed.function
     if here is None:
         return None
+    if name in names_of(here):
+        return f"`{name}` is read before a value is assigned to it in this function"
+    if name in public("triton.language") and _means_triton(failed, name):
+        return f"`{name}` is a name of Triton: `tl.{name}`"
     elsewhere = [one for one in failed.source.functions if one is not here and name in names_of(one)]
-    near = nearest(name, names_of(here) | _globals(failed.source.tree) | PYTHON)
+    near = nearest(name, names_of(here) | _globals(failed.source.tree) | _long(PYTHON))
     if near:
         return f"`{name}` is not defined; the nearest name here is `{near}`"
     if elsewhere:
@@ -171,6 +176,19 @@ def undefined(failed: Failed) -> str | None:
         )
     known = f"neither a parameter of `{here.name}` nor assigned in it"
     return f"`{name}` is {known}" + _near_parameter(name, here)
+
+
+def _means_triton(failed: Failed, name: str) -> bool:
+    """Whether a name is called, or is that of a dtype: any other may be a variable of the student's."""
+    import triton.language as tl
+
+    called = any(isinstance(call.func, ast.Name) and call.func.id == name for call in failed.calls())
+    return called or isinstance(getattr(tl, name), tl.dtype)
+
+
+def _long(names: Iterable[str]) -> set[str]:
+    """Names that no slip of one letter makes of a student's own short one."""
+    return {one for one in names if len(one) > 4}
 
 
 def _near_parameter(name: str, here: ast.FunctionDef) -> str:
@@ -205,7 +223,18 @@ def no_such_function(failed: Failed) -> str | None:
         named = re.search(rf"\b{found[1]}\s*\(", "\n".join(failed.source.lines))
         missing = f'`extern "C"` is missing before `{found[1]}`, so its name has other letters in the library'
         return missing if named else f"the graded function must be called `{found[1]}`"
-    near = nearest(found[1], [one.name for one in failed.source.functions])
+    names = {
+        one.name
+        for one in failed.source.tree.body
+        if isinstance(one, ast.FunctionDef) and one.name not in failed.source.kernels
+    }
+    called = {
+        one.func.id
+        for one in ast.walk(failed.source.tree)
+        if isinstance(one, ast.Call) and isinstance(one.func, ast.Name)
+    }
+    left = sorted(names - called)
+    near = nearest(found[1], names) or (left[0] if len(left) == 1 else None)
     return f"the graded function must be called `{found[1]}`" + (f", not `{near}`" if near else "")
 
 

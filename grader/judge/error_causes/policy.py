@@ -21,6 +21,11 @@ _LAUNCHED = re.compile(r"`(\w+)=` in a launch is not permitted")
 _IN_CONFIG = re.compile(r"`(\w+)` in a Config is not permitted")
 _CONFIG = re.compile(r"`(\w+)` is not permitted in triton\.Config")
 _STORED = re.compile(r"storing to `(\w+)\[(.+?)\]`")
+_ANNOTATION = re.compile(
+    r"the annotation `(\w+)[\w.]*` is not permitted; .* is no type that the file imports"
+)
+OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "pre_hook")
+IMPORTS = {"tl": "import triton.language as tl", "triton": "import triton", "torch": "import torch"}
 _NO_GRID = re.compile(r"calls a kernel without a grid")
 
 
@@ -33,7 +38,7 @@ def refused(failed: Failed) -> str | None:
             "this line runs whenever the file is imported: an experiment belongs "
             'under `if __name__ == "__main__":`, or into another file'
         )
-    for rule in (_of_import, _of_launch, _of_store, _of_ctx, _of_name, _of_method):
+    for rule in (_of_form, _of_import, _of_launch, _of_store, _of_ctx, _of_name, _of_method):
         words = rule(failed)
         if words:
             return words
@@ -48,6 +53,19 @@ def _is_experiment(failed: Failed) -> bool:
         case ast.Assign() | ast.Expr() | ast.For() | ast.Assert() as statement:
             return any(isinstance(one, ast.Call) for one in ast.walk(statement))
     return False
+
+
+def _of_form(failed: Failed) -> str | None:
+    """Parts of the language that are missing: an import, a decorator, a store."""
+    found = _ANNOTATION.search(failed.text)
+    if found and found[1] in IMPORTS:
+        return f"`{found[1]}` is not imported: `{IMPORTS[found[1]]}`"
+    lacks = re.search(r"it holds functions with @staticmethod", failed.text)
+    if lacks and failed.function and not failed.function.decorator_list:
+        return f"`@staticmethod` is missing above `{failed.function.name}`"
+    if re.search(r"its kernel stores nothing", failed.text):
+        return "a kernel gives nothing back to host code: its result leaves it by `tl.store` alone"
+    return None
 
 
 def _of_import(failed: Failed) -> str | None:
@@ -80,7 +98,10 @@ def _of_launch(failed: Failed) -> str | None:
             "a kernel is launched with its grid in square brackets, before the parentheses: "
             "`kernel[grid](...)`"
         )
-    if _CONFIG.search(failed.text):
+    option = _CONFIG.search(failed.text)
+    if option and (near := nearest(option[1], OPTIONS)):
+        return f"`triton.Config` has no `{option[1]}`; it is called `{near}`"
+    if option:
         return (
             "`triton.Config` takes the constants of a kernel as a dict: "
             '`triton.Config({"BLOCK": 64}, num_warps=4)`'
@@ -118,6 +139,9 @@ def _of_store(failed: Failed) -> str | None:
 
 def _of_ctx(failed: Failed) -> str | None:
     found = _OF_CTX.search(failed.text)
+    near = nearest(found[1], ("saved_tensors", "save_for_backward", "needs_input_grad")) if found else None
+    if found and near:
+        return f"`ctx` has no `{found[1]}`; the name is `ctx.{near}`"
     if found:
         return (
             f"nothing sets `ctx.{found[1]}`: `forward` must put it there, or save it with `save_for_backward`"
@@ -136,6 +160,9 @@ def _of_name(failed: Failed) -> str | None:
         return of_triton(name)
     if root == "tl" and name in IN_TRITON:
         return f"`tl.{name}` is no function; {IN_TRITON[name]}"
+    if root == "triton" and name and name not in public("triton"):
+        near = nearest(name, public("triton"))
+        return f"`triton` has no `{name}`" + (f"; the name is `triton.{near}`" if near else "")
     if root == "torch" and failed.in_kernel:
         has = name in public("triton.language") or name in IN_TRITON
         instead = IN_TRITON.get(name) or f"Triton has `tl.{name}`"

@@ -1,0 +1,77 @@
+"""Blocks whose shapes or dtypes do not go together, and the operands of tl.dot."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from grader.judge.error_causes.failed import Failed
+
+_SHAPES = re.compile(r"incompatible dimensions at index (\d+): (\d+) and (\d+)")
+_AXIS = re.compile(r"axis (-?\d+) (?:is )?out of (?:bounds|range)|invalid axis (-?\d+)")
+_DTYPES = re.compile(r"[Bb]oth operands must be (?:the )?same d?type\.? Got (\S+) and (\S+)")
+_LEAST = re.compile(r"[Ii]nput shapes should have M >= (\d+), N >= (\d+) and K >= (\d+)")
+
+
+def shapes(failed: Failed) -> str | None:
+    """Blocks whose shapes do not go together."""
+    found = _SHAPES.search(failed.text)
+    if found:
+        sizes = f"one has {found[2]} elements along axis {found[1]}, the other {found[3]}"
+        axis = "; for a table of all pairs give each a new axis, `[:, None]` and `[None, :]`"
+        has = any(isinstance(one, ast.Constant) and one.value is None for one in failed.nodes(ast.Constant))
+        return f"two blocks do not go together: {sizes}{'' if has else axis}"
+    if re.search(r"unsupported tensor index", failed.text):
+        return (
+            "a block cannot be indexed or cut by a slice: in its brackets stand only `None` and `:`; "
+            "a part of it is loaded by its own pointers"
+        )
+    found = _AXIS.search(failed.text)
+    if found:
+        return f"the block has no axis {found[1] or found[2]}: its axes are counted from 0"
+    found = re.search(
+        r"return_and_permute|[Cc]annot view|reshape\(\) cannot change total number of elements", failed.text
+    )
+    return "a reshape must keep the number of elements" if found else None
+
+
+def dot(failed: Failed) -> str | None:
+    """The operands of tl.dot."""
+    text = failed.text
+    if re.search(r"equal reduction dimensions|must match for a valid dot|[Ff]irst input shape .*K", text):
+        return "`tl.dot(a, b)` needs as many columns of `a` as rows of `b`"
+    if re.search(r"accumulator shape is incompatible", text):
+        return (
+            "the accumulator of `tl.dot(a, b, acc)` must have as many rows as `a`, and as many columns as `b`"
+        )
+    if failed.kind == "AssertionError" and not text and _has_accumulator(failed):
+        return (
+            "the accumulator of `tl.dot` must have the dtype of its result, "
+            "which is `tl.float32` unless `out_dtype` names another"
+        )
+    found = _DTYPES.search(text)
+    if found:
+        return f"`tl.dot` needs operands of one dtype, and gets {found[1]} and {found[2]}"
+    found = _LEAST.search(text)
+    if found:
+        sides = zip("MNK", found.groups(), strict=True)
+        least = [f"{side} of at least {size}" for side, size in sides if size != "1"]
+        return f"`tl.dot` of an (M, K) and a (K, N) block needs {' and '.join(least)}"
+    found = re.search(r"input_precision must be one of \((.+?)\)\. Got (\w+)", text)
+    if found:
+        known = ", ".join(f'"{one.strip(chr(39))}"' for one in found[1].split(", "))
+        return f'`input_precision` has no value "{found[2]}"; it takes {known}'
+    if re.search(r"unsupported operand type\(s\) for @|'MatMult' object", text) and failed.in_kernel:
+        return "blocks have no operator `@`: their product is `tl.dot(a, b)`"
+    return None
+
+
+def _has_accumulator(failed: Failed) -> bool:
+    return failed.in_kernel and any(
+        ast.unparse(call.func) == "tl.dot"
+        and (len(call.args) > 2 or "acc" in [one.arg for one in call.keywords])
+        for call in failed.calls()
+    )
+
+
+RULES = (shapes, dot)
