@@ -218,12 +218,17 @@ class Run:
 
         if self.source == REFERENCE or outcome.verdict not in error_causes.ERRORS:
             return outcome
-        given = {path.stem: path.read_text("utf-8") for path in item.entry.given if path.suffix == ".py"}
-        native = item.exercise.native is not None
         with contextlib.suppress(Exception):  # no verdict is lost for want of its cause
-            return error_causes.with_cause(
-                outcome, self.submission(item).text, item.case, self.tier, native, given
+            readme = item.entry.folder / "README.md"
+            facts = error_causes.FileFacts(
+                self.submission(item).text,
+                item.exercise.file,
+                readme.read_text("utf-8") if readme.is_file() else "",
+                self.tier,
+                item.exercise.native is not None,
+                {path.stem: path.read_text("utf-8") for path in item.entry.given if path.suffix == ".py"},
             )
+            return error_causes.with_cause(outcome, facts)
         return outcome
 
     def _ask(self, item: Item) -> Outcome:

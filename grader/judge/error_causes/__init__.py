@@ -7,10 +7,14 @@ are all that there is; where none of them is recognised, there is no cause.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
+from typing import NamedTuple
 
-from grader.course.spec import Case, Verdict
+from grader.course.hints import hint_of_todo, todo_hints
+from grader.course.spec import Verdict
 from grader.judge.error_causes import (
     arguments,
     autograd,
@@ -45,35 +49,69 @@ PYTHON_RULES = (
     *host.RULES,
     *names.RULES,
 )
+_TASK = re.compile(r"\s*(?:#|//) *(?P<mark>BEGIN|END) TODO (?P<number>\d+)\b")
 NATIVE_RULES = (*cuda.RULES, names.no_such_function)
 
 
-def cause_of(failed: Failed) -> str | None:
-    """Return the cause of an error in one or two short sentences; None where no rule knows it."""
-    rules = NATIVE_RULES if failed.native else PYTHON_RULES
-    return next((words for rule in rules if (words := rule(failed))), None)
+# Errors that a hint of the lab helps with: of the task in which the line is. The others are slips.
+HINTED = frozenset(
+    (
+        launches.grid,
+        launches.no_pointer,
+        launches.order,
+        arguments.missing,
+        blocks.constant,
+        blocks.arange,
+        blocks.pointer,
+        blocks.types,
+        shapes.shapes,
+        shapes.dot,
+        autograd.autograd,
+        autograd.saved,
+        host.division,
+    )
+)
 
 
-def with_cause(
-    outcome: Outcome,
-    text: str,
-    case: Case | None = None,
-    tier: str = "",
-    native: bool = False,
-    given: Mapping[str, str] | None = None,
-) -> Outcome:
-    """Return the outcome of an error with its cause, in the innermost error's words and with its line.
+class FileFacts(NamedTuple):
+    """What is known of the file beside the error. `given` are texts of modules that it imports, by name."""
+
+    text: str
+    file: str = ""
+    readme: str = ""  # the text of the lab's README
+    tier: str = ""
+    native: bool = False
+    given: Mapping[str, str] = MappingProxyType({})
+
+
+def with_cause(outcome: Outcome, facts: FileFacts) -> Outcome:
+    """Return the outcome of an error with cause and hint, in the innermost error's words, with its line.
 
     Triton's compiler quotes the kernel instead of naming the line, and its interpreter puts errors into each
-    other. `text` is the file, and `given` are texts of the modules that it may import, by name. An outcome of
-    another kind is returned as it is.
+    other. An outcome of another kind is returned as it is.
     """
     if outcome.verdict not in ERRORS or outcome.blocked:
         return outcome
-    failed = Failed.of(outcome, text, case, tier, native, given)
+    failed = Failed.of(outcome, facts.text, facts.tier, facts.native, facts.given)
     frames = outcome.frames
     if failed.line and (not frames or frames[0].line != failed.line):
         name = failed.function.name if failed.function else ""
         frames = (Frame(line=failed.line, function=name, code=failed.code), *frames)
     where = f"{failed.kind}: {failed.text}".removesuffix(": ") if failed.unwrapped else outcome.where
-    return replace(outcome, where=where, frames=frames, cause=cause_of(failed) or outcome.cause)
+    for rule in NATIVE_RULES if facts.native else PYTHON_RULES:
+        cause = rule(failed)
+        if cause:
+            hint = _hint(failed, facts) if rule in HINTED else None
+            return replace(outcome, where=where, frames=frames, cause=cause, hint=hint or outcome.hint)
+    return replace(outcome, where=where, frames=frames)
+
+
+def _hint(failed: Failed, facts: FileFacts) -> int | None:
+    """The number of the hint for the task whose marks are around a line of the stack; None without marks."""
+    hints = todo_hints(facts.readme)
+    for line in dict.fromkeys((failed.line, *(one.line for one in failed.frames))):
+        above = [_TASK.match(one) for one in failed.source.lines[: max(line, 0)]]
+        last = next((one for one in reversed(above) if one), None)
+        if last and last["mark"] == "BEGIN":
+            return hint_of_todo(hints, facts.file, int(last["number"]))
+    return None

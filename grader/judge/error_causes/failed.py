@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from grader.course.spec import Case, Verdict
+from grader.course.spec import Verdict
 from grader.results.findings import Frame
 from grader.results.outcome import Outcome
 
@@ -62,7 +62,6 @@ class Failed:
     source: Source
     line: int
     frames: tuple[Frame, ...] = ()
-    case: Case | None = None
     tier: str = ""
     native: bool = False
     given: Mapping[str, Source] = field(default_factory=dict)  # modules that the file imports, by name
@@ -73,7 +72,6 @@ class Failed:
         cls,
         outcome: Outcome,
         text: str,
-        case: Case | None = None,
         tier: str = "",
         native: bool = False,
         given: Mapping[str, str] | None = None,
@@ -93,7 +91,7 @@ class Failed:
         others = {name: Source(one) for name, one in (given or {}).items()}
         unwrapped = bool(message) and (found > 0 or inner != kind)
         verdict, line = outcome.verdict, found or line
-        return cls(verdict, inner, message, source, line, frames, case, tier, native, others, unwrapped)
+        return cls(verdict, inner, message, source, line, frames, tier, native, others, unwrapped)
 
     @property
     def code(self) -> str:

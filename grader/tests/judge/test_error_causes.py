@@ -6,6 +6,7 @@ import pytest
 
 from grader.course.spec import Verdict
 from grader.judge import error_causes
+from grader.judge.error_causes import FileFacts
 from grader.judge.error_causes.failed import Failed
 from grader.judge.error_causes.known_names import nearest
 from grader.results.findings import Frame
@@ -75,9 +76,9 @@ def add(x, *, out=None):
 """
 
 
-def cause(where, line=8, text=KERNEL, verdict=Verdict.CRASHED, **more):
+def cause(where, line=8, text=KERNEL, verdict=Verdict.CRASHED):
     frame = Frame(line=line, function="add_kernel", code=text.splitlines()[line - 1].strip())
-    return error_causes.with_cause(Outcome(verdict, where=where, frames=(frame,)), text, **more).cause
+    return error_causes.with_cause(Outcome(verdict, where=where, frames=(frame,)), FileFacts(text)).cause
 
 
 @pytest.mark.parametrize(
@@ -119,7 +120,9 @@ def test_a_line_that_triton_only_quotes_comes_first():
     text = KERNEL.replace("mask=offs < n)\n    tl.store", "fill=0, mask=offs < n)\n    tl.store")
     said = said.replace("mask=offs", "fill=0, mask=offs")
     host = Frame(line=13, function="add", code="add_kernel[(1,)](x, out, x.numel(), BLOCK=64)")
-    outcome = error_causes.with_cause(Outcome(Verdict.COMPILE_ERROR, where=said, frames=(host,)), text)
+    outcome = error_causes.with_cause(
+        Outcome(Verdict.COMPILE_ERROR, where=said, frames=(host,)), FileFacts(text)
+    )
     assert [one.line for one in outcome.frames] == [8, 13]
     assert outcome.where == "CompilationError: load() got an unexpected keyword argument 'fill'"
     assert "`other`" in outcome.cause
@@ -127,25 +130,45 @@ def test_a_line_that_triton_only_quotes_comes_first():
 
 def test_a_loop_that_nothing_ends_is_the_cause_of_a_timeout():
     text = "def add(x, *, out=None):\n    i = 0\n    while i < 3:\n        x = 1\n"
-    found = error_causes.with_cause(Outcome(Verdict.TIMEOUT, where="stopped"), text)
+    found = error_causes.with_cause(Outcome(Verdict.TIMEOUT, where="stopped"), FileFacts(text))
     assert "line 3" in found.cause
-    ended = error_causes.with_cause(
-        Outcome(Verdict.TIMEOUT, where="stopped"), text.replace("x = 1", "i += 1")
-    )
+    text = text.replace("x = 1", "i += 1")
+    ended = error_causes.with_cause(Outcome(Verdict.TIMEOUT, where="stopped"), FileFacts(text))
     assert ended.cause == ""
+
+
+README = """
+| TODO | task | hint |
+|---|---|---|
+| 1 | offsets | 4 |
+"""
+
+
+@pytest.mark.parametrize(
+    ("where", "hint"),
+    [("ValueError: arange's range must be a power of 2", 4), ("NameError: name 'of_s' is not defined", None)],
+)
+def test_the_hint_is_that_of_the_task_in_which_the_line_is_and_a_slip_needs_none(where, hint):
+    marked = KERNEL.replace("    offs =", "    # BEGIN TODO 1: offsets\n    offs =")
+    frame = Frame(line=9, function="add_kernel", code="")
+    failed = Outcome(Verdict.CRASHED, where=where, frames=(frame,))
+    assert error_causes.with_cause(failed, FileFacts(marked, "add.py", README)).hint == hint
+    closed = marked.replace("    x = tl.load", "    # END TODO 1\n    x = tl.load")
+    lower = Outcome(Verdict.CRASHED, where=where, frames=(Frame(line=10, function="add_kernel", code=""),))
+    assert error_causes.with_cause(lower, FileFacts(closed, "add.py", README)).hint is None
 
 
 @pytest.mark.parametrize("verdict", [Verdict.PASS, Verdict.WRONG, Verdict.NOT_STARTED, Verdict.NOT_GRADED])
 def test_what_is_no_error_is_left_as_it_is(verdict):
     outcome = Outcome(verdict, where="NameError: name 'of_s' is not defined")
-    assert error_causes.with_cause(outcome, KERNEL) is outcome
+    assert error_causes.with_cause(outcome, FileFacts(KERNEL)) is outcome
 
 
 @pytest.mark.parametrize("text", ["", "def f(:", "x = 1", "\0", "(" * 2000])
 def test_no_text_of_a_file_stops_the_rules(text):
     outcome = Outcome(Verdict.CRASHED, where="TypeError: 'int' object is not iterable")
     assert Failed.of(outcome, text).line == 0
-    assert error_causes.with_cause(outcome, text).verdict is Verdict.CRASHED
+    assert error_causes.with_cause(outcome, FileFacts(text)).verdict is Verdict.CRASHED
 
 
 @pytest.mark.parametrize(
