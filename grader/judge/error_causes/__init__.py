@@ -8,7 +8,7 @@ are all that there is; where none of them is recognised, there is no cause.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
@@ -101,15 +101,18 @@ def with_cause(outcome: Outcome, facts: FileFacts) -> Outcome:
     for rule in NATIVE_RULES if facts.native else PYTHON_RULES:
         cause = rule(failed)
         if cause:
-            hint = _hint(failed, facts) if rule in HINTED else None
+            lines = [failed.line, *(one.line for one in failed.frames)]
+            if rule is autograd.saved:  # what is wrong is not where the tuple was used
+                lines.reverse()
+            hint = _hint(failed, facts, lines) if rule in HINTED else None
             return replace(outcome, where=where, frames=frames, cause=cause, hint=hint or outcome.hint)
     return replace(outcome, where=where, frames=frames)
 
 
-def _hint(failed: Failed, facts: FileFacts) -> int | None:
-    """The number of the hint for the task whose marks are around a line of the stack; None without marks."""
+def _hint(failed: Failed, facts: FileFacts, lines: Sequence[int]) -> int | None:
+    """The number of the hint for the task whose marks are around the first line that has any, or None."""
     hints = todo_hints(facts.readme)
-    for line in dict.fromkeys((failed.line, *(one.line for one in failed.frames))):
+    for line in dict.fromkeys(lines):
         above = [_TASK.match(one) for one in failed.source.lines[: max(line, 0)]]
         last = next((one for one in reversed(above) if one), None)
         if last and last["mark"] == "BEGIN":
