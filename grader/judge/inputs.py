@@ -11,6 +11,7 @@ import torch
 
 from grader.course.signatures import Inputs, Shape, Shapes
 from grader.course.spec import PLAIN, Case, Exercise, Layout
+from grader.judge.without_dynamo import without_dynamo
 from grader.worker.shared_memory import ALIGN, TORCH_DTYPES, Arena, Buffer, Tensor
 
 # Bytes: an unmasked store of the widest block that a student is likely to use, 65,536 fp32, is still inside.
@@ -109,7 +110,8 @@ def _shapes_out(
         name: torch.empty(shape, dtype=torch.float64, device="meta") if isinstance(shape, tuple) else shape
         for name, shape, _ in inputs
     }
-    return tuple(tuple(out.shape) for out in reference(**meta))
+    with without_dynamo():
+        return tuple(tuple(out.shape) for out in reference(**meta))
 
 
 def fill(arena: Arena, buffers: Sequence[Buffer], values: Inputs) -> None:

@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from grader.course.signatures import Inputs
 from grader.judge.inputs import numbers, tensors
+from grader.judge.without_dynamo import without_dynamo
 
 MOST_LETTERS = 60  # of a formula that a student can still read
 INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "mm": "@"}
@@ -39,7 +40,7 @@ def terms_of(reference: Callable[..., Sequence[torch.Tensor]], inputs: Inputs) -
     What has no short formula is left out.
     """
     trace = _Trace(inputs)
-    with trace:
+    with without_dynamo(), trace:
         reference(**inputs)
     seen = {term.text: term for term in trace.terms}
     named = [
