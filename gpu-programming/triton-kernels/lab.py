@@ -268,6 +268,7 @@ def sequences(batch, heads, length, dim, **more):
     return {"batch": batch, "heads": heads, "length": length, "dim": dim, **more}
 
 
+FAR = Layout(far=True)
 SMALL = ((1, 1), (3, 2), (5, 127), (4, 129), (7, 1001))
 SWIGLU_CASES = (
     *(Case(shapes(r, c), "fp32") for r, c in (*SMALL, (1, 16385))),
@@ -276,6 +277,8 @@ SWIGLU_CASES = (
     *(Case(shapes(7, 1009, values="huge"), dtype) for dtype in ("fp32", "fp16", "bf16")),
     *(Case(shapes(7, 1001), dtype, {"gate": Layout(pad=24), "up": Layout(pad=8), "out": Layout(pad=7)})
       for dtype in ("fp32", "fp16", "bf16")),
+    Case(shapes(5, 127), "fp16", allocates=True),
+    Case(shapes(3, 257), "fp16", dict.fromkeys(("gate", "up", "out"), FAR)),
 )  # fmt: skip
 PADDED_ROWS = {
     name: Layout(pad=pad) for name, pad in zip(("x", "residual", "out", "total"), (24, 8, 7, 5), strict=True)
@@ -287,6 +290,8 @@ NORM_CASES = (
     *(Case(shapes(7, 1009, values=values), dtype)
       for values in ("far", "narrow") for dtype in ("fp32", "fp16", "bf16")),
     *(Case(shapes(7, 1001), dtype, PADDED_ROWS) for dtype in ("fp32", "fp16", "bf16")),
+    Case(shapes(5, 127), "fp16", allocates=True),
+    Case(shapes(3, 257), "fp16", dict.fromkeys(PADDED_ROWS, FAR)),
 )  # fmt: skip
 PADDED_HEADS = {
     name: Layout(pad=pad) for name, pad in zip(("q", "k", "v", "out"), (24, 8, 16, 7), strict=True)
@@ -299,6 +304,7 @@ ATTENTION_CASES = (
     *(Case(sequences(1, 2, 100, 64, values=values), "fp16") for values in ("huge", "rising")),
     Case(sequences(1, 1, 70, 32, values="huge"), "fp32"),
     *(Case(sequences(1, 2, 77, 64), dtype, PADDED_HEADS) for dtype in ("fp32", "fp16", "bf16")),
+    Case(sequences(1, 2, 40, 32), "fp16", allocates=True),
     *(Case(sequences(*s), "bf16")
       for s in ((1, 1, 33, 16), (2, 3, 64, 32), (2, 3, 1000, 128), (1, 5, 2049, 64), (1, 2, 4096, 128))),
     *(Case(sequences(1, 3, 1003, 64, values=values), "bf16") for values in ("huge", "rising")),
@@ -368,6 +374,9 @@ LAB = Lab(
         ),
         Symptom.UNMASKED_READ: (
             1, "NaN from behind an input: a load has no mask; 0 * NaN is NaN, so values need one, too",
+        ),
+        Symptom.OFFSETS_WRAP: (
+            1, "right where rows lie close together: beyond 2^31 elements the offset of a row needs int64",
         ),
         Symptom.MUTATED: (1, "an input was written to; results belong in `out` and `total`"),
         Mistake.OTHER_OPERAND: (2, "the activation belongs to gate: silu(gate) * up, not gate * silu(up)"),

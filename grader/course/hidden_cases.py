@@ -30,6 +30,8 @@ class _Layout(BaseModel):
     model_config = ConfigDict(extra="forbid")
     transposed: bool = False
     pad: int = Field(0, ge=0)
+    expanded: bool = False
+    far: bool = False
 
 
 class _Case(BaseModel):
@@ -38,6 +40,7 @@ class _Case(BaseModel):
     params: dict[str, int | float | str | bool]
     dtype: Literal["fp32", "fp16", "bf16"] = "fp32"
     layouts: dict[str, _Layout] = {}
+    allocates: bool = False
     gpu_only: bool = False
     bitwise: bool | None = None  # None: true if it is for all of the exercise's other cases
     also_right: tuple[str, ...] = ()
@@ -101,6 +104,7 @@ def _with(exercise: Exercise | Document, hidden: list[_Case]) -> Exercise | Docu
             one.params,
             one.dtype,
             {name: Layout(**layout.model_dump()) for name, layout in one.layouts.items()},
+            allocates=one.allocates,
             gpu_only=one.gpu_only,
             bitwise=alike if one.bitwise is None else one.bitwise,
             also_right=one.also_right,

@@ -60,6 +60,7 @@ class Reason(str, enum.Enum):
     MISMATCH = "MISMATCH"
     STALE = "STALE"
     NONDETERMINISTIC = "NONDETERMINISTIC"
+    RETURNED = "RETURNED"
     # OUT_OF_BOUNDS
     READ = "READ"
     WRITE = "WRITE"
@@ -78,19 +79,41 @@ class Reason(str, enum.Enum):
     INVALID_REFERENCE = "INVALID_REFERENCE"
 
 
+# Elements from one row to the next of a tensor whose rows lie far apart: row 2 is beyond 2^31 elements, and
+# the stride itself is still a number of 32 bits, as it is for a kernel of which it is an argument.
+FAR_STRIDE = 2**30 + 64
+WRAP = 2**32  # elements by which an offset is wrong that has wrapped around in 32 bits
+
+
 @dataclass(frozen=True)
 class Layout:
-    """A tensor's layout in memory: `pad` unused elements after each row, or stored transposed, or both."""
+    """A tensor's layout in memory: `pad` unused elements after each row, or stored transposed, or both.
+
+    An `expanded` input is one number with strides of 0, as autograd hands it to the backward pass of a sum.
+    The rows of a matrix that is `far` are FAR_STRIDE elements apart.
+    """
 
     transposed: bool = False
     pad: int = 0
+    expanded: bool = False
+    far: bool = False
 
     def __post_init__(self) -> None:
         if self.pad < 0:
             raise ValueError(f"pad is {self.pad}; rows cannot overlap")
+        if self.expanded and (self.transposed or self.pad or self.far):
+            raise ValueError("an expanded tensor has strides of 0, and no other layout")
+        if self.far and self.pad:
+            raise ValueError("rows that are far apart are not padded as well")
 
     def strides(self, shape: Shape) -> tuple[int, ...]:
         """Return the strides for `shape`, in elements."""
+        if self.expanded:
+            return (0,) * len(shape)
+        if self.far:
+            if len(shape) != 2:
+                raise ValueError(f"only a matrix can have rows that lie far apart, not {shape}")
+            return (1, FAR_STRIDE) if self.transposed else (FAR_STRIDE, 1)
         stored = shape[::-1] if self.transposed else shape
         strides: list[int] = []
         step = 1
@@ -107,11 +130,15 @@ PLAIN = Layout()
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """One call to grade; `params` are for the exercise's `inputs`, the other fields for the judge."""
+    """One call to grade; `params` are for the exercise's `inputs`, the other fields for the judge.
+
+    With `allocates` no output is passed: the function makes new tensors, and what it returns is graded.
+    """
 
     params: Params
     dtype: str = "fp32"
     layouts: Mapping[str, Layout] = field(default_factory=dict)  # by tensor name; contiguous if absent
+    allocates: bool = False
     gpu_only: bool = False
     bitwise: bool = False  # every bit must equal PyTorch's result in this dtype
     also_right: tuple[
@@ -135,7 +162,15 @@ class Case:
         for tensor, layout in self.layouts.items():
             words += [f"{tensor} transposed"] if layout.transposed else []
             words += [f"{tensor} padded {layout.pad}"] if layout.pad else []
+            words += [f"{tensor} expanded"] if layout.expanded else []
+            words += [f"{tensor} rows far apart"] if layout.far else []
+        words += ["no out"] if self.allocates else []
         return ",".join([*words, self.dtype])
+
+    @property
+    def is_far(self) -> bool:
+        """Whether a tensor of the case reaches beyond 2^31 elements; few of these are there."""
+        return any(layout.far for layout in self.layouts.values())
 
     @property
     def needs_gpu(self) -> bool:

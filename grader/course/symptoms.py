@@ -44,6 +44,13 @@ class Symptom(str, enum.Enum):
     FOREIGN_KERNEL = "foreign kernel"
     HOST_READ = "host read"
     HOST_WAIT = "host wait"
+    RETURNS_NOTHING = "returns nothing"
+    RETURNS_ANOTHER = "returns another"
+    RETURNED_ORDER = "returned order"
+    RETURNED_KIND = "returned kind"
+    # Right in one layout, wrong in another
+    OFFSETS_WRAP = "offsets wrap"
+    DY_LAYOUT = "dy layout"
     SLOW = "slow"
     # Errors
     POWER_OF_TWO = "power of two"

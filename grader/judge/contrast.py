@@ -48,7 +48,12 @@ def _by_a_word(wrong: Sequence[Case], right: Sequence[Case]) -> str:
 
 def _by_a_layout(wrong: Sequence[Case], right: Sequence[Case]) -> str:
     names = dict.fromkeys(name for case in wrong for name in case.layouts)
-    for kind, has in (("transposed", lambda one: one.transposed), ("padded", lambda one: one.pad > 0)):
+    for kind, has in (
+        ("transposed", lambda one: one.transposed),
+        ("padded", lambda one: one.pad > 0),
+        ("expanded", lambda one: one.expanded),
+        ("far apart", lambda one: one.far),
+    ):
         for name in names:
             here = [has(case.layouts.get(name, PLAIN)) for case in wrong]
             if all(here) and not any(has(case.layouts.get(name, PLAIN)) for case in right):

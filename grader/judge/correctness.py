@@ -12,7 +12,7 @@ import torch
 from grader.course.signatures import Inputs, Shapes, Tensors
 from grader.course.spec import PLAIN, Case, Exercise, Lab, Reason, Verdict
 from grader.course.symptoms import Symptom
-from grader.judge import comparison, diagnosis
+from grader.judge import comparison, diagnosis, returned, usual_layout
 from grader.judge.exchange import Exchange
 from grader.judge.foreign_work import by_host, foreign_operators, foreign_work
 from grader.judge.inputs import (
@@ -23,9 +23,11 @@ from grader.judge.inputs import (
     fill,
     finish_writes,
     first_change_outside,
+    held,
     numbers,
     output_shapes,
     poison_output,
+    put_back,
     same_bits,
     shapes_in,
     tensors,
@@ -95,6 +97,14 @@ def grade_case(
     See `runs` for how often. Then check that the student's kernels did the work; with `count_kernels` also on
     the GPU.
     """
+    return usual_layout.explained(
+        lab, exercise, case, lambda one: _grade(worker, lab, exercise, one, count_kernels)
+    )
+
+
+def _grade(
+    worker: SubmissionWorker, lab: Lab, exercise: Exercise, case: Case, count_kernels: bool
+) -> Outcome:
     session, arena = worker.session, worker.arena
     draws = [draw(exercise, case, session.seed, session.device, call) for call in range(2)]
     inputs, outputs = lay_out(exercise, case, Placer(), shapes_in(draws[0]))
@@ -120,6 +130,10 @@ def grade_case(
         if isinstance(written, Outcome):
             return _with_cause(lab, written)
         got, masks, decoys, ungated = written
+        shapes = {buffer.name: buffer.tensor.shape for buffer in outputs}
+        unlike = returned.fault(lab, exercise, case, shapes, worker.returned, worker.text)
+        if unlike and case.allocates:
+            return unlike  # there is nothing to compare
         launched.update(worker.launched)
         earlier = results[0] if call else None
         finding, share = comparison.examine(exercise, case, expected[call], got, masks, earlier)
@@ -139,6 +153,8 @@ def grade_case(
                 if zeros is not None and not zeros[k][finding.index].isnan():
                     return _read(lab, case, finding)
             return _wrong(lab, exercise, case, finding, values, expected[call], got, results)
+        if unlike:
+            return unlike
         if call == 0 and results and not all(map(same_bits, results[0], got)):
             return _unlike(lab, exercise, results[0], got)
         if ungated and decoys is not None and not results:
@@ -180,7 +196,8 @@ def _call(
 ) -> Written | Outcome:
     """Make one call: return what it wrote, or an outcome if something other than the values is wrong."""
     arena, session = worker.arena, worker.session
-    plan = worker.prepare(exercise, [(inputs, outputs)], case.limit_s, named=numbers(values))
+    named = numbers(values)
+    plan = worker.prepare(exercise, [(inputs, outputs)], case.limit_s, named=named, allocates=case.allocates)
     if isinstance(plan, Outcome):
         return plan
     worker.decoys += 1
@@ -191,7 +208,7 @@ def _call(
     if session.device == "cpu":
         exchange = Exchange(arena, inputs, values, decoys)
     else:
-        around = [arena.bytes(buffer.start, buffer.stop).clone() for buffer in inputs]
+        around = [held(arena, buffer) for buffer in inputs]
         if worker.is_gated:
             first = _ungated(worker, case, inputs, outputs, rng, plan, decoys)
             if isinstance(first, Outcome):
@@ -201,9 +218,9 @@ def _call(
         if failed:
             return failed
         for buffer, band in zip(inputs, around, strict=True):
-            arena.bytes(buffer.start, buffer.stop).copy_(band)
+            put_back(arena, buffer, band)
         fill(arena, inputs, values)
-    inputs_before = [arena.bytes(buffer.start, buffer.stop).clone() for buffer in inputs]
+    inputs_before = [held(arena, buffer) for buffer in inputs]
     outputs_before = [poison_output(arena, buffer, rng) for buffer in outputs]
     finish_writes(session.device)
     if exchange:
@@ -217,7 +234,7 @@ def _call(
         exchange.end()
     changed = [*(exchange.changed if exchange else ())]
     for buffer, before in zip(inputs, inputs_before, strict=True):
-        if not same_bits(arena.bytes(buffer.start, buffer.stop), before):
+        if not same_bits(held(arena, buffer), before):
             changed.append(buffer.name)
     outside = [first_change_outside(arena, *pair) for pair in zip(outputs, outputs_before, strict=True)]
     masks = [untouched(arena, *pair) for pair in zip(outputs, outputs_before, strict=True)]
@@ -331,7 +348,8 @@ def _zeros_around(
     A NaN that was read there then disappears; one from arithmetic does not.
     """
     for buffer in inputs:
-        worker.arena.bytes(buffer.start, buffer.stop).zero_()
+        for piece in buffer.pieces:
+            worker.arena.bytes(piece.start, piece.stop).zero_()
     written = _call(worker, lab, exercise, case, inputs, outputs, rng, values)
     return None if isinstance(written, Outcome) else written.outputs
 
@@ -356,6 +374,8 @@ def _with_cause(lab: Lab, failed: Outcome) -> Outcome:
 
 def _outside(buffer: Buffer, offset: int) -> str:
     """Say where an element outside of the tensor was written."""
+    if buffer.parts:
+        return f"{buffer.name}: memory outside of its rows was written"
     if 0 <= offset < buffer.tensor.span:
         return f"{buffer.name}: memory between two rows was written, {offset} elements after the first"
     if offset < 0:

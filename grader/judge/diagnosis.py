@@ -31,6 +31,17 @@ GENERAL: dict[AnySymptom, str] = {  # causes where a lab has none of its own
     Symptom.FOREIGN_KERNEL: "the work is to be done in a @triton.jit function of this file",
     Symptom.HOST_READ: "host code must not read a tensor's values: on a GPU it would wait for every kernel",
     Symptom.HOST_WAIT: "host code must not wait for the GPU: a call only puts work into its queue",
+    Symptom.RETURNS_NOTHING: "the function does not return its result: a `return` is missing",
+    Symptom.RETURNS_ANOTHER: "the function returns the tensors that it wrote, those it was given or new ones",
+    Symptom.RETURNED_ORDER: "the results are returned in another order than the README's",
+    Symptom.RETURNED_KIND: "what is allocated where no `out` is passed has another shape, dtype or layout",
+    Symptom.OFFSETS_WRAP: (
+        "right where rows lie close together: beyond 2^31 elements the offsets wrap around in int32, so a "
+        "row number becomes int64 before it is multiplied by a stride"
+    ),
+    Symptom.DY_LAYOUT: (
+        "right for a contiguous dy, and autograd may hand over one that is expanded or transposed"
+    ),
     Symptom.SCALED: "the values differ by one constant factor",
     Symptom.PRECISION: "right but for the last digits: compute in fp32, and round once, at the store",
     Symptom.UNMASKED_READ: (

@@ -24,8 +24,9 @@ class Exchange:
     """
 
     def __init__(self, arena: Arena, buffers: Sequence[Buffer], graded: Inputs, decoys: Inputs):
-        self._names = [buffer.name for buffer in buffers if buffer.tensor.span]
-        self._lent = [_span(arena, buffer) for buffer in buffers if buffer.tensor.span]
+        pieces = [piece for buffer in buffers for piece in buffer.pieces if piece.tensor.span]
+        self._names = [piece.name for piece in pieces]
+        self._lent = [_span(arena, piece) for piece in pieces]
         fill(arena, buffers, graded)
         self._graded = [one.clone() for one in self._lent]
         fill(arena, buffers, decoys)

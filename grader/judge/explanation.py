@@ -37,7 +37,11 @@ DOUBTFUL = {
     Symptom.GRADIENT,
     Symptom.WRONG,
 }
-PLAIN_REASONS = (Reason.STALE, Reason.NONDETERMINISTIC)  # they say by themselves what is wrong
+PLAIN_REASONS = (
+    Reason.STALE,
+    Reason.NONDETERMINISTIC,
+    Reason.RETURNED,
+)  # they say by themselves what is wrong
 FEWEST_ELEMENTS = 64
 Answered = tuple[Item, Outcome, float]
 
@@ -98,10 +102,11 @@ class Explainer:
         return {name: replace(outcome, cause=words, hint=hint) for name, outcome in failed.items()}
 
     def _by_repair(self, wrong: Wrong, key: str) -> str:
-        failing = [case for case in wrong.cases(right=False) if not case.needs_gpu]
+        # Cases with rows far apart have a cause already, and need more memory than an edit is given.
+        failing = [case for case in wrong.cases(right=False) if not case.needs_gpu and not case.is_far]
         if not failing:
             return ""
-        passing = [case for case in wrong.cases(right=True) if not case.needs_gpu]
+        passing = [case for case in wrong.cases(right=True) if not case.needs_gpu and not case.is_far]
         # In a case of a few elements too many edits look right: the first to be tried has more.
         failing.sort(key=lambda case: elements(case) < FEWEST_ELEMENTS)
         item = next(item for item, _ in wrong.answers)

@@ -76,16 +76,22 @@ def foreign_work(
     fill(arena, inputs, values)
     before = [poison_output(arena, buffer, rng) for buffer in outputs]
     finish_writes(worker.session.device)
-    plan = worker.prepare(exercise, [(inputs, outputs)], case.limit_s, named=numbers(values))
+    plan = worker.prepare(
+        exercise, [(inputs, outputs)], case.limit_s, named=numbers(values), allocates=case.allocates
+    )
     if isinstance(plan, Outcome):
         return _only_if_it_ended(plan)
     # Native code calls neither torch nor Triton.
     if not exercise.native:
         seen = worker.watch(plan, case.limit_s)
         # The worker itself copies the results of a differentiable function, which may come from torch.empty.
-        blank = exercise.differentiable or all(
-            is_blank(arena.view(buffer.tensor), untouched(arena, buffer, was))
-            for buffer, was in zip(outputs, before, strict=True)
+        blank = (
+            exercise.differentiable
+            or case.allocates
+            or all(
+                is_blank(arena.view(buffer.tensor), untouched(arena, buffer, was))
+                for buffer, was in zip(outputs, before, strict=True)
+            )
         )
         found = audited(lab, exercise, seen, blank)
         if found:

@@ -11,6 +11,7 @@ import torch
 
 from grader.course.signatures import Inputs, Shape, Shapes
 from grader.course.spec import PLAIN, Case, Exercise, Layout
+from grader.judge import far_rows
 from grader.judge.without_dynamo import without_dynamo
 from grader.worker.shared_memory import ALIGN, TORCH_DTYPES, Arena, Buffer, Tensor
 
@@ -22,11 +23,14 @@ MANTISSA = {"fp32": 0x7FFFFF, "fp16": 0x3FF, "bf16": 0x7F}
 
 
 class Rng:
-    """Random fp32 tensors on one device, from a seed and the purpose they are drawn for."""
+    """Random fp32 tensors on one device, from a seed and the purpose they are drawn for.
 
-    def __init__(self, seed: int, purpose: str, device: str):
+    `call` is the number of the call whose inputs are drawn.
+    """
+
+    def __init__(self, seed: int, purpose: str, device: str, call: int = 0):
         digest = hashlib.sha256(f"{seed}/{purpose}".encode()).digest()
-        self.device = device
+        self.device, self.call = device, call
         self._generator = torch.Generator(device=device)
         self._generator.manual_seed(int.from_bytes(digest[:7], "little"))
 
@@ -57,6 +61,10 @@ class Placer:
     def place(self, name: str, shape: Shape, dtype: str, layout: Layout = PLAIN) -> Buffer:
         """Place a tensor of this shape; its first element is 256-byte aligned."""
         start = self.position
+        if layout.far:
+            buffer = far_rows.place(name, tuple(shape), dtype, layout, start, GUARD)
+            self.position = buffer.stop
+            return buffer
         tensor = Tensor(start + GUARD, tuple(shape), layout.strides(tuple(shape)), dtype)
         stop = tensor.offset + tensor.span * TORCH_DTYPES[dtype].itemsize + GUARD
         self.position = math.ceil(stop / ALIGN) * ALIGN
@@ -65,9 +73,12 @@ class Placer:
 
 def draw(exercise: Exercise, case: Case, seed: int, device: str, call: int = 0) -> Inputs:
     """Draw the inputs of one call, tensors in the case's dtype; same seed and call give the same bits."""
-    rng = Rng(seed, f"{exercise.name}/{case.name}/{call}", device)
-    drawn = exercise.inputs(rng, case)
-    return in_dtype(drawn, TORCH_DTYPES[case.dtype])
+    rng = Rng(seed, f"{exercise.name}/{case.name}/{call}", device, call)
+    drawn = in_dtype(exercise.inputs(rng, case), TORCH_DTYPES[case.dtype])
+    for name, value in tensors(drawn).items():
+        if case.layouts.get(name, PLAIN).expanded:
+            drawn = {**drawn, name: value.flatten()[0].expand(value.shape)}
+    return drawn
 
 
 def tensors(values: Inputs) -> dict[str, torch.Tensor]:
@@ -118,7 +129,27 @@ def fill(arena: Arena, buffers: Sequence[Buffer], values: Inputs) -> None:
     """Copy the inputs of a call into the buffers with their names."""
     drawn = tensors(values)
     for buffer in buffers:
-        arena.view(buffer.tensor).copy_(drawn[buffer.name])
+        # Of an expanded tensor the one element that it has.
+        own = tuple(slice(None if stride else 1) for stride in buffer.tensor.strides)
+        arena.view(buffer.tensor)[own].copy_(drawn[buffer.name][own])
+
+
+def held(arena: Arena, buffer: Buffer) -> torch.Tensor:
+    """Return a copy of a tensor's memory with its bands, as bytes."""
+    found = [arena.bytes(piece.start, piece.stop) for piece in buffer.pieces]
+    return torch.cat(found) if buffer.parts else found[0].clone()
+
+
+def put_back(arena: Arena, buffer: Buffer, copy: torch.Tensor) -> None:
+    """Write what `held` has returned."""
+    for piece, part in _split(buffer, copy):
+        arena.bytes(piece.start, piece.stop).copy_(part)
+
+
+def _split(buffer: Buffer, copy: torch.Tensor) -> list[tuple[Buffer, torch.Tensor]]:
+    """Return each piece of a buffer with its share of what `held` has returned, of any dtype."""
+    sizes = [(piece.stop - piece.start) // copy.element_size() for piece in buffer.pieces]
+    return list(zip(buffer.pieces, copy.split(sizes), strict=True))
 
 
 def finish_writes(device: str) -> None:
@@ -129,7 +160,8 @@ def finish_writes(device: str) -> None:
 
 def band_input(arena: Arena, buffer: Buffer) -> None:
     """Fill the bands and the gaps between rows with NaN, so that an unmasked read shows in the result."""
-    arena.bytes(buffer.start, buffer.stop).view(TORCH_DTYPES[buffer.tensor.dtype]).fill_(float("nan"))
+    for piece in buffer.pieces:
+        arena.bytes(piece.start, piece.stop).view(TORCH_DTYPES[buffer.tensor.dtype]).fill_(float("nan"))
 
 
 def poison_output(arena: Arena, buffer: Buffer, rng: Rng) -> torch.Tensor:
@@ -139,9 +171,10 @@ def poison_output(arena: Arena, buffer: Buffer, rng: Rng) -> torch.Tensor:
     """
     dtype = TORCH_DTYPES[buffer.tensor.dtype]
     sentinel, poison = draw_sentinel(rng, buffer.tensor.dtype), draw_poison(rng, buffer.tensor.dtype)
-    band_output(arena, buffer, sentinel)
-    poison_interior(arena, buffer, poison)
-    return arena.bytes(buffer.start, buffer.stop).view(BITS[dtype]).clone()
+    for piece in buffer.pieces:
+        band_output(arena, piece, sentinel)
+        poison_interior(arena, piece, poison)
+    return held(arena, buffer).view(BITS[dtype])
 
 
 def draw_sentinel(rng: Rng, dtype: str) -> int:
@@ -195,7 +228,11 @@ def same_bits(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
 def untouched(arena: Arena, buffer: Buffer, before: torch.Tensor) -> torch.Tensor:
     """Return a mask of the output's elements that still hold their poison, bit for bit."""
     view = arena.view(buffer.tensor)
-    return view.view(BITS[view.dtype]) == _interior(buffer, before)
+    if not buffer.parts:
+        return view.view(BITS[view.dtype]) == _interior(buffer, before)
+    rows = [untouched(arena, piece, part) for piece, part in _split(buffer, before) if piece.tensor.span]
+    mask = torch.stack(rows)
+    return mask if mask.shape == view.shape and buffer.tensor.strides[-1] == 1 else mask.T
 
 
 def is_blank(values: torch.Tensor, untouched: torch.Tensor) -> bool:
@@ -211,6 +248,9 @@ def first_change_outside(arena: Arena, buffer: Buffer, before: torch.Tensor) -> 
 
     Changes after the tensor's first element are preferred. None if no guard element has changed.
     """
+    if buffer.parts:
+        found = (first_change_outside(arena, *pair) for pair in _split(buffer, before))
+        return next((offset for offset in found if offset is not None), None)
     dtype = TORCH_DTYPES[buffer.tensor.dtype]
     now = arena.bytes(buffer.start, buffer.stop).view(BITS[dtype]).clone()
     if buffer.tensor.span:

@@ -294,6 +294,9 @@ class Run:
                 else "too large for the interpreter"
             )
             return Outcome(Verdict.NOT_GRADED, where=f"needs a GPU: {why}", needs_gpu=True)
+        if self.tier == "gpu" and item.case.is_far and self.gpu and self.gpu.memory_bytes < 2 * FAR_BYTES:
+            words = f"needs a GPU with {2 * FAR_BYTES >> 30} GiB: its rows lie beyond 2^31 elements"
+            return Outcome(Verdict.NOT_GRADED, where=words, needs_gpu=True)
         return None
 
     def _check(self, item: CaseItem) -> Outcome | None:
@@ -333,7 +336,10 @@ class Run:
     def _correctness(self, item: CaseItem) -> Outcome:
         from grader.judge.correctness import grade_case
 
-        worker = self._worker("correctness", item, self._arena("small"), interpreted=self.tier == "cpu")
+        # On a GPU memory that few pages are used of is not free: only these cases lend it.
+        far = item.case.is_far and self.tier == "gpu"
+        purpose, arena = ("far", self._arena("far")) if far else ("correctness", self._arena("small"))
+        worker = self._worker(purpose, item, arena, interpreted=self.tier == "cpu")
         try:
             count = self.tier == "gpu" and item.case is _largest(item.exercise)
             outcome = grade_case(worker, item.entry.lab, item.exercise, item.case, count)
@@ -348,6 +354,10 @@ class Run:
             self._note_verified(item, outcome)
         if outcome.verdict not in (Verdict.PASS, Verdict.WRONG):
             worker.close()  # after any other verdict the next case gets a new worker
+        if far:
+            worker.close()
+            self._workers = {key: one for key, one in self._workers.items() if one is not worker}
+            self._arenas.pop("far").close()
         return outcome
 
     def _compiles(self, item: CaseItem, outcome: Outcome) -> bool:
@@ -559,7 +569,8 @@ class Run:
                 self._arenas[name] = Arena.create("cuda", 2 * free // SET_SHARE)
             else:
                 device = "cpu" if name == "host" else self.session.device
-                self._arenas[name] = Arena.create(device, ARENA_BYTES[device])
+                size = FAR_BYTES if name == "far" else ARENA_BYTES[device]
+                self._arenas[name] = Arena.create(device, size)
         return self._arenas[name]
 
     def _worker(
@@ -616,7 +627,9 @@ class Run:
 
 
 MOST_SEARCHING = 2  # workers that look for the cause of a mistake at a time
-ARENA_BYTES = {"cpu": 8 << 30, "cuda": 1 << 30}  # on a CPU only the touched pages of an arena take memory
+# Of matrices in 16 bits whose rows lie beyond 2^31 elements: 4 GiB above and 4 GiB below where they begin.
+FAR_BYTES = (8 << 30) + (64 << 20)
+ARENA_BYTES = {"cpu": 2 * FAR_BYTES, "cuda": 1 << 30}  # on a CPU only the touched pages take memory
 
 
 def _largest(exercise: Exercise) -> Case:

@@ -17,6 +17,7 @@ from grader.judge.inputs import (
     draw,
     fill,
     first_change_outside,
+    held,
     numbers,
     poison_output,
     same_bits,
@@ -63,16 +64,17 @@ class Trial:
         for buffer in self._inputs:
             band_input(arena, buffer)
         fill(arena, self._inputs, self.values)
-        lent = [arena.bytes(buffer.start, buffer.stop).clone() for buffer in self._inputs]
+        lent = [held(arena, buffer) for buffer in self._inputs]
         rng = Rng(self._seed, "edited", "cpu")
         poisoned = [poison_output(arena, buffer, rng) for buffer in self._outputs]
         calls = [(self._inputs, self._outputs)]
-        plan = worker.prepare(self.exercise, calls, LIMIT_S, named=numbers(self.values))
+        named = numbers(self.values)
+        plan = worker.prepare(self.exercise, calls, LIMIT_S, named=named, allocates=self.case.allocates)
         failed = plan if isinstance(plan, Outcome) else worker.go(plan, LIMIT_S)
         if failed:
             return None
         is_clean = all(
-            same_bits(arena.bytes(buffer.start, buffer.stop), before)
+            same_bits(held(arena, buffer), before)
             for buffer, before in zip(self._inputs, lent, strict=True)
         ) and all(
             first_change_outside(arena, *pair) is None for pair in zip(self._outputs, poisoned, strict=True)

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from grader.course.catalog import CAPSTONE
 from grader.course.items import CODEGEN, CORRECTNESS, DOCUMENT, SPEED, Item
-from grader.course.spec import Verdict, lab_word
+from grader.course.spec import Reason, Verdict, lab_word
 from grader.results import points
 from grader.results.models import ExerciseResult, ItemResult, LabResult, Results
 from grader.results.outcome import Outcome, result_of
@@ -89,7 +89,9 @@ def _details(item: ItemResult, folder: str, file: str, source: str) -> Iterator[
 
 def label_of(item: ItemResult) -> str:
     """Return the label that is printed before an item's `where`."""
-    return {Verdict.WRONG: "first wrong" if item.kind == CORRECTNESS else "found"}.get(item.verdict, "what")
+    if item.verdict is not Verdict.WRONG or item.reason is Reason.RETURNED:
+        return "what"
+    return "first wrong" if item.kind == CORRECTNESS else "found"
 
 
 def alike(items: Sequence[ItemResult], folder: str, file: str) -> list[list[ItemResult]]:

@@ -50,6 +50,7 @@ class Plan:
     plan: int
     function: str
     differentiable: bool
+    allocates: bool  # outputs are not passed: what the function returns is copied to their places
     named: dict[str, Number]  # keyword arguments of all calls
     calls: tuple[tuple[tuple[Place, ...], dict[str, Place]], ...]
 
@@ -117,18 +118,42 @@ class Read:
 
 
 @dataclass(frozen=True)
+class Returned:
+    """One value that a function returned: the name of its type, and what a tensor looks like.
+
+    `output` is the name of the output whose memory it is, in the same shape and strides; "" for any other.
+    """
+
+    type: str
+    shape: tuple[int, ...] = ()
+    dtype: str = ""
+    contiguous: bool = False
+    output: str = ""
+
+    @classmethod
+    def claimed(cls, claim: Json) -> Returned:
+        """Read a value from a reply."""
+        fields = claim if isinstance(claim, dict) else {}
+        shape = fields.get("shape")
+        sizes = tuple(size for size in shape if type(size) is int) if isinstance(shape, list) else ()
+        texts = {name: one_line(str(fields.get(name, ""))) for name in ("type", "dtype", "output")}
+        return cls(shape=sizes, contiguous=fields.get("contiguous") is True, **texts)
+
+
+@dataclass(frozen=True)
 class Ran:
     """What host code did in a run, as the worker tells it.
 
     `operators` are the torch operators that computed, `computed` the lines where they did, `reads` the lines
     where data was read. `launched` are the kernels with their work of tl.dot, as `launches.recorded` counts
-    it.
+    it. `returned` is what the last call returned, one value or several; None if that was not looked at.
     """
 
     operators: tuple[str, ...] = ()
     computed: tuple[Read, ...] = ()
     reads: tuple[Read, ...] = ()
     launched: Mapping[str, int] = field(default_factory=dict)
+    returned: tuple[Returned, ...] | None = None
 
     @classmethod
     def claimed(cls, reply: JsonObject) -> Ran:
@@ -138,6 +163,7 @@ class Ran:
             _places(reply.get("computed")),
             _places(reply.get("reads")),
             _counts(reply.get("launched")),
+            _values(reply.get("returned")),
         )
 
 
@@ -182,6 +208,10 @@ class AuditReport:
 
 def _places(claim: Json) -> tuple[Read, ...]:
     return tuple(map(Read.claimed, claim[:MOST_PLACES])) if isinstance(claim, list) else ()
+
+
+def _values(claim: Json) -> tuple[Returned, ...] | None:
+    return tuple(map(Returned.claimed, claim[:MOST_PLACES])) if isinstance(claim, list) else None
 
 
 def _counts(claim: Json) -> dict[str, int]:

@@ -45,6 +45,12 @@ class Buffer:
     tensor: Tensor
     start: int  # first byte of the band before it
     stop: int  # one past the last byte of the band after it
+    parts: tuple[Buffer, ...] = ()  # of a tensor whose rows lie far apart: each row, with bands of its own
+
+    @property
+    def pieces(self) -> tuple[Buffer, ...]:
+        """Return the memory that belongs to the tensor: the buffer itself, or its parts."""
+        return self.parts or (self,)
 
 
 Call: TypeAlias = tuple[Sequence[Buffer], Sequence[Buffer]]  # the inputs and the outputs of one call

@@ -33,6 +33,7 @@ from grader.worker.messages import (
     Queued,
     Ran,
     Read,
+    Returned,
     Setup,
 )
 from grader.worker.protocol import JsonObject, Kind, encode
@@ -175,8 +176,12 @@ class SubmissionWorker:
         limit_s: float,
         function: str = "",
         named: Mapping[str, float] | None = None,
+        allocates: bool = False,
     ) -> int | Outcome:
-        """Send a list of calls, and numbers that all of them get by name; return the plan's number."""
+        """Send a list of calls, and numbers that all of them get by name; return the plan's number.
+
+        If the function `allocates` its results, no output is passed, and what it returns is copied.
+        """
         self._plans += 1
         numbers: dict[str, Number] = dict(named or {})
         if exercise.native and not function and calls:
@@ -187,6 +192,7 @@ class SubmissionWorker:
             plan=self._plans,
             function=function or symbol,
             differentiable=exercise.differentiable,
+            allocates=allocates,
             named=numbers,
             calls=tuple(
                 (tuple(map(_place, inputs)), {buffer.name: _place(buffer) for buffer in outputs})
@@ -391,6 +397,16 @@ class SubmissionWorker:
     def reads(self) -> tuple[Read, ...]:
         """Return where host code read data in the last call, as the worker reports it."""
         return self._ran.reads
+
+    @property
+    def returned(self) -> tuple[Returned, ...] | None:
+        """Return what the function returned in the last call, as the worker reports it; None if unknown."""
+        return self._ran.returned
+
+    @property
+    def text(self) -> str:
+        """Return the text of the file; "" if it is not text."""
+        return self._submission.text
 
     @property
     def printed(self) -> str:

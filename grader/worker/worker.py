@@ -24,7 +24,7 @@ import torch
 from grader.codegen import absent_gpu, nvcc
 from grader.course.tiers import DEFAULT_ARCH
 from grader.sandbox import confine
-from grader.worker import exchange, launch_audit, launches, triton_settings
+from grader.worker import exchange, launch_audit, launches, returned, triton_settings
 from grader.worker.error_report import describe
 from grader.worker.gate import Queue
 from grader.worker.messages import (
@@ -39,6 +39,7 @@ from grader.worker.messages import (
     Queued,
     Ran,
     Read,
+    Returned,
     Setup,
 )
 from grader.worker.protocol import (
@@ -60,7 +61,8 @@ class ReadyCall(NamedTuple):
 
     function: Callable[..., object]
     inputs: Sequence[torch.Tensor]
-    named: Mapping[str, object]  # outputs, and numbers
+    named: Mapping[str, object]  # outputs that are passed, and numbers
+    outputs: Mapping[str, torch.Tensor]  # what the function may return of them
 
 
 def main(control: int, stdout: int, stderr: int, memory: int, gate: int, done: int) -> None:
@@ -229,9 +231,11 @@ def _ready(module: ModuleType | nvcc.Library | None, arena: Arena, plan: Plan) -
         inputs = [lent(place) for place in read]
         outputs = {name: lent(place) for name, place in written.items()}
         if plan.differentiable:
-            calls.append(ReadyCall(_gradient(function, plan.named, *outputs.values()), inputs, {}))
+            calls.append(ReadyCall(_gradient(function, plan.named, *outputs.values()), inputs, {}, {}))
+        elif plan.allocates:
+            calls.append(ReadyCall(returned.delivering(function, outputs), inputs, plan.named, outputs))
         else:
-            calls.append(ReadyCall(function, inputs, {**outputs, **plan.named}))
+            calls.append(ReadyCall(function, inputs, {**outputs, **plan.named}, outputs))
     return calls
 
 
@@ -262,18 +266,18 @@ def _gradient(
 
 
 def _run(calls: Sequence[ReadyCall], on_gpu: bool) -> Ran:
-    """Run the calls to their end; nothing is watched."""
-    _call(calls, on_gpu)
+    """Run the calls to their end; nothing is watched but what the last one returns."""
+    values = _call(calls, on_gpu)
     if on_gpu:
         torch.cuda.synchronize()
-    return Ran()
+    return Ran(returned=values)
 
 
 def _seen(calls: Sequence[ReadyCall], on_gpu: bool) -> Ran:
     """Run the calls like `_run`, and report which torch operators computed and which kernels ran."""
     with launch_audit.operators() as seen, launches.recorded() as launched:
-        _run(calls, on_gpu)
-    return Ran(tuple(seen()), launched=launched())
+        ran = _run(calls, on_gpu)
+    return Ran(tuple(seen()), launched=launched(), returned=ran.returned)
 
 
 def _queued(calls: Sequence[ReadyCall], queue: Queue, asked: Queued) -> Ran:
@@ -287,19 +291,22 @@ def _queued(calls: Sequence[ReadyCall], queue: Queue, asked: Queued) -> Ran:
             _call(calls, on_gpu=True)
             return Ran()
         with launch_audit.operators() as seen, launches.recorded() as launched:
-            _call(calls, on_gpu=True)
-        return Ran(tuple(seen()), launched=launched())
+            values = _call(calls, on_gpu=True)
+        return Ran(tuple(seen()), launched=launched(), returned=values)
     finally:
         faulthandler.cancel_dump_traceback_later()
         queue.end(asked.ticket)
         gc.enable()
 
 
-def _call(calls: Sequence[ReadyCall], on_gpu: bool) -> None:
-    for function, inputs, outputs in calls:
-        function(*inputs, **outputs)
+def _call(calls: Sequence[ReadyCall], on_gpu: bool) -> tuple[Returned, ...] | None:
+    """Make the calls; return what the last one returned, None if it is none of its outputs by design."""
+    value: object = None
+    for call in calls:
+        value = call.function(*call.inputs, **call.named)
     if on_gpu and not calls:
         torch.zeros(1, device="cuda")  # so that a block without calls also switches the GPU's context
+    return returned.described(value, calls[-1].outputs) if calls and calls[-1].outputs else None
 
 
 class _Frames:
@@ -328,12 +335,12 @@ def _exchanged(
     inputs = [tensor for call in calls for tensor in call.inputs]
     asked = exchange.Watch(judge, inputs, files, may_call)
     with exchange.watched(asked) as watch, launches.recorded(interpreted=True) as launched:
-        _run(calls, on_gpu=False)
+        ran = _run(calls, on_gpu=False)
     computed = [
         Read(name, line.line, line.function, line.code) for name, line in watch.computed.items() if line
     ]
     places = tuple(computed[: exchange.MAX_READS])
-    return Ran(tuple(watch.operators), places, tuple(watch.reads), launched())
+    return Ran(tuple(watch.operators), places, tuple(watch.reads), launched(), ran.returned)
 
 
 def _watch(
@@ -348,8 +355,8 @@ def _watch(
         if asked.kernels_counted
         else launch_audit.kernels_disabled(files) as found
     ):
-        for function, inputs, outputs in calls:
-            function(*inputs, **outputs)
+        for call in calls:
+            call.function(*call.inputs, **call.named)
     if on_gpu:
         torch.cuda.synchronize()
     return found

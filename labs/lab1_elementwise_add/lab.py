@@ -48,6 +48,7 @@ CASES = (
     *(Case({"n": n}, "fp16", bitwise=True) for n in (0, 7, 129, 65537)),
     *(Case({"n": n}, "bf16", bitwise=True) for n in (*SIZES, 2**20 + 3)),
     *(Case({"n": 4099, "values": values}, "fp32", bitwise=True) for values in ("spikes", "cancelling")),
+    *(Case({"n": n}, dtype, bitwise=True, allocates=True) for n, dtype in ((0, "fp32"), (1009, "fp16"))),
 )
 
 LAB = Lab(

@@ -25,6 +25,9 @@ def logits(rng, case):
         x = x[:, :1] + 0.0 * x
     if values == "masked":  # a causal mask: -inf from the first column to the last but 97
         x[:, : cols - 97] = -float("inf")
+    if values == "masked below":  # the same before values whose exp is 0 unless the maximum is subtracted
+        x[:, : cols - 97] = -float("inf")
+        x = x - 300.0
     return x
 
 
@@ -188,7 +191,8 @@ def shapes(rows, cols, **more):
 PADDED = {"x": Layout(pad=24), "out": Layout(pad=7)}
 SMALL = ((1, 1), (3, 2), (5, 127), (5, 128), (4, 129), (29, 1001))
 LONG = ((3, 16385), (2, 40000), (1, 131072))
-EDGES = ("huge", "negative", "ascending", "descending", "masked")
+EDGES = ("huge", "negative", "ascending", "descending", "masked", "masked below")
+FAR = Layout(far=True)
 
 FORWARD_CASES = (
     *(Case(shapes(r, c), "fp32") for r, c in (*SMALL, *LONG)),
@@ -197,6 +201,8 @@ FORWARD_CASES = (
     *(Case(shapes(7, 20011, values=values), "fp32") for values in EDGES),
     Case(shapes(7, 1009, values="constant"), "fp32", also_right=("uniform", "an earlier result")),
     *(Case(shapes(29, 1001), dtype, PADDED) for dtype in ("fp32", "fp16", "bf16")),
+    *(Case(shapes(5, 127), dtype, allocates=True) for dtype in ("fp32", "fp16")),
+    Case(shapes(3, 257), "fp16", {"x": FAR, "out": FAR}),
 )
 BACKWARD_CASES = (
     *(Case(shapes(r, c), "fp32") for r, c in (*SMALL, *LONG)),
@@ -204,14 +210,18 @@ BACKWARD_CASES = (
     *(Case(shapes(r, c), "bf16") for r, c in (*SMALL[2:], *LONG, (1000, 3001))),
     *(Case(shapes(29, 1001), dtype, {"dy": Layout(pad=24), "y": Layout(pad=8), "out": Layout(pad=7)})
       for dtype in ("fp32", "fp16", "bf16")),
+    *(Case(shapes(5, 127), dtype, allocates=True) for dtype in ("fp32", "fp16")),
+    Case(shapes(3, 257), "fp16", {"dy": FAR, "y": FAR, "out": FAR}),
 )  # fmt: skip
 GRADIENT_CASES = (
     *(Case(shapes(r, c), "fp32") for r, c in ((4, 129), (29, 1001), (2, 40000))),
     *(Case(shapes(r, c), "fp16") for r, c in ((5, 127), (29, 1001))),
     *(Case(shapes(r, c), "bf16") for r, c in ((29, 1001), (100, 20011))),
-    Case(shapes(5, 20011, values="masked"), "fp32"),
+    *(Case(shapes(5, 20011, values=values), "fp32") for values in ("masked", "masked below")),
     Case(shapes(29, 1001), "fp32", {"x": Layout(pad=24)}),
-)
+    *(Case(shapes(5, 129), "fp32", {"dy": layout})
+      for layout in (Layout(expanded=True), Layout(transposed=True), Layout(pad=9))),
+)  # fmt: skip
 TIMED = tuple(Case(shapes(2**28 // cols, cols), "bf16") for cols in (4096, 32768))
 
 LAB = Lab(
@@ -359,6 +369,11 @@ LAB = Lab(
             "the error is several times PyTorch's: compute exp and the sums in fp32, round at the store",
         ),
         Symptom.GRADIENT: (7, "save the result for the backward pass, and give the kernel a contiguous dy"),
+        Symptom.OFFSETS_WRAP: (
+            5,
+            "right where rows lie close together: beyond 2^31 elements the offset of a row needs int64",
+        ),
+        Symptom.DY_LAYOUT: (7, "right for a contiguous dy, and autograd hands over any layout"),
         Symptom.WRONG: (2, "start with a row that fits one block, then one that does not"),
         Symptom.SLOW: (9, "look at warps per row, the width of a block, and how often the row is read"),
     },

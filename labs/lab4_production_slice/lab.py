@@ -27,7 +27,20 @@ def rows_of(rng, case):
         return x - 1000.0
     if values == "aside":
         return x + 8.0
+    if values == "masked below":  # a block of -inf, and then values whose exp is 0
+        return (x - 300.0).where(columns_of(x) >= cols - 97, x - math.inf)
     return 0.001 * x if values == "narrow" else x
+
+
+def columns_of(x):
+    import torch
+
+    return torch.arange(x.shape[1], device=x.device).expand(x.shape)
+
+
+def eps_of(case):
+    """The argument eps, where the case does not leave it at its default."""
+    return {"eps": case.params["eps"]} if "eps" in case.params else {}
 
 
 def gradient_of(rng, case):
@@ -49,12 +62,13 @@ def softmax_both_inputs(rng, case):
 
 def layer_norm_inputs(rng, case):
     cols = case.params["cols"]
-    return {"x": rows_of(rng, case), "weight": 1.0 + 0.5 * rng.normal(cols), "bias": rng.normal(cols)}
+    weight = 1.0 + 0.5 * rng.normal(cols)
+    return {"x": rows_of(rng, case), "weight": weight, "bias": rng.normal(cols), **eps_of(case)}
 
 
 def layer_norm_backward_inputs(rng, case):
     weight = 1.0 + 0.5 * rng.normal(case.params["cols"])
-    return {"dy": gradient_of(rng, case), "x": rows_of(rng, case), "weight": weight}
+    return {"dy": gradient_of(rng, case), "x": rows_of(rng, case), "weight": weight, **eps_of(case)}
 
 
 def layer_norm_both_inputs(rng, case):
@@ -62,7 +76,7 @@ def layer_norm_both_inputs(rng, case):
 
 
 def rms_norm_inputs(rng, case):
-    return {"x": rows_of(rng, case), "weight": 1.0 + 0.5 * rng.normal(case.params["cols"])}
+    return {"x": rows_of(rng, case), "weight": 1.0 + 0.5 * rng.normal(case.params["cols"]), **eps_of(case)}
 
 
 def rms_norm_both_inputs(rng, case):
@@ -75,7 +89,7 @@ def linear_inputs(rng, case):
     inputs = layer_norm_inputs(rng, case)
     return {
         "x": inputs["x"], "gamma": inputs["weight"], "beta": inputs["bias"], "weight": weight,
-        "bias": rng.normal(outs),
+        "bias": rng.normal(outs), **eps_of(case),
     }  # fmt: skip
 
 
@@ -86,8 +100,10 @@ def linear_both_inputs(rng, case):
 
 def dropout_inputs(rng, case):
     # No element is 0: where a result is, it was dropped. An odd seed is never a compile-time constant.
-    x = rng.normal(case.params["n"])
-    return {"x": x.sign() * (x.abs() + 0.5), "p": case.params["p"], "seed": 2 * rng.whole(2**29) + 3}
+    x, seed = rng.normal(case.params["n"]), 2 * rng.whole(2**29) + 3
+    if "seed" in case.params:  # the next call has the next seed
+        seed = case.params["seed"] + rng.call
+    return {"x": x.sign() * (x.abs() + 0.5), "p": case.params["p"], "seed": seed}
 
 
 def dropout_both_inputs(rng, case):
@@ -134,42 +150,44 @@ def softmax_both(x, dy):
     return with_gradients(lambda leaf: leaf.softmax(dim=1), x, dy)
 
 
-def layer_norm(x, weight, bias):
+def layer_norm(x, weight, bias, eps=LN_EPS):
     import torch
 
-    return (torch.nn.functional.layer_norm(x, weight.shape, weight, bias, LN_EPS),)
+    return (torch.nn.functional.layer_norm(x, weight.shape, weight, bias, eps),)
 
 
-def layer_norm_both(x, weight, bias, dy):
-    return with_gradients(lambda *leaves: layer_norm(*leaves)[0], x, weight, bias, dy)
+def layer_norm_both(x, weight, bias, dy, eps=LN_EPS):
+    return with_gradients(lambda *leaves: layer_norm(*leaves, eps)[0], x, weight, bias, dy)
 
 
-def layer_norm_backward(dy, x, weight):
-    return layer_norm_both(x, weight, weight, dy)[1:]  # whatever the bias, its gradient is the same
+def layer_norm_backward(dy, x, weight, eps=LN_EPS):
+    return layer_norm_both(x, weight, weight, dy, eps)[1:]  # whatever the bias, its gradient is the same
 
 
-def rms_norm(x, weight):
+def rms_norm(x, weight, eps=RMS_EPS):
     import torch
 
-    return (torch.nn.functional.rms_norm(x, weight.shape, weight, RMS_EPS),)
+    return (torch.nn.functional.rms_norm(x, weight.shape, weight, eps),)
 
 
-def rms_norm_both(x, weight, dy):
-    return with_gradients(lambda *leaves: rms_norm(*leaves)[0], x, weight, dy)
+def rms_norm_both(x, weight, dy, eps=RMS_EPS):
+    return with_gradients(lambda *leaves: rms_norm(*leaves, eps)[0], x, weight, dy)
 
 
-def rms_norm_backward(dy, x, weight):
-    return rms_norm_both(x, weight, dy)[1:]
+def rms_norm_backward(dy, x, weight, eps=RMS_EPS):
+    return rms_norm_both(x, weight, dy, eps)[1:]
 
 
-def layer_norm_linear(x, gamma, beta, weight, bias):
+def layer_norm_linear(x, gamma, beta, weight, bias, eps=LN_EPS):
     import torch
 
-    return (torch.nn.functional.linear(layer_norm(x, gamma, beta)[0], weight, bias),)
+    return (torch.nn.functional.linear(layer_norm(x, gamma, beta, eps)[0], weight, bias),)
 
 
-def layer_norm_linear_both(x, gamma, beta, weight, bias, dy):
-    return with_gradients(lambda *leaves: layer_norm_linear(*leaves)[0], x, gamma, beta, weight, bias, dy)
+def layer_norm_linear_both(x, gamma, beta, weight, bias, dy, eps=LN_EPS):
+    return with_gradients(
+        lambda *leaves: layer_norm_linear(*leaves, eps)[0], x, gamma, beta, weight, bias, dy
+    )
 
 
 def dropout(x, p, seed):
@@ -225,19 +243,19 @@ def parts(x, centred, eps):
     return n, rstd, n.abs() + mean.abs() * rstd + 0.25 * n.square().mean(dim=1, keepdim=True).sqrt()
 
 
-def norm_unit(centred, eps):
+def norm_unit(centred, default):
     def unit(case, inputs, reference):
-        _, _, error = parts(inputs["x"], centred, eps)
+        _, _, error = parts(inputs["x"], centred, inputs.get("eps", default))
         size = error * inputs["weight"].abs() + (inputs["bias"].abs() if centred else 0.0)
         return (rounding(case, reference[0]) + 8.0 * EPSILON["fp32"] * size,)
 
     return unit
 
 
-def norm_backward_units(centred, eps):
+def norm_backward_units(centred, default):
     def units(case, inputs, reference):
         dy, g = inputs["dy"], inputs["dy"] * inputs["weight"]
-        n, rstd, error = parts(inputs["x"], centred, eps)
+        n, rstd, error = parts(inputs["x"], centred, inputs.get("eps", default))
         # Of the terms, of the sums over the row, and of the normalised rows in both.
         sums = g.abs().mean(dim=1, keepdim=True) + (1.0 + error) * (g.abs() * error).mean(dim=1, keepdim=True)
         relative = 1.0 + (error - n.abs()).amax(dim=1, keepdim=True)
@@ -270,7 +288,7 @@ def linear_unit(case, inputs, reference):
     of the row still in them.
     """
     gamma, beta, weight, bias = (inputs[name] for name in ("gamma", "beta", "weight", "bias"))
-    n, _, error = parts(inputs["x"], 1, LN_EPS)
+    n, _, error = parts(inputs["x"], 1, inputs.get("eps", LN_EPS))
     scaled = (gamma * weight).square().T
     rounded = (n.square() @ scaled + (n * gamma + beta).square() @ weight.square().T).sqrt()
     off = (error - n.abs()).amax(dim=1, keepdim=True) * (gamma * weight).sum(dim=1).abs()
@@ -281,7 +299,7 @@ def linear_unit(case, inputs, reference):
 
 def linear_both_units(case, inputs, reference):
     gamma, beta, weight, dy = (inputs[name] for name in ("gamma", "beta", "weight", "dy"))
-    n, rstd, error = parts(inputs["x"], 1, LN_EPS)
+    n, rstd, error = parts(inputs["x"], 1, inputs.get("eps", LN_EPS))
     epsilon, rows, outs = EPSILON[case.dtype], *dy.shape
     dz, scaled = dy @ weight, gamma * weight
     # What each sum has of rounding to the dtype, and of fp32: as random as the terms.
@@ -313,6 +331,7 @@ class Mistake(LabSymptom):
 
     EPS_OUTSIDE = "eps outside"
     NO_EPS = "no eps"
+    EPS_IGNORED = "eps ignored"
     ONE_COLUMN = "one column"
     VARIANCE_OVER_N_MINUS_1 = "variance over n - 1"
     DIVIDED_BY_THE_BLOCK = "divided by the block"
@@ -334,6 +353,7 @@ class Mistake(LabSymptom):
     EDGE_OF_P = "edge of p"
     MASK_REPEATS = "mask repeats"
     SEED_IGNORED = "seed ignored"
+    SEED_MOVES = "seed moves"
     MASK_NOT_REPLAYED = "mask not replayed"
     SCALED_GRADIENT = "scaled gradient"
     DY_IN_MEMORY_ORDER = "dy in memory order"
@@ -397,10 +417,28 @@ def symptom_of_choice(case, outputs, earlier):
             if abs(same - agree) > limit * math.sqrt(n / (n - period)):
                 return Mistake.MASK_REPEATS
     if earlier and earlier[0].shape == kept.shape:
-        same = int(((earlier[0] != 0.0) == kept).count_nonzero()) / n
+        before = earlier[0] != 0.0
+        same = int((before == kept).count_nonzero()) / n
         if abs(same - agree) > limit:
             return Mistake.SEED_IGNORED
+        if "seed" in case.params and is_moved(before, kept):
+            return Mistake.SEED_MOVES
     return None
+
+
+def is_moved(before, kept):
+    """Whether two choices agree at some distance, or with neighbours exchanged, more than by chance."""
+    import torch
+
+    first, second = (one[: 2**16].cpu().double() for one in (before, kept))
+    n, spread = len(first), float(first.std() * second.std())
+    first, second = first - first.mean(), second - second.mean()
+    spectra = torch.fft.rfft(first, n=2**17), torch.fft.rfft(second, n=2**17)
+    moved = torch.fft.irfft(spectra[0].conj() * spectra[1], n=2**17).abs().max()
+    # The seed may be combined with the offset bit by bit: neighbours change places, or groups of them.
+    groups = [first.reshape(-1, 2, 2**power).flip(1).flatten() for power in range(8)]
+    agreement = [moved, *((one * second).sum().abs() for one in groups)]
+    return any(float(one) > 8.0 * math.sqrt(n) * spread for one in agreement)
 
 
 def repeats_at_some_distance(kept):
@@ -451,9 +489,9 @@ def _same(one, other):
 # -- mistakes with a norm
 
 
-def symptom_of_norm(centred, eps):
+def symptom_of_norm(centred, default):
     def symptom_of(case, inputs, expected, got):
-        x, weight = inputs["x"].double(), inputs["weight"].double()
+        x, weight, eps = inputs["x"].double(), inputs["weight"].double(), inputs.get("eps", default)
         bias = inputs["bias"].double() if centred else 0.0
         rows, cols = x.shape
         if not got.isfinite().all():
@@ -469,6 +507,7 @@ def symptom_of_norm(centred, eps):
         others = [
             (Mistake.EPS_OUTSIDE, d / (variance.sqrt() + eps) * weight + bias),
             (Mistake.NO_EPS, d / variance.sqrt() * weight + bias),
+            *((Mistake.EPS_IGNORED, d * (variance + one).rsqrt() * weight + bias) for one in other_eps(eps)),
             (Mistake.NO_WEIGHT, n + bias),
             (Mistake.NO_BIAS, n * weight if centred else expected),
         ]
@@ -499,9 +538,15 @@ def symptom_of_norm(centred, eps):
     return symptom_of
 
 
-def symptom_of_norm_backward(centred, eps):
+def other_eps(eps):
+    """Values that are written into a kernel in place of the argument."""
+    return [one for one in (LN_EPS, RMS_EPS) if one != eps]
+
+
+def symptom_of_norm_backward(centred, default):
     def symptom_of(case, inputs, expected, got):
         dy, x, weight = (inputs[name].double() for name in ("dy", "x", "weight"))
+        eps = inputs.get("eps", default)
         if not got.isfinite().all():
             return Mistake.SUMS_NOT_SET if got.dim() == 1 else None  # dx was looked at first, and is finite
         g, (n, rstd, _) = dy * weight, parts(x, centred, eps)
@@ -517,6 +562,11 @@ def symptom_of_norm_backward(centred, eps):
             Mistake.ROWS_NOT_SUMMED: ((dy * n)[0], (dy * n)[-1], dy[0], dy[-1]),
             Mistake.DWEIGHT_WITHOUT_N: (dy.sum(dim=0), (dy * x).sum(dim=0)),
         }
+        for other in other_eps(eps):
+            n, rstd, _ = parts(x, centred, other)
+            mean_gn = (g * n).mean(dim=1, keepdim=True)
+            both = rstd * (g - mean_g - n * mean_gn), (dy * n).sum(dim=0)
+            others[Mistake.EPS_IGNORED] = (*others.get(Mistake.EPS_IGNORED, ()), *both)
         wrong = (got - expected).norm()
         for symptom, candidates in others.items():
             for other in candidates:
@@ -551,8 +601,8 @@ def symptom_of_linear(case, inputs, expected, got):
     x, gamma, beta, weight, bias = (
         inputs[name].double() for name in ("x", "gamma", "beta", "weight", "bias")
     )
-    mean, cols = x.mean(dim=1, keepdim=True), x.shape[1]
-    n, rstd, _ = parts(x, 1, LN_EPS)
+    mean, cols, eps = x.mean(dim=1, keepdim=True), x.shape[1], inputs.get("eps", LN_EPS)
+    n, rstd, _ = parts(x, 1, eps)
     variance = (x - mean).square().mean(dim=1, keepdim=True)
     s = gamma * weight
     product, total, shift = x @ s.T, s.sum(dim=1), weight @ beta + bias
@@ -565,11 +615,15 @@ def symptom_of_linear(case, inputs, expected, got):
         (Mistake.NO_GAMMA, n @ weight.T + shift),
         (Mistake.WEIGHT_TRANSPOSED, rstd * (x @ s.reshape(s.shape[::-1]) - mean * total) + shift),
         (Mistake.MEAN_OF_OTHER_COLUMNS, rstd * product - rstd * mean * weight.sum(dim=1) + shift),
-        (Mistake.EPS_OUTSIDE, (x - mean) / (variance.sqrt() + LN_EPS) @ s.T + shift),
+        (Mistake.EPS_OUTSIDE, (x - mean) / (variance.sqrt() + eps) @ s.T + shift),
+        *(
+            (Mistake.EPS_IGNORED, (x - mean) * (variance + one).rsqrt() @ s.T + shift)
+            for one in other_eps(eps)
+        ),
         (Mistake.NO_EPS, (x - mean) / variance.sqrt() @ s.T + shift),
     ]
     if cols > 1:
-        wrong = (variance * cols / (cols - 1) + LN_EPS).rsqrt()
+        wrong = (variance * cols / (cols - 1) + eps).rsqrt()
         others.append((Mistake.VARIANCE_OVER_N_MINUS_1, (x - mean) * wrong @ s.T + shift))
     for tile in (16, 32, 64, 128):
         rows, outs = (torch.arange(side, device=x.device) % tile for side in got.shape)
@@ -586,11 +640,11 @@ def symptom_of_linear_both(case, inputs, expected, got):
     x, gamma, weight, dy = (inputs[name].double() for name in ("x", "gamma", "weight", "dy"))
     if got.shape == dy.shape:
         return symptom_of_linear(case, inputs, expected, got)
-    dz, (n, _, _) = dy @ weight, parts(x, 1, LN_EPS)
+    dz, (n, _, _) = dy @ weight, parts(x, 1, inputs.get("eps", LN_EPS))
     if got.shape == weight.shape:
         others = dy.T @ (n * gamma), dy.T @ n, dy.T @ x, dy.T @ (x * gamma)
         return Mistake.DWEIGHT_OF_OTHER_ROWS if any(_same(got, other) for other in others) else None
-    as_norm = {"dy": dz, "x": x, "weight": gamma}
+    as_norm = {"dy": dz, "x": x, "weight": gamma, "eps": inputs.get("eps", LN_EPS)}
     if got.dim() == 1 and got.shape == gamma.shape:
         sums = dz.sum(dim=0), (dz * n).sum(dim=0)
         if any(_same(got, one) for one in sums) and not _same(got, expected):
@@ -640,6 +694,7 @@ def shapes(rows, cols, **more):
 SMALL = ((1, 1), (3, 2), (5, 127), (4, 129), (7, 1001))
 LONG = ((3, 16385), (2, 40000))
 PADDED = {"x": Layout(pad=24), "out": Layout(pad=7)}
+FAR = Layout(far=True)
 PADDED_BACKWARD = {"dy": Layout(pad=24), "x": Layout(pad=8), "y": Layout(pad=8)} | {
     name: Layout(pad=7) for name in ("dx", "out")
 }
@@ -652,6 +707,8 @@ def forward_cases(*values):
         *(Case(shapes(r, c), "bf16") for r, c in (*SMALL, *LONG, (1, 131072), (1000, 3001))),
         *(Case(shapes(7, 1009, values=value), dtype) for value in values for dtype in ("fp32", "fp16")),
         *(Case(shapes(7, 1001), dtype, PADDED) for dtype in ("fp32", "bf16")),
+        Case(shapes(5, 127), "fp16", allocates=True),
+        Case(shapes(3, 257), "fp16", {"x": FAR, "out": FAR}),
     )
 
 
@@ -663,16 +720,28 @@ def backward_cases(padded, *values):
         *(Case(shapes(r, c), "bf16") for r, c in (*SMALL[2:], *LONG, (1000, 3001), (3, 131072))),
         *(Case(shapes(7, 1009, values=value), "fp32") for value in values),
         *(Case(shapes(7, 1001), dtype, layouts) for dtype in ("fp32", "bf16")),
+        Case(shapes(5, 127), "fp16", allocates=True),
+        Case(shapes(3, 257), "fp16", dict.fromkeys(padded, FAR)),
     )
 
 
+def with_eps(*values):
+    return tuple(Case(shapes(7, 1009, eps=eps), "fp32") for eps in values)
+
+
 TRANSPOSED = {"dy": Layout(transposed=True)}  # as autograd hands it in behind a transpose
+EXPANDED = {"dy": Layout(expanded=True)}  # behind a sum
 BOTH_CASES = (
     *(Case(shapes(r, c), "fp32") for r, c in ((4, 129), (7, 1001), (1, 16385))),
-    Case(shapes(6, 130), "fp32", TRANSPOSED),
+    *(Case(shapes(6, 130), "fp32", layouts) for layouts in (TRANSPOSED, EXPANDED, {"dy": Layout(pad=9)})),
     *(Case(shapes(r, c), "fp16") for r, c in ((5, 127), (7, 1001))),
     *(Case(shapes(r, c), "bf16") for r, c in ((29, 1001), (300, 20011))),
 )
+SOFTMAX_CASES = (*forward_cases("below"), Case(shapes(3, 20011, values="masked below"), "fp32"))
+SOFTMAX_BOTH = (*BOTH_CASES, Case(shapes(3, 20011, values="masked below"), "fp32"))
+NORM_FORWARD = (*forward_cases("far", "narrow"), *with_eps(0.0, 1.0))
+NORM_BACKWARD = (*backward_cases(("dy", "x", "dx"), "narrow"), *with_eps(1.0))
+NORM_BOTH = (*BOTH_CASES, *with_eps(1.0))
 TIMED = tuple(Case(shapes(2**27 // cols, cols), "bf16") for cols in (4096, 16384))
 
 
@@ -685,11 +754,15 @@ DROPOUT_CASES = (
     *(Case(choices(30001, p), dtype) for p in (0.1, 0.75) for dtype in ("fp32", "fp16", "bf16")),
     *(Case(choices(4099, 0.0), dtype, also_right=("a copy of x",)) for dtype in ("fp32", "bf16")),
     Case(choices(4099, 1.0), "fp32", also_right=("zeros", "an earlier result", "fewer digits")),
+    # Long enough for a random number of 16 bits to be 0.
+    Case(choices(2**18, 0.0), "fp32", also_right=("a copy of x",)),
+    Case({**choices(2**15, 0.5), "seed": 40}, "fp32"),
+    Case(choices(4099, 0.5), "fp16", allocates=True),
     Case(choices(2**24 + 5, 0.3), "bf16"),
 )
 DROPOUT_BOTH = (
     *(Case(choices(30001, p), "fp32") for p in (0.5, 0.1)),
-    Case({**choices(40 * 50, 0.5), "rows": 40}, "fp32", TRANSPOSED),
+    *(Case({**choices(40 * 50, 0.5), "rows": 40}, "fp32", layouts) for layouts in (TRANSPOSED, EXPANDED)),
     Case(choices(30001, 0.75), "fp16"),
     Case(choices(30001, 0.3), "bf16"),
     Case(choices(4099, 1.0), "fp32", also_right=("zeros", "an earlier result", "fewer digits")),
@@ -716,10 +789,14 @@ LINEAR_CASES = (
         Case(linears(70, 136, 72), dtype, {name: Layout(pad=8) for name in ("x", "weight", "out")})
         for dtype in ("fp16", "bf16")
     ),
+    Case(linears(37, 136, 70, eps=1.0), "fp32"),
+    Case(linears(5, 127, 33), "fp16", allocates=True),
+    Case(linears(3, 136, 3), "fp16", {"x": FAR, "weight": FAR, "out": FAR}),
 )  # fmt: skip
 LINEAR_BOTH = (
     *(Case(linears(*s), "fp32") for s in ((4, 129, 6), (70, 127, 40), (2, 8201, 3))),
-    Case(linears(9, 130, 20), "fp32", TRANSPOSED),
+    *(Case(linears(9, 130, 20), "fp32", layouts) for layouts in (TRANSPOSED, EXPANDED)),
+    Case(linears(37, 136, 70, eps=1.0), "fp32"),
     *(Case(linears(*s), "fp16") for s in ((5, 127, 33), (70, 136, 72))),
     *(Case(linears(*s), "bf16") for s in ((29, 1001, 65), (1000, 1024, 520), (300, 20011, 40))),
 )
@@ -778,7 +855,7 @@ LAB = Lab(
     exercises=(
         Exercise(
             "fused_softmax_forward", "softmax.py", 5, softmax_inputs, softmax, softmax,
-            Tolerance(softmax_unit), forward_cases("below"), codegen=CODE,
+            Tolerance(softmax_unit), SOFTMAX_CASES, codegen=CODE,
             speed=timed(3, COPY, 2, Arm("torch.softmax", torch_softmax)),
         ),
         Exercise(
@@ -788,42 +865,43 @@ LAB = Lab(
         ),
         Exercise(
             "fused_softmax", "softmax.py", 3, softmax_both_inputs, softmax_both, softmax_both,
-            Tolerance(softmax_both_units), BOTH_CASES, ("y", "dx"), differentiable=True,
+            Tolerance(softmax_both_units), SOFTMAX_BOTH, ("y", "dx"), differentiable=True,
         ),
         Exercise(
             "layer_norm_forward", "layer_norm.py", 5, layer_norm_inputs, layer_norm, layer_norm,
-            Tolerance(norm_unit(1, LN_EPS)), forward_cases("far", "narrow"),
+            Tolerance(norm_unit(1, LN_EPS)), NORM_FORWARD, numbers=("eps",),
             symptom_of=symptom_of_norm(1, LN_EPS), speed=timed(4, COPY, 2), codegen=CODE,
         ),
         Exercise(
             "layer_norm_backward", "layer_norm_backward.py", 6, layer_norm_backward_inputs,
             layer_norm_backward, layer_norm_backward, Tolerance(norm_backward_units(1, LN_EPS)),
-            backward_cases(("dy", "x", "dx"), "narrow"), ("dx", "dweight", "dbias"),
+            NORM_BACKWARD, ("dx", "dweight", "dbias"), numbers=("eps",),
             symptom_of=symptom_of_norm_backward(1, LN_EPS), codegen=CODE,
             speed=timed(4, Arm("add", add_rows), 3, scale=TWO_READS),
         ),
         Exercise(
             "layer_norm", "layer_norm_backward.py", 3, layer_norm_both_inputs, layer_norm_both,
             layer_norm_both,
-            Tolerance(norm_both_units(1, LN_EPS)), BOTH_CASES, ("y", "dx", "dweight", "dbias"),
-            differentiable=True, symptom_of=symptom_of_norm_both(1, LN_EPS),
+            Tolerance(norm_both_units(1, LN_EPS)), NORM_BOTH, ("y", "dx", "dweight", "dbias"),
+            differentiable=True, numbers=("eps",), symptom_of=symptom_of_norm_both(1, LN_EPS),
         ),
         Exercise(
             "rms_norm_forward", "rms_norm.py", 4, rms_norm_inputs, rms_norm, rms_norm,
-            Tolerance(norm_unit(0, RMS_EPS)), forward_cases("far", "narrow"),
+            Tolerance(norm_unit(0, RMS_EPS)), NORM_FORWARD, numbers=("eps",),
             symptom_of=symptom_of_norm(0, RMS_EPS), speed=timed(3, COPY, 2), codegen=CODE,
         ),
         Exercise(
             "rms_norm_backward", "rms_norm_backward.py", 5, layer_norm_backward_inputs, rms_norm_backward,
             rms_norm_backward, Tolerance(norm_backward_units(0, RMS_EPS)),
-            backward_cases(("dy", "x", "dx"), "narrow"), ("dx", "dweight"),
+            NORM_BACKWARD, ("dx", "dweight"), numbers=("eps",),
             symptom_of=symptom_of_norm_backward(0, RMS_EPS),
             speed=timed(3, Arm("add", add_rows), 3, scale=TWO_READS),
             codegen=CODE,
         ),
         Exercise(
             "rms_norm", "rms_norm_backward.py", 3, rms_norm_both_inputs, rms_norm_both, rms_norm_both,
-            Tolerance(norm_both_units(0, RMS_EPS)), BOTH_CASES, ("y", "dx", "dweight"), differentiable=True,
+            Tolerance(norm_both_units(0, RMS_EPS)), NORM_BOTH, ("y", "dx", "dweight"), differentiable=True,
+            numbers=("eps",),
             symptom_of=symptom_of_norm_both(0, RMS_EPS),
         ),
         Exercise(
@@ -846,6 +924,7 @@ LAB = Lab(
         Exercise(
             "layer_norm_linear_forward", "layer_norm_linear.py", 8, linear_inputs, layer_norm_linear,
             layer_norm_linear, Tolerance(linear_unit), LINEAR_CASES, symptom_of=symptom_of_linear,
+            numbers=("eps",),
             speed=Speed(
                 points=6, shapes=LINEAR_TIMED, baselines=(Arm("LayerNorm, then cuBLAS", norm_then_linear),),
                 zero_at=30, passing_at=60, full_at=85, bytes_moved=linear_bytes,
@@ -858,7 +937,7 @@ LAB = Lab(
             "layer_norm_linear", "layer_norm_linear_backward.py", 8, linear_both_inputs,
             layer_norm_linear_both, layer_norm_linear_both, Tolerance(linear_both_units), LINEAR_BOTH,
             ("y", "dx", "dgamma", "dbeta", "dweight", "dbias"), differentiable=True,
-            symptom_of=symptom_of_linear_both, may_call=("mm",),
+            symptom_of=symptom_of_linear_both, may_call=("mm",), numbers=("eps",),
         ),
     ),
     causes={
@@ -883,6 +962,7 @@ LAB = Lab(
         ),
         Symptom.ALL_ZERO: (3, "every element is 0: a sum in fp16 overflows, and x / inf is 0: sum in fp32"),
         Mistake.NO_EPS: (3, "rows of small variance are wrong: eps is missing under the root"),
+        Mistake.EPS_IGNORED: (3, "another eps than the argument: a constant, or it was not handed on"),
         Mistake.ONE_COLUMN: (
             3, "the variance of one column is 0: divide by n, not by n - 1, and add eps to it",
         ),
@@ -927,6 +1007,9 @@ LAB = Lab(
             9, "the choice repeats itself: each element of all programs needs its own offset",
         ),
         Mistake.SEED_IGNORED: (9, "another seed gave the same choice: hand `seed` to the generator"),
+        Mistake.SEED_MOVES: (
+            9, "the next seed gives the same choice at other elements: hand `seed` to the generator as it is",
+        ),
         Mistake.MASK_NOT_REPLAYED: (
             9, "dx is not 0 where y is: the same seed and the same offsets in both passes",
         ),
@@ -950,6 +1033,10 @@ LAB = Lab(
         ),
         Mistake.NO_BETA: (11, "beta is missing: its product with the weight is one number for each column"),
         Symptom.MUTATED: (1, "an input was written to; the result belongs in `out`"),
+        Symptom.OFFSETS_WRAP: (
+            1, "right where rows lie close together: beyond 2^31 elements the offset of a row needs int64",
+        ),
+        Symptom.DY_LAYOUT: (7, "right for a contiguous dy, and autograd hands over any layout"),
         Symptom.WRONG: (2, "start with one row that fits one block, then one that does not"),
         Symptom.SLOW: (
             10, "look at how often a row is read, at reductions in loops, and at the tiles that you try",

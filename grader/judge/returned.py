@@ -1,0 +1,81 @@
+"""Whether a function returns what is asked of it: the outputs that it was given, or new tensors like them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from grader.course.signatures import Shape
+from grader.course.spec import Case, Exercise, Lab, Reason, Verdict
+from grader.course.symptoms import Symptom
+from grader.judge.diagnosis import diagnosed
+from grader.results.findings import Frame
+from grader.results.outcome import Outcome
+from grader.worker.messages import Returned
+
+
+def fault(
+    lab: Lab,
+    exercise: Exercise,
+    case: Case,
+    shapes: Mapping[str, Shape],
+    returned: Sequence[Returned] | None,
+    text: str,
+) -> Outcome | None:
+    """Return WRONG if a function returned something else than its outputs; None if that was not looked at.
+
+    `shapes` are those of the outputs, by name, and `text` is the file, of which the line is shown.
+    """
+    if returned is None or exercise.native or exercise.differentiable:
+        return None
+    found = _found(case, shapes, returned)
+    if found is None:
+        return None
+    outcome = diagnosed(lab, Verdict.WRONG, Reason.RETURNED, *found)
+    return replace(outcome, frames=_last_return(text, exercise.name))
+
+
+def _found(
+    case: Case, shapes: Mapping[str, Shape], returned: Sequence[Returned]
+) -> tuple[Symptom, str] | None:
+    """Return the symptom, and in words what was returned; None if it is what was asked for."""
+    asked = ", ".join(f"`{name}`" for name in shapes)
+    types = [one.type for one in returned]
+    if types == ["NoneType"]:
+        return Symptom.RETURNS_NOTHING, f"the function returned None in place of {asked}"
+    if len(returned) != len(shapes) or set(types) != {"Tensor"}:
+        had = f"{types[0]}" if len(types) == 1 else f"{len(types)} values: {', '.join(types)}"
+        return Symptom.RETURNS_ANOTHER, f"the function returned {had} in place of {asked}"
+    if not case.allocates:
+        names = [one.output for one in returned]
+        if names == [*shapes]:
+            return None
+        if sorted(names) == sorted(shapes):
+            order = ", ".join(f"`{name}`" for name in names)
+            return Symptom.RETURNED_ORDER, f"the function returned {order} in place of {asked}"
+        other = next(name for name, is_it in zip(shapes, names, strict=True) if name != is_it)
+        return Symptom.RETURNS_ANOTHER, f"`{other}` was passed, and another tensor was returned in its place"
+    for (name, shape), one in zip(shapes.items(), returned, strict=True):
+        if (one.shape, one.dtype) != (shape, case.dtype):
+            had, wanted = f"{one.shape} {one.dtype}", f"{shape} {case.dtype}"
+            where = f"without {asked}, the function returned {had} for `{name}`, which is {wanted}"
+            return Symptom.RETURNED_KIND, where
+        if not one.contiguous:
+            return Symptom.RETURNED_KIND, f"the new tensor for `{name}` is not contiguous"
+    return None
+
+
+def _last_return(text: str, function: str) -> tuple[Frame, ...]:
+    """Return the line of a function's last `return`, or that of its name where it has none."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return ()
+    lines = text.splitlines()
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name == function:
+            found = [one.lineno for one in ast.walk(node) if isinstance(one, ast.Return)]
+            line = max(found, default=node.lineno)
+            return (Frame(line=line, function=function, code=lines[line - 1].strip()),)
+    return ()

@@ -1,0 +1,40 @@
+"""Whether a case is wrong because of the layout of a tensor: the same case in the usual layout says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from grader.course.spec import Case, Exercise, Lab, Layout, Reason, Verdict
+from grader.course.symptoms import Symptom
+from grader.judge.diagnosis import cause_of
+from grader.results.outcome import Outcome
+
+WRONG = (Verdict.WRONG, Verdict.OUT_OF_BOUNDS, Verdict.MUTATED_INPUT, Verdict.CRASHED)
+
+
+def explained(lab: Lab, exercise: Exercise, case: Case, grade: Callable[[Case], Outcome]) -> Outcome:
+    """Return the outcome of a case; where its layout alone makes it wrong, with that as the cause.
+
+    A wrong case with rows far apart, or with a dy as only autograd hands it over, is graded once more in the
+    usual layout. If it is wrong there as well, that outcome is returned: it is not about the layout.
+    """
+    outcome = grade(case)
+    symptom, layouts = _unusual(exercise, case)
+    if symptom is None or outcome.verdict not in WRONG or outcome.reason is Reason.RETURNED:
+        return outcome
+    usual = grade(replace(case, layouts=layouts))
+    if usual.verdict is not Verdict.PASS:
+        return usual
+    found = cause_of(lab, symptom)
+    return replace(outcome, cause=found.cause, hint=found.hint, symptom=symptom)
+
+
+def _unusual(exercise: Exercise, case: Case) -> tuple[Symptom | None, Mapping[str, Layout]]:
+    """Return what an unusual layout of a case is a test for, and the case's layouts without it."""
+    if case.is_far:
+        return Symptom.OFFSETS_WRAP, {name: replace(one, far=False) for name, one in case.layouts.items()}
+    of_dy = case.layouts.get("dy")
+    if exercise.differentiable and of_dy:
+        return Symptom.DY_LAYOUT, {name: one for name, one in case.layouts.items() if name != "dy"}
+    return None, case.layouts
