@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice, permutations
 
-from grader.course.signatures import Shape
+from grader.course.signatures import Shape, Tensors
 from grader.course.spec import Case, Exercise, Lab, Reason, Verdict
 from grader.course.symptoms import Symptom
 from grader.judge.diagnosis import diagnosed
@@ -36,11 +37,32 @@ def fault(
     return replace(outcome, frames=_last_return(text, exercise.name))
 
 
+def in_another_order(
+    lab: Lab, exercise: Exercise, case: Case, got: Tensors, is_right: Callable[[Tensors], bool], text: str
+) -> Outcome | None:
+    """Return WRONG if new tensors are right in another order than the one asked for; None otherwise."""
+    if not case.allocates:
+        return None
+    shapes = [one.shape for one in got]
+    for order in islice(permutations(range(len(got))), 1, None):
+        moved = [got[k] for k in order]
+        if [one.shape for one in moved] == shapes and is_right(moved):
+            names = ", ".join(f"`{exercise.outputs[order.index(k)]}`" for k in range(len(got)))
+            where = f"the function returned {names} in place of {_asked(exercise.outputs)}"
+            outcome = diagnosed(lab, Verdict.WRONG, Reason.RETURNED, Symptom.RETURNED_ORDER, where)
+            return replace(outcome, frames=_last_return(text, exercise.name))
+    return None
+
+
+def _asked(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
 def _found(
     case: Case, shapes: Mapping[str, Shape], returned: Sequence[Returned]
 ) -> tuple[Symptom, str] | None:
     """Return the symptom, and in words what was returned; None if it is what was asked for."""
-    asked = ", ".join(f"`{name}`" for name in shapes)
+    asked = _asked(shapes)
     types = [one.type for one in returned]
     if types == ["NoneType"]:
         return Symptom.RETURNS_NOTHING, f"the function returned None in place of {asked}"
@@ -52,8 +74,7 @@ def _found(
         if names == [*shapes]:
             return None
         if sorted(names) == sorted(shapes):
-            order = ", ".join(f"`{name}`" for name in names)
-            return Symptom.RETURNED_ORDER, f"the function returned {order} in place of {asked}"
+            return Symptom.RETURNED_ORDER, f"the function returned {_asked(names)} in place of {asked}"
         other = next(name for name, is_it in zip(shapes, names, strict=True) if name != is_it)
         return Symptom.RETURNS_ANOTHER, f"`{other}` was passed, and another tensor was returned in its place"
     for (name, shape), one in zip(shapes.items(), returned, strict=True):
