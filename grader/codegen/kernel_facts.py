@@ -13,26 +13,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from grader.codegen import nvcc
+from grader.codegen.launch_probe import SHARED_LIMIT
 from grader.codegen.ptx import TENSOR_CORE, multiplies_in_a_loop
 from grader.results.kernel_facts import KernelFacts
 from grader.system.processes import run_tool
 from grader.system.text import one_line
 
-# Bytes of shared memory that one block may use, from the CUDA programming guide's table of compute
-# capabilities.
-SHARED_LIMIT = {
-    75: 64,
-    80: 163,
-    86: 99,
-    87: 163,
-    89: 99,
-    90: 227,
-    100: 227,
-    103: 227,
-    110: 227,
-    120: 99,
-    121: 99,
-}
 IN_SASS = {"HGMMA": "wgmma.mma_async", "UTCHMMA": "tcgen05.mma", "HMMA": "mma.sync"}
 ASYNC_COPY = re.compile(r"\b(cp\.async\.bulk\.tensor|cp\.async\.c[ag])")
 LOAD = re.compile(r"\b(?:LDG|LDGSTS)\.E((?:\.[A-Z0-9_]+)*)")

@@ -6,6 +6,7 @@ native code can do when it runs.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib.util
 import json
@@ -14,14 +15,14 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
 
-from grader.codegen import cpp_tokens, native_check, stream_order
+from grader.codegen import cpp_tokens, launch_probe, native_check, stream_order
 from grader.course.native_headers import HEADERS
 from grader.system.processes import LimitError, run_tool
 
@@ -33,6 +34,7 @@ _ERROR = re.compile(r"(?:\((\d+)\): |:(\d+):\d+: )(?:catastrophic |fatal )?error
 _TOOL_ERROR = re.compile(r"[\w/.+-]+ (?:fatal|error) *:|[\w/.+-]*ld[\w.-]*: ")
 _ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(\w+)'")
 _SPILL = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
+_USED = re.compile(r"Used (\d+) registers(?:.*?(\d+) bytes smem)?")
 
 
 class BuildError(RuntimeError):
@@ -58,6 +60,9 @@ class Kernel:
     name: str  # with its namespaces, without its arguments
     arch: str
     spill_bytes: int  # spill stores plus spill loads, of a thread
+    symbol: str = ""  # its name for the linker
+    registers: int = 0  # of a thread
+    shared_bytes: int = 0  # of a block, those of a fixed size
 
 
 def compiler() -> Path | None:
@@ -86,6 +91,8 @@ def build(file: Path, target: Path, archs: Sequence[str], nvcc: Path) -> list[Ke
 
 def build_checked(file: Path, target: Path, arch: str, nvcc: Path) -> list[Kernel]:
     """Compile a submission like `build`, in two steps, and check what the compiler made of it in between.
+
+    Beside `target` it leaves a library of the same host code for launches without a GPU (see launch_probe).
 
     Raises NotPermittedError for a file that the preprocessor opened and that no permitted header includes,
     for assembler in host code, for an undefined symbol that host code does not need, and for work on another
@@ -117,6 +124,7 @@ def build_checked(file: Path, target: Path, arch: str, nvcc: Path) -> list[Kerne
             for one in stream_order.findings(own, strange, file.name):
                 raise NotPermittedError(str(one), 0 if one.file else one.line)
         _compile([str(nvcc), "-shared", code, str(part), "-o", str(target)], file.parent)
+        launch_probe.link(part, probe_of(target), nvcc)
     return list(_kernels(said))
 
 
@@ -157,13 +165,15 @@ def _compile(command: Sequence[str], folder: Path) -> str:
 
 def _kernels(said: str) -> Iterator[Kernel]:
     """Parse the report of `ptxas -v`: for each kernel its name, followed by what it spills."""
-    name, arch = "", ""
+    symbol, arch, spilled = "", "", 0
     for line in said.splitlines():
         if entry := _ENTRY.search(line):
-            name, arch = plain_name(entry[1]), entry[2]
-        elif name and (spill := _SPILL.search(line)):
-            yield Kernel(name, arch, int(spill[1]) + int(spill[2]))
-            name = ""
+            symbol, arch, spilled = entry[1], entry[2], 0
+        elif spill := _SPILL.search(line):
+            spilled = int(spill[1]) + int(spill[2])
+        elif symbol and (used := _USED.search(line)):
+            yield Kernel(plain_name(symbol), arch, spilled, symbol, int(used[1]), int(used[2] or 0))
+            symbol = ""
 
 
 def plain_name(mangled: str) -> str:
@@ -183,14 +193,26 @@ def arch_name(major: int, minor: int) -> str:
 
 
 class Library:
-    """A compiled file as a module: its C functions can be called with tensors, like Python functions."""
+    """A compiled file as a module: its C functions can be called with tensors, like Python functions.
 
-    def __init__(self, path: Path | None, kernels: list[str]):
-        self.kernels = kernels  # their names
-        self._library = ctypes.CDLL(str(path)) if path else None
+    Without a GPU nothing of them runs but host code, whose launches are looked at.
+    """
+
+    def __init__(self, file: Path, path: Path, kernels: Sequence[Kernel], arch: str, runs: bool):
+        self.kernels = [kernel.name for kernel in kernels]
+        self._file, self._path = file, path
+        self._library = ctypes.CDLL(str(path))
+        self._probed: launch_probe.Probed | None = None
+        if not runs and probe_of(path).is_file():
+            with contextlib.suppress(OSError):  # it calls something of CUDA that only a GPU has
+                limit = launch_probe.SHARED_LIMIT.get(int(arch[3:].rstrip("a")), 99) * 1024
+                self._probed = launch_probe.Probed(probe_of(path), kernels, limit)
+        self._runs = runs
 
     def __getattr__(self, name: str) -> Callable[..., None]:
-        function = getattr(self._library, name)
+        function = self._symbol(name)
+        if not self._runs:
+            return self._without_a_gpu(name)
         function.restype = ctypes.c_int
 
         def call(*inputs: torch.Tensor, sizes: Sequence[int], **outputs: torch.Tensor) -> None:
@@ -201,6 +223,32 @@ class Library:
             code = function(*pointers, *map(ctypes.c_longlong, sizes), stream)
             if code:
                 raise RuntimeError(f"{name} returned {code}{_error_words(code)}")
+
+        return call
+
+    def _symbol(self, name: str) -> Any:
+        """Return a C function; BuildError if the file has one of C++ with this name, else AttributeError."""
+        try:
+            return getattr(self._library, name)
+        except AttributeError:
+            text = self._file.read_text("utf-8", "replace")
+            at = re.search(rf"\b{name}\s*\(", text)
+            if f"_Z{len(name)}{name}".encode() not in self._path.read_bytes() or at is None:
+                raise
+        line = text.count("\n", 0, at.start()) + 1
+        raise BuildError(line, f'{name} is a function of C++: extern "C" is missing before it')
+
+    def _without_a_gpu(self, name: str) -> Callable[..., None]:
+        """Return a function that makes no launch, and raises BuildError for one that a GPU would refuse."""
+        function = self._probed.function(name) if self._probed else None
+
+        def call(*inputs: torch.Tensor, sizes: Sequence[int], **outputs: torch.Tensor) -> None:
+            try:
+                if function:
+                    function(*inputs, sizes=sizes, **outputs)
+            except launch_probe.LaunchError as refused:
+                text = self._file.read_text("utf-8", "replace")
+                raise BuildError(launch_probe.launch_line(text, refused.kernel), str(refused)) from None
 
         return call
 
@@ -226,8 +274,15 @@ def library(file: Path, folder: Path, arch: str) -> Path:
     return folder / f"{file.stem}-{arch}.so"
 
 
+def probe_of(library: Path) -> Path:
+    """Return the path of the library whose launches are looked at, beside the one for a GPU."""
+    return library.with_name(f"{library.name}.probe")
+
+
 def load(file: Path, folder: Path, arch: str, runs: bool, checked: bool = False) -> Library:
-    """Load a file, compiled into `folder` unless it is there already; without functions unless `runs`.
+    """Load a file, compiled into `folder` unless it is there already.
+
+    Unless it `runs`, calls look at its launches only, and of a file that is not `checked` not even at those.
 
     Raises BuildError if the file does not compile, or if nvcc is not found; if it is to be `checked`, also
     NotPermittedError.
@@ -240,6 +295,8 @@ def load(file: Path, folder: Path, arch: str, runs: bool, checked: bool = False)
     if not names.is_file():
         part = target.with_suffix(f".{os.getpid()}")
         kernels = build_checked(file, part, arch, nvcc) if checked else build(file, part, (arch,), nvcc)
+        if probe_of(part).is_file():
+            probe_of(part).replace(probe_of(target))
         part.replace(target)
-        names.write_text(json.dumps([kernel.name for kernel in kernels]))
-    return Library(target if runs else None, json.loads(names.read_text()))
+        names.write_text(json.dumps([asdict(kernel) for kernel in kernels]))
+    return Library(file, target, [Kernel(**kernel) for kernel in json.loads(names.read_text())], arch, runs)

@@ -493,9 +493,11 @@ class Run:
             else:
                 old.unlink()
         exercise = item.exercise
-        if not exercise.native:
-            shapes = shapes_of(exercise, item.case)
-            calls = [lay_out(exercise, item.case, Placer(), shapes)]
+        # Of CUDA C++ only host code runs here, which may launch another grid for each size.
+        cases = (*exercise.cases, *(exercise.speed.shapes if exercise.speed else ()))
+        for case in cases if exercise.native else (item.case,):
+            shapes = shapes_of(exercise, case)
+            calls = [lay_out(exercise, case, Placer(), shapes)]
             plan = worker.prepare(exercise, calls, CODEGEN_LIMIT_S, named=numbers_in(shapes))
             failed = plan if isinstance(plan, Outcome) else worker.go(plan, CODEGEN_LIMIT_S)
             if failed:
