@@ -80,8 +80,9 @@ class Reason(str, enum.Enum):
 
 
 # Elements from one row to the next of a tensor whose rows lie far apart: row 2 is beyond 2^31 elements, and
-# the stride itself is still a number of 32 bits, as it is for a kernel of which it is an argument.
-FAR_STRIDE = 2**30 + 64
+# the stride itself is still a number of 32 bits, as it is for a kernel of which it is an argument. In 16 bits
+# it is no multiple of 16 bytes, which a tensor descriptor would want: a kernel computes the offsets itself.
+FAR_STRIDE = 2**30 + 68
 WRAP = 2**32  # elements by which an offset is wrong that has wrapped around in 32 bits
 
 

@@ -44,8 +44,8 @@ class Symptom(str, enum.Enum):
     FOREIGN_KERNEL = "foreign kernel"
     HOST_READ = "host read"
     HOST_WAIT = "host wait"
-    RETURNS_NOTHING = "returns nothing"
-    RETURNS_ANOTHER = "returns another"
+    RETURNS_NOTHING = "nothing returned"
+    RETURNS_ANOTHER = "something else returned"
     RETURNED_ORDER = "returned order"
     RETURNED_KIND = "returned kind"
     # Right in one layout, wrong in another

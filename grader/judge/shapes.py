@@ -16,7 +16,7 @@ from grader.judge.without_dynamo import without_dynamo
 class _Meta:
     """An Rng that draws meta tensors, which have a shape and no memory."""
 
-    device = "meta"
+    device, call = "meta", 0
 
     def normal(self, *shape: int) -> torch.Tensor:
         return torch.empty(shape, device="meta")

@@ -442,6 +442,7 @@ def replayed(scale=None, seed=0):
 
 
 ROWS, NARROW = ("rows=7,cols=1001,fp32", "rows=5,cols=127,fp16"), ("rows=7,cols=1009,values=narrow,fp32",)
+EPS = ("rows=7,cols=1009,eps=1.0,fp32",)
 KEPT, KEPT_BOTH = ("n=30001,p=0.1,fp32", "n=30001,p=0.75,fp16"), ("n=30001,p=0.1,fp32", "n=30001,p=0.75,fp16")
 MISTAKES += (
     ("layer_norm_forward", "eps outside", NARROW, layer_normed(rows=lambda d, v, e: d / (v.sqrt() + e))),
@@ -452,6 +453,8 @@ MISTAKES += (
     ("layer_norm_forward", "masked lanes", ("rows=7,cols=1009,values=far,fp32",), with_masked_lanes),
     ("layer_norm_forward", "variance over n - 1", ROWS[:1],
      layer_normed(rows=lambda d, v, e: d * (v * d.shape[1] / (d.shape[1] - 1) + e).rsqrt())),
+    ("layer_norm_forward", "eps ignored", EPS, lambda x, weight, bias, **_: normed(x, 1e-5) * weight + bias),
+    ("rms_norm_backward", "eps ignored", EPS, lambda dy, x, weight, **_: rms_backward(dy, x, weight)[0]),
     ("layer_norm_forward", "one column", ("rows=1,cols=1,fp32",), lambda x, **_: x * float("nan")),
     ("layer_norm_forward", "weight by row", ROWS,
      lambda x, weight, bias: normed(x, 1e-5) * weight[: len(x), None] + bias[: len(x), None]),
@@ -519,6 +522,10 @@ def dweight_from(rows):
     return both
 
 
+def without_eps(**given):
+    return {name: value for name, value in given.items() if name != "eps"}
+
+
 LINEAR = "layer_norm_linear_forward"
 PLAIN_ROWS, ASIDE = ("rows=70,cols=129,outs=40,fp32",), ("rows=37,cols=129,outs=70,values=aside,fp32",)
 LINEAR_NARROW = ("rows=37,cols=129,outs=70,values=narrow,fp32",)
@@ -538,6 +545,8 @@ MISTAKES += (
     (LINEAR, "no gamma", PLAIN_ROWS, linear(lambda t: t.n @ t.weight.T + t.shift)),
     (LINEAR, "weight transposed", PLAIN_ROWS, linear(transposed)),
     (LINEAR, "eps outside", LINEAR_NARROW, linear_of_rows(lambda d, v, e: d / (v.sqrt() + e))),
+    (LINEAR, "eps ignored", ("rows=37,cols=136,outs=70,eps=1.0,fp32",),
+     lambda **given: linear(lambda t: t.n @ t.s.T + t.shift)(**without_eps(**given))),
     (LINEAR, "no eps", LINEAR_NARROW, linear_of_rows(lambda d, v, _: d / v.sqrt())),
     (LINEAR, "variance over n - 1", PLAIN_ROWS,
      linear_of_rows(lambda d, v, e: d * (v * d.shape[1] / (d.shape[1] - 1) + e).rsqrt())),

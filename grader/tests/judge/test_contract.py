@@ -1,0 +1,151 @@
+"""What the READMEs promise is called: returned tensors, layouts of dy, rows beyond 2^31 elements."""
+
+from pathlib import Path
+
+import pytest
+
+from grader.course import catalog
+from grader.course.spec import FAR_STRIDE, Reason, Verdict
+from grader.course.symptoms import Symptom
+
+SOLUTIONS = {
+    1: "lab1_elementwise_add/elementwise_add.py",
+    2: "lab2_online_softmax/online_softmax.py",
+    3: "lab3_autotuned_matmul/autotuned_matmul.py",
+}
+PLAIN_ADD, NEW_ADD = "elementwise_add/n=129,fp16", "elementwise_add/n=1009,no out,fp16"
+RETURN = "    return out\n"
+FAR_SOFTMAX = "softmax_forward/rows=3,cols=257,x rows far apart,out rows far apart,fp16"
+FAR_PRODUCT = "matmul/m=3,n=3,k=150,a rows far apart,b transposed,b rows far apart,out rows far apart,fp16"
+DY = [f"softmax/rows=5,cols=129,dy {kind},fp32" for kind in ("expanded", "transposed", "padded 9")]
+
+
+def solved(number, *pairs):
+    """The solution of a lab with some lines replaced, each of which it has."""
+    text = Path("solutions", SOLUTIONS[number]).read_text()
+    for old, new in pairs:
+        assert old in text
+        text = text.replace(old, new)
+    return text
+
+
+def graded(submissions, number, text, *cases):
+    """The outcomes of some cases, in their order."""
+    found = submissions.grade(number, text, *cases)
+    assert len(found) == len(cases)
+    return [*found.values()]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [RETURN, "    return out.view(-1)\n", "    return out[:]\n", "    result = out\n    return result\n"],
+)
+def test_a_view_of_the_whole_output_is_the_output(submissions, line):
+    for outcome in graded(submissions, 1, solved(1, (RETURN, line)), PLAIN_ADD, NEW_ADD):
+        assert outcome.verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize(
+    ("line", "symptom"),
+    [
+        ("    pass\n", Symptom.RETURNS_NOTHING),
+        ("    return x\n", Symptom.RETURNS_ANOTHER),
+        ("    return out, x\n", Symptom.RETURNS_ANOTHER),
+        ("    return (out,)\n", Symptom.RETURNS_ANOTHER),
+        ("    return [out]\n", Symptom.RETURNS_ANOTHER),
+        ("    return out.reshape(1, -1)\n", Symptom.RETURNS_ANOTHER),
+        ("    return out.clone()\n", Symptom.RETURNS_ANOTHER),
+        ("    return out.data_ptr()\n", Symptom.RETURNS_ANOTHER),
+    ],
+)
+def test_something_else_than_the_output_is_not_accepted(submissions, line, symptom):
+    (outcome,) = graded(submissions, 1, solved(1, (RETURN, line)), PLAIN_ADD)
+    assert (outcome.verdict, outcome.reason) == (Verdict.WRONG, Reason.RETURNED)
+    assert outcome.symptom is symptom
+    assert outcome.frames
+
+
+def test_the_line_of_the_last_return_is_shown(submissions):
+    text = solved(1, (RETURN, "    return x\n"))
+    (outcome,) = graded(submissions, 1, text, PLAIN_ADD)
+    assert text.splitlines()[outcome.frames[0].line - 1] == "    return x"
+
+
+@pytest.mark.parametrize(
+    "allocated",
+    [
+        "torch.empty_like(x, dtype=torch.float32)",
+        "torch.empty(x.numel() + 1, dtype=x.dtype)",
+        "torch.empty(2 * x.numel(), dtype=x.dtype)[::2]",
+    ],
+)
+def test_a_new_tensor_of_another_kind_is_not_accepted(submissions, allocated):
+    text = solved(1, ("torch.empty_like(x)", allocated))
+    passed, outcome = graded(submissions, 1, text, PLAIN_ADD, NEW_ADD)
+    assert passed.verdict is Verdict.PASS
+    assert (outcome.label, outcome.symptom) == ("WRONG/RETURNED", Symptom.RETURNED_KIND)
+
+
+def test_a_wrong_value_is_named_before_what_is_returned(submissions):
+    text = solved(1, ("x + y", "x - y"), (RETURN, "    return x\n"))
+    (outcome,) = graded(submissions, 1, text, PLAIN_ADD)
+    assert outcome.label == "WRONG/MISMATCH"
+
+
+def test_a_dy_that_is_taken_as_it_comes_is_named_as_such(submissions):
+    text = solved(2, ("softmax_backward(dy.contiguous(), y)", "softmax_backward(dy, y)"))
+    expanded, transposed, padded = graded(submissions, 2, text, *DY)
+    assert padded.verdict is Verdict.PASS
+    assert expanded.symptom is transposed.symptom is Symptom.DY_LAYOUT
+    assert expanded.hint == transposed.hint == 7
+
+
+def test_a_gradient_that_is_wrong_in_every_layout_is_not_blamed_on_the_layout(submissions):
+    text = solved(2, ("(dy - dot)", "(dy + dot)"))
+    for outcome in graded(submissions, 2, text, *DY[1:]):
+        assert outcome.verdict is Verdict.WRONG
+        assert outcome.symptom is not Symptom.DY_LAYOUT
+
+
+@pytest.mark.parametrize(
+    ("number", "line", "case"),
+    [
+        (2, ("program_id(axis=0).to(tl.int64)", "program_id(axis=0)"), FAR_SOFTMAX),
+        (3, ("offs_m = m.to(tl.int64) +", "offs_m = m +"), FAR_PRODUCT),
+        (3, ("offs_n = n.to(tl.int64) +", "offs_n = n +"), FAR_PRODUCT),
+    ],
+)
+def test_offsets_that_wrap_beyond_2_to_the_31_elements_are_found(submissions, number, line, case):
+    assert graded(submissions, number, solved(number), case)[0].verdict is Verdict.PASS
+    (outcome,) = graded(submissions, number, solved(number, line), case)
+    assert outcome.verdict in (Verdict.WRONG, Verdict.OUT_OF_BOUNDS)
+    assert outcome.symptom is Symptom.OFFSETS_WRAP
+
+
+def test_a_mistake_of_every_size_is_not_blamed_on_the_offsets(submissions):
+    (outcome,) = graded(submissions, 2, solved(2, ("m = m_new", "m = m")), FAR_SOFTMAX)
+    assert outcome.verdict is Verdict.WRONG
+    assert outcome.symptom is not Symptom.OFFSETS_WRAP
+
+
+def test_every_case_with_far_rows_reaches_beyond_2_to_the_31_elements():
+    cases = [
+        (exercise, case)
+        for entry in [*catalog.find(), *catalog.capstone()]
+        for exercise in entry.lab.functions
+        for case in exercise.cases
+        if case.is_far
+    ]
+    assert cases
+    for exercise, case in cases:
+        assert not case.needs_gpu
+        assert case.dtype == "fp16"  # in fp32 they would take twice the memory of a GPU
+        for name, layout in case.layouts.items():
+            assert layout.far, (exercise.name, name)
+    assert 2 * FAR_STRIDE > 2**31 > FAR_STRIDE
+
+
+def test_a_shift_that_becomes_the_maximum_is_found(submissions):
+    text = solved(2, ("        m = m_new\n", "        m = shift\n"))
+    case = "softmax_forward/rows=7,cols=20011,values=masked below,fp32"
+    assert graded(submissions, 2, text, case)[0].label == "WRONG/NONFINITE"
