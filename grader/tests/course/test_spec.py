@@ -146,6 +146,30 @@ def test_transposed_strides_are_those_of_a_transposed_tensor(shape):
     assert Layout(transposed=True).strides(shape) == torch.empty(shape[::-1]).T.stride()
 
 
+def test_an_expanded_tensor_is_one_number_in_memory():
+    assert Layout(expanded=True).strides((3, 5)) == torch.empty(1).expand(3, 5).stride()
+
+
+def test_row_2_of_far_rows_begins_beyond_what_32_bits_count():
+    step, one = Layout(far=True).strides((3, 5))
+    assert (step, one) == Layout(transposed=True, far=True).strides((5, 3))[::-1]
+    assert one == 1
+    assert step < 2**31 < 2 * step
+
+
+@pytest.mark.parametrize("other", ["transposed", "pad", "far"])
+def test_an_expanded_tensor_has_no_other_layout(other):
+    with pytest.raises(ValueError, match="strides of 0"):
+        Layout(expanded=True, **{other: 1})
+
+
+def test_far_rows_are_those_of_a_matrix_and_not_padded():
+    with pytest.raises(ValueError, match="only a matrix"):
+        Layout(far=True).strides((3, 5, 7))
+    with pytest.raises(ValueError, match="not padded"):
+        Layout(far=True, pad=1)
+
+
 def test_padding_of_a_transposed_layout_lies_behind_the_stored_rows():
     stored = torch.empty(5, 3 + 7)[:, :3]
     assert Layout(transposed=True, pad=7).strides((3, 5)) == stored.T.stride()
@@ -162,6 +186,8 @@ def test_padding_of_a_transposed_layout_lies_behind_the_stored_rows():
         (Case({"m": 3, "values": "huge"}, "bf16"), "m=3,values=huge,bf16"),
         (Case({"m": 3}, layouts={"b": Layout(True, 8)}), "m=3,b transposed,b padded 8,fp32"),
         (Case({"m": 3}, layouts={"b": Layout()}), "m=3,fp32"),
+        (Case({"m": 3}, layouts={"b": Layout(expanded=True)}), "m=3,b expanded,fp32"),
+        (Case({"m": 3}, layouts={"b": Layout(far=True)}, allocates=True), "m=3,b rows far apart,no out,fp32"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
