@@ -35,7 +35,7 @@ import torch
 from torch._library.custom_ops import OPDEFS
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
-from triton.runtime.interpreter import InterpretedFunction
+from triton.runtime.interpreter import GridExecutor, InterpretedFunction
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from grader.worker.error_report import MAX_CODE, Frame
@@ -224,6 +224,9 @@ def _install() -> None:
         return _active[-1].launch(run, function, args, grid, options)
 
     InterpretedFunction.run = launch
+    # Meant for tensors of a GPU, of which the interpreter works on copies. Here it copies memory onto itself,
+    # which would touch every page of a tensor whose rows lie far apart.
+    GridExecutor._restore_args_dev = lambda *_: None
     for name in (*SHARING, *READING):
         setattr(torch.Tensor, name, _noted(name, getattr(torch.Tensor, name)))
 
