@@ -12,9 +12,9 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from grader.codegen import nvcc
 from grader.codegen.launch_probe import SHARED_LIMIT
 from grader.codegen.ptx import TENSOR_CORE, multiplies_in_a_loop
+from grader.codegen.ptxas import plain_name
 from grader.results.kernel_facts import KernelFacts
 from grader.system.processes import run_tool
 from grader.system.text import one_line
@@ -91,7 +91,7 @@ def read_native(library: Path, arch: int) -> list[CompiledKernel]:
         listing = listings.get(name, "")
         kernels.append(
             CompiledKernel(
-                name=one_line(nvcc.plain_name(name)),
+                name=one_line(plain_name(name)),
                 constants={},
                 num_warps=0,
                 num_stages=0,

@@ -12,12 +12,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from grader.codegen.ptxas import Kernel
 from grader.system.processes import run_tool
 
 if TYPE_CHECKING:
     import torch
-
-    from grader.codegen.nvcc import Kernel
 
 # Kilobytes of shared memory that one block may use, from the CUDA programming guide's table of compute
 # capabilities.

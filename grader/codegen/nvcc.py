@@ -14,15 +14,16 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import torch
 
-from grader.codegen import cpp_tokens, launch_probe, native_check, stream_order
+from grader.codegen import cpp_tokens, launch_probe, native_check, ptxas, stream_order
+from grader.codegen.ptxas import Kernel
 from grader.course.native_headers import HEADERS
 from grader.system.processes import LimitError, run_tool
 
@@ -32,9 +33,6 @@ LIMIT_S = 120.0
 # An error line of the CUDA compiler, or of the host's preprocessor.
 _ERROR = re.compile(r"(?:\((\d+)\): |:(\d+):\d+: )(?:catastrophic |fatal )?error(?: #[\w-]+)?: (.+)")
 _TOOL_ERROR = re.compile(r"[\w/.+-]+ (?:fatal|error) *:|[\w/.+-]*ld[\w.-]*: ")
-_ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(\w+)'")
-_SPILL = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
-_USED = re.compile(r"Used (\d+) registers(?:.*?(\d+) bytes smem)?")
 
 
 class BuildError(RuntimeError):
@@ -51,18 +49,6 @@ class NotPermittedError(RuntimeError):
     def __init__(self, text: str, line: int = 0):
         super().__init__(text)
         self.line = line
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """One kernel for one architecture, from the report of ptxas."""
-
-    name: str  # with its namespaces, without its arguments
-    arch: str
-    spill_bytes: int  # spill stores plus spill loads, of a thread
-    symbol: str = ""  # its name for the linker
-    registers: int = 0  # of a thread
-    shared_bytes: int = 0  # of a block, those of a fixed size
 
 
 def compiler() -> Path | None:
@@ -86,7 +72,9 @@ def build(file: Path, target: Path, archs: Sequence[str], nvcc: Path) -> list[Ke
     Raises BuildError if it does not compile within LIMIT_S seconds.
     """
     code = [f"-gencode=arch={arch.replace('sm', 'compute')},code={arch}" for arch in archs]
-    return list(_kernels(_compile([str(nvcc), *FLAGS, *code, file.name, "-o", str(target)], file.parent)))
+    return list(
+        ptxas.kernels(_compile([str(nvcc), *FLAGS, *code, file.name, "-o", str(target)], file.parent))
+    )
 
 
 def build_checked(file: Path, target: Path, arch: str, nvcc: Path) -> list[Kernel]:
@@ -125,7 +113,7 @@ def build_checked(file: Path, target: Path, arch: str, nvcc: Path) -> list[Kerne
                 raise NotPermittedError(str(one), 0 if one.file else one.line)
         _compile([str(nvcc), "-shared", code, str(part), "-o", str(target)], file.parent)
         launch_probe.link(part, probe_of(target), nvcc)
-    return list(_kernels(said))
+    return list(ptxas.kernels(said))
 
 
 def _permitted_files(scratch: Path, code: str, nvcc: Path) -> set[str]:
@@ -163,30 +151,6 @@ def _compile(command: Sequence[str], folder: Path) -> str:
     return said
 
 
-def _kernels(said: str) -> Iterator[Kernel]:
-    """Parse the report of `ptxas -v`: for each kernel its name, followed by what it spills."""
-    symbol, arch, spilled = "", "", 0
-    for line in said.splitlines():
-        if entry := _ENTRY.search(line):
-            symbol, arch, spilled = entry[1], entry[2], 0
-        elif spill := _SPILL.search(line):
-            spilled = int(spill[1]) + int(spill[2])
-        elif symbol and (used := _USED.search(line)):
-            yield Kernel(plain_name(symbol), arch, spilled, symbol, int(used[1]), int(used[2] or 0))
-            symbol = ""
-
-
-def plain_name(mangled: str) -> str:
-    """Return `ns::tile_kernel` for `_ZN2ns11tile_kernelILi128EEEvPf`; other names are not changed."""
-    start = re.match(r"_ZN?", mangled)
-    at, parts = start.end() if start else len(mangled), []
-    while length := re.match(r"\d+", mangled[at:]):
-        at += length.end()
-        parts.append(mangled[at : at + int(length[0])])
-        at += int(length[0])
-    return "::".join(parts) or mangled
-
-
 def arch_name(major: int, minor: int) -> str:
     """Return sm_80, or sm_90a: from Hopper on, the "a" enables architecture-specific features."""
     return f"sm_{major}{minor}{'a' if major >= 9 else ''}"
@@ -210,7 +174,7 @@ class Library:
         self._runs = runs
 
     def __getattr__(self, name: str) -> Callable[..., None]:
-        function = self._symbol(name)
+        function = getattr(self._library, name)
         if not self._runs:
             return self._without_a_gpu(name)
         function.restype = ctypes.c_int
@@ -225,18 +189,6 @@ class Library:
                 raise RuntimeError(f"{name} returned {code}{_error_words(code)}")
 
         return call
-
-    def _symbol(self, name: str) -> Any:
-        """Return a C function; BuildError if the file has one of C++ with this name, else AttributeError."""
-        try:
-            return getattr(self._library, name)
-        except AttributeError:
-            text = self._file.read_text("utf-8", "replace")
-            at = re.search(rf"\b{name}\s*\(", text)
-            if f"_Z{len(name)}{name}".encode() not in self._path.read_bytes() or at is None:
-                raise
-        line = text.count("\n", 0, at.start()) + 1
-        raise BuildError(line, f'{name} is a function of C++: extern "C" is missing before it')
 
     def _without_a_gpu(self, name: str) -> Callable[..., None]:
         """Return a function that makes no launch, and raises BuildError for one that a GPU would refuse."""
@@ -261,12 +213,6 @@ def _error_words(code: int) -> str:
         return ""
     runtime = torch.cuda.cudart()
     return f": {runtime.cudaGetErrorString(runtime.cudaError(code))}"
-
-
-def exports(built: Path, symbol: str) -> bool:
-    """Return whether a compiled library has a function under this plain name, as `extern "C"` gives it."""
-    said = run_tool(["nm", "-D", "--defined-only", str(built)], LIMIT_S).said
-    return symbol in {line.split()[-1] for line in said.splitlines() if line.strip()}
 
 
 def library(file: Path, folder: Path, arch: str) -> Path:

@@ -506,9 +506,6 @@ class Run:
             if exercise.native:
                 arch = nvcc.arch_name(*divmod(self.arch, 10))
                 built = nvcc.library(submission.path, self.session.cache(submission.path), arch)
-                if not nvcc.exports(built, exercise.native.symbol):
-                    where = f"this file has no function {exercise.native.symbol}"
-                    return Outcome(Verdict.COMPILE_ERROR, where=where)
                 return kernel_facts.read_native(built, self.arch)
             return kernel_facts.read_kernels(worker.folder, self.arch)
         except kernel_facts.WorkerFileError as error:

@@ -74,8 +74,7 @@ class Trial:
         if failed:
             return None
         is_clean = all(
-            same_bits(held(arena, buffer), before)
-            for buffer, before in zip(self._inputs, lent, strict=True)
+            same_bits(held(arena, buffer), before) for buffer, before in zip(self._inputs, lent, strict=True)
         ) and all(
             first_change_outside(arena, *pair) is None for pair in zip(self._outputs, poisoned, strict=True)
         )

@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction
 
-from grader.codegen.nvcc import plain_name
+from grader.codegen.ptxas import plain_name
 from grader.worker.messages import AuditReport
 
 MAX_NAMES = 50
@@ -117,7 +117,7 @@ def kernels_disabled(files: Collection[str]) -> Iterator[AuditReport]:
 
 
 def _is_one_of(kernel: str, own: Collection[str]) -> bool:
-    """Return whether a kernel's name from CUPTI is one of these names from nvcc.plain_name."""
+    """Return whether a kernel's name from CUPTI is one of these names from ptxas.plain_name."""
     # Namespaces are ignored, because the two name an anonymous namespace differently.
     named = plain_name(kernel).removeprefix("void ").replace("(anonymous namespace)", "")
     last = re.split(r"[<(]", named, maxsplit=1)[0].split("::")[-1]

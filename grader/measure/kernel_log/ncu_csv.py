@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Iterator
 
-from grader.codegen import nvcc
+from grader.codegen import ptxas
 from grader.measure.kernel_log.record import Figure, KernelCounters
 
 STALLS = 8  # how many stall reasons are kept
@@ -96,7 +96,7 @@ def kernels_in(text: str) -> Iterator[KernelCounters]:
 
 def plain_name(shown: str) -> str:
     """Return `ns::tile_kernel` for `void ns::tile_kernel<128>(float *)` or for a mangled name."""
-    name = nvcc.plain_name(shown)
+    name = ptxas.plain_name(shown)
     name = re.split(r"[<(]", name.replace("(anonymous namespace)::", ""), maxsplit=1)[0].split()
     return re.sub(r"[^A-Za-z0-9_:.$]", "_", name[-1] if name else "unnamed")[:200]
 

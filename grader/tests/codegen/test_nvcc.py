@@ -9,7 +9,7 @@ import types
 import pytest
 import torch
 
-from grader.codegen import kernel_facts, nvcc
+from grader.codegen import kernel_facts, nvcc, ptxas
 from grader.course import catalog, skeleton
 from grader.course.todos import open_errors
 from grader.screen import includes
@@ -183,7 +183,7 @@ def test_a_kernel_is_known_by_its_name_whoever_tells_it(name, mine):
     ],
 )
 def test_a_kernel_is_shown_by_its_plain_name(mangled, plain):
-    assert nvcc.plain_name(mangled) == plain
+    assert ptxas.plain_name(mangled) == plain
 
 
 # -- the capstone's own files
