@@ -62,8 +62,8 @@ def softmax_both_inputs(rng, case):
 
 def layer_norm_inputs(rng, case):
     cols = case.params["cols"]
-    weight = 1.0 + 0.5 * rng.normal(cols)
-    return {"x": rows_of(rng, case), "weight": weight, "bias": rng.normal(cols), **eps_of(case)}
+    x, weight = rows_of(rng, case), 1.0 + 0.5 * rng.normal(cols)
+    return {"x": x, "weight": weight, "bias": rng.normal(cols), **eps_of(case)}
 
 
 def layer_norm_backward_inputs(rng, case):
@@ -728,7 +728,7 @@ def backward_cases(padded, *values):
 
 
 def with_eps(*values):
-    return tuple(Case(shapes(7, 1009, eps=eps), "fp32") for eps in values)
+    return tuple(Case(shapes(5, 257, eps=eps), "fp32") for eps in values)
 
 
 TRANSPOSED = {"dy": Layout(transposed=True)}  # as autograd hands it in behind a transpose
@@ -758,7 +758,7 @@ DROPOUT_CASES = (
     Case(choices(4099, 1.0), "fp32", also_right=("zeros", "an earlier result", "fewer digits")),
     # Long enough for a random number of 16 bits to be 0.
     Case(choices(2**18, 0.0), "fp32", also_right=("a copy of x",)),
-    Case({**choices(2**15, 0.5), "seed": 40}, "fp32"),
+    Case({**choices(2**14, 0.5), "seed": 40}, "fp32"),
     Case(choices(4099, 0.5), "fp16", allocates=True),
     Case(choices(2**24 + 5, 0.3), "bf16"),
 )
@@ -791,14 +791,14 @@ LINEAR_CASES = (
         Case(linears(70, 136, 72), dtype, {name: Layout(pad=8) for name in ("x", "weight", "out")})
         for dtype in ("fp16", "bf16")
     ),
-    Case(linears(37, 136, 70, eps=1.0), "fp32"),
+    Case(linears(9, 130, 20, eps=1.0), "fp32"),
     Case(linears(5, 127, 33), "fp16", allocates=True),
     Case(linears(3, 136, 3), "fp16", {"x": FAR, "weight": FAR, "out": FAR}),
 )  # fmt: skip
 LINEAR_BOTH = (
     *(Case(linears(*s), "fp32") for s in ((4, 129, 6), (70, 127, 40), (2, 8201, 3))),
     *(Case(linears(9, 130, 20), "fp32", layouts) for layouts in (TRANSPOSED, EXPANDED)),
-    Case(linears(37, 136, 70, eps=1.0), "fp32"),
+    Case(linears(9, 130, 20, eps=1.0), "fp32"),
     *(Case(linears(*s), "fp16") for s in ((5, 127, 33), (70, 136, 72))),
     *(Case(linears(*s), "bf16") for s in ((29, 1001, 65), (1000, 1024, 520), (300, 20011, 40))),
 )

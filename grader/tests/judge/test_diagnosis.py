@@ -442,7 +442,7 @@ def replayed(scale=None, seed=0):
 
 
 ROWS, NARROW = ("rows=7,cols=1001,fp32", "rows=5,cols=127,fp16"), ("rows=7,cols=1009,values=narrow,fp32",)
-EPS = ("rows=7,cols=1009,eps=1.0,fp32",)
+EPS = ("rows=5,cols=257,eps=1.0,fp32",)
 KEPT, KEPT_BOTH = ("n=30001,p=0.1,fp32", "n=30001,p=0.75,fp16"), ("n=30001,p=0.1,fp32", "n=30001,p=0.75,fp16")
 MISTAKES += (
     ("layer_norm_forward", "eps outside", NARROW, layer_normed(rows=lambda d, v, e: d / (v.sqrt() + e))),
@@ -545,7 +545,7 @@ MISTAKES += (
     (LINEAR, "no gamma", PLAIN_ROWS, linear(lambda t: t.n @ t.weight.T + t.shift)),
     (LINEAR, "weight transposed", PLAIN_ROWS, linear(transposed)),
     (LINEAR, "eps outside", LINEAR_NARROW, linear_of_rows(lambda d, v, e: d / (v.sqrt() + e))),
-    (LINEAR, "eps ignored", ("rows=37,cols=136,outs=70,eps=1.0,fp32",),
+    (LINEAR, "eps ignored", ("rows=9,cols=130,outs=20,eps=1.0,fp32",),
      lambda **given: linear(lambda t: t.n @ t.s.T + t.shift)(**without_eps(**given))),
     (LINEAR, "no eps", LINEAR_NARROW, linear_of_rows(lambda d, v, _: d / v.sqrt())),
     (LINEAR, "variance over n - 1", PLAIN_ROWS,
