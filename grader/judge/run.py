@@ -411,7 +411,9 @@ class Run:
                     return self._blocked(item) or outcome
         verified = self._verified[key]
         if self.tier == "gpu" and item.name == codegen_checks.TENSOR_CORES:
-            return self._with_products(item, verified, [case for case in usual if not case.needs_gpu])
+            return self._with_products(
+                item, verified, [case for case in usual if not (case.needs_gpu or case.is_far)]
+            )
         return verified
 
     def _with_products(self, item: CaseItem, verified: Verified, cases: Sequence[Case]) -> Verified:

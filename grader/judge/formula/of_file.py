@@ -26,7 +26,7 @@ def formula_of_file(worker: SubmissionWorker, exercise: Exercise, failing: Seque
     """
     if exercise.follow is not None:  # its outputs depend on a random choice
         return ""
-    single = [case for case in failing if case.dtype == "fp32"]
+    single = [case for case in failing if case.dtype == "fp32" and not case.is_far]
     for case in single[:MOST_CASES]:
         trials = [Trial(exercise, case, worker.session.seed, drawn=drawn) for drawn in range(2)]
         called = [trial.call(worker) for trial in trials]
