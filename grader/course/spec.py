@@ -61,6 +61,7 @@ class Reason(str, enum.Enum):
     STALE = "STALE"
     NONDETERMINISTIC = "NONDETERMINISTIC"
     RETURNED = "RETURNED"
+    RACE = "RACE"
     # OUT_OF_BOUNDS
     READ = "READ"
     WRITE = "WRITE"

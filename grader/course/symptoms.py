@@ -22,6 +22,7 @@ class Symptom(str, enum.Enum):
     PADDED_WRITE = "padded write"
     OUT_OF_BOUNDS_READ = "out of bounds read"
     UNMASKED_READ = "unmasked read"
+    NO_MASK = "no mask"
     # Wrong values, by their place
     TAIL_WRONG = "tail wrong"
     LATER_BLOCKS_WRONG = "later blocks wrong"
@@ -41,6 +42,7 @@ class Symptom(str, enum.Enum):
     # How the call went
     MUTATED = "mutated"
     NONDETERMINISTIC = "nondeterministic"
+    RACE = "race"
     FOREIGN_KERNEL = "foreign kernel"
     HOST_READ = "host read"
     HOST_WAIT = "host wait"

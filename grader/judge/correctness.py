@@ -13,7 +13,7 @@ import torch
 from grader.course.signatures import Inputs, Shapes, Tensors
 from grader.course.spec import PLAIN, Case, Exercise, Lab, Reason, Verdict
 from grader.course.symptoms import Symptom
-from grader.judge import comparison, diagnosis, returned, usual_layout
+from grader.judge import comparison, diagnosis, returned, usual_layout, witness
 from grader.judge.exchange import Exchange
 from grader.judge.foreign_work import by_host, foreign_operators, foreign_work
 from grader.judge.inputs import (
@@ -135,12 +135,15 @@ def _grade(
         unlike = returned.fault(lab, exercise, case, shapes, worker.returned, worker.text)
         if unlike and case.allocates:
             return unlike  # there is nothing to compare
+        seen = worker.witnessed
+        race = witness.race(lab, seen)
         launched.update(worker.launched)
         earlier = results[0] if call else None
         finding, share = comparison.examine(exercise, case, expected[call], got, masks, earlier)
         host = by_host(worker, lab, exercise, case, finding, decoys, got)
-        if host:
-            return host
+        barred = host or witness.read_outside(lab, case, seen, finding)
+        if barred:
+            return barred
         if finding:
             moved = returned.in_another_order(
                 lab, exercise, case, got, partial(_is_right, exercise, case, expected[call]), worker.text
@@ -154,12 +157,15 @@ def _grade(
             if isinstance(again, Written) and not all(map(same_bits, results[0], again.outputs)):
                 return _unlike(lab, exercise, results[0], again.outputs)
         if finding:
-            if finding.reason is Reason.NONFINITE and finding.got != finding.got:
+            # On a CPU without gaps between rows, the interpreter would have seen a read outside.
+            gaps = session.device != "cpu" or any(layout.pad for layout in case.layouts.values())
+            if gaps and finding.reason is Reason.NONFINITE and finding.got != finding.got:
                 zeros = _zeros_around(worker, lab, exercise, case, inputs, outputs, rng, values)
                 k = exercise.outputs.index(finding.output)
                 if zeros is not None and not zeros[k][finding.index].isnan():
                     return _read(lab, case, finding)
-            return _wrong(lab, exercise, case, finding, values, expected[call], got, results)
+            wrong = _wrong(lab, exercise, case, finding, values, expected[call], got, results)
+            return replace(wrong, plain_cause=race.plain_cause) if race else wrong
         if unlike:
             return unlike
         if call == 0 and results and not all(map(same_bits, results[0], got)):
@@ -170,6 +176,8 @@ def _grade(
             )
             if finding:
                 return _only_at_first(lab, finding)
+        if race:
+            return race
         results.append(got)
         used = max(used, share)
     foreign = foreign_work(worker, lab, exercise, case, inputs, outputs, rng, count_kernels)
@@ -235,7 +243,7 @@ def _call(
     outputs_before = [poison_output(arena, buffer, rng) for buffer in outputs]
     finish_writes(session.device)
     if exchange:
-        failed = worker.go(plan, case.limit_s, exchange, exercise.may_call)
+        failed = worker.go(plan, case.limit_s, exchange, exercise.may_call, witnessed=True)
     else:
         opened = worker.open(lambda: None, case.limit_s)
         failed = opened if isinstance(opened, Outcome) else None
@@ -254,20 +262,28 @@ def _call(
     if not exchange:
         finish_writes(session.device)  # all has been read, and only now may the worker run again
         failed = worker.finish(case.limit_s)
-    return failed or _out_of_place(lab, case, changed, outputs, outside) or foreign or written
+    return (
+        failed
+        or _mutated(lab, changed)
+        or witness.written_outside(lab, case, worker.witnessed)
+        or _out_of_place(lab, case, outputs, outside)
+        or foreign
+        or written
+    )
+
+
+def _mutated(lab: Lab, changed: Sequence[str]) -> Outcome | None:
+    """Return the outcome for inputs that were `changed`."""
+    if not changed:
+        return None
+    where = f"{changed[0]} is an input and was changed by the call"
+    return diagnosis.diagnosed(lab, Verdict.MUTATED_INPUT, Reason.NONE, Symptom.MUTATED, where)
 
 
 def _out_of_place(
-    lab: Lab,
-    case: Case,
-    changed: Sequence[str],
-    outputs: Sequence[Buffer],
-    outside: Sequence[int | None],
+    lab: Lab, case: Case, outputs: Sequence[Buffer], outside: Sequence[int | None]
 ) -> Outcome | None:
-    """Return the outcome for inputs that were `changed`, or elements `outside` of an output."""
-    if changed:
-        where = f"{changed[0]} is an input and was changed by the call"
-        return diagnosis.diagnosed(lab, Verdict.MUTATED_INPUT, Reason.NONE, Symptom.MUTATED, where)
+    """Return the outcome for elements `outside` of an output that have changed."""
     for buffer, offset in zip(outputs, outside, strict=True):
         if offset is not None:
             where, symptom = _outside(buffer, offset), Symptom.OUT_OF_BOUNDS_WRITE

@@ -21,6 +21,7 @@ GENERAL: dict[AnySymptom, str] = {  # causes where a lab has none of its own
     Symptom.OUT_OF_BOUNDS_READ: "a load has no mask, or a mask that lets too many lanes through",
     Symptom.MUTATED: "an input was written to; the result belongs in `out`",
     Symptom.NONDETERMINISTIC: "two runs on the same inputs differ: two programs write the same element",
+    Symptom.RACE: "two programs access one element, and at least one of them stores it",
     Symptom.ALL_ZERO: "every element is 0: does the kernel run, and store?",
     Symptom.STALE: "these are the results of an earlier call: compute on every call",
     Symptom.FIRST_CALL: (
@@ -47,6 +48,7 @@ GENERAL: dict[AnySymptom, str] = {  # causes where a lab has none of its own
     Symptom.UNMASKED_READ: (
         "NaN from behind a row: a load has no mask, or a mask that lets too many lanes through"
     ),
+    Symptom.NO_MASK: "a load has no mask",
     Symptom.PADDED_WRITE: "a write between or behind padded rows: each tensor has a row stride of its own",
     Symptom.POWER_OF_TWO: "the length of a tl.arange must be a power of two: take the next one, and a mask",
     Symptom.DIVISION_BY_ZERO: "a size of 0 is valid here: launch nothing then, and divide by no size",
@@ -55,8 +57,10 @@ GENERAL: dict[AnySymptom, str] = {  # causes where a lab has none of its own
 }
 FALLBACK: dict[AnySymptom, Symptom] = {  # symptoms that a lab need not tell apart
     Symptom.ROWS_UNWRITTEN: Symptom.TAIL_UNWRITTEN,
+    Symptom.NO_MASK: Symptom.UNMASKED_READ,
     Symptom.UNMASKED_READ: Symptom.OUT_OF_BOUNDS_READ,
     Symptom.PADDED_WRITE: Symptom.OUT_OF_BOUNDS_WRITE,
+    Symptom.RACE: Symptom.NONDETERMINISTIC,
 }
 FAILURES: dict[str, Symptom] = {  # words of an error to the symptom that it is
     "arange's range must be a power of 2": Symptom.POWER_OF_TWO,
@@ -83,7 +87,9 @@ def cause_of(lab: Lab, symptom: AnySymptom, finding: Finding | None = None) -> D
 
     `finding` says which elements show the symptom; without it the diagnosis has no pattern.
     """
-    known = symptom if symptom in lab.causes else FALLBACK.get(symptom, symptom)
+    known = symptom
+    while known not in lab.causes and known in FALLBACK:
+        known = FALLBACK[known]
     hint, cause = lab.causes.get(known, (None, GENERAL.get(symptom, "")))
     if not cause and symptom not in GENERAL:
         hint, cause = lab.causes.get(Symptom.WRONG, (None, ""))

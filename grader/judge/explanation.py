@@ -17,11 +17,12 @@ from grader.course.spec import WRONG_RESULTS, Case, Exercise, Reason, Verdict
 from grader.course.submission import Submission
 from grader.course.symptoms import Symptom
 from grader.judge.contrast import contrast
+from grader.judge.facts import births
 from grader.judge.formula.of_file import formula_of_file
 from grader.judge.repair.edit import Edit
 from grader.judge.repair.search import NotRunError, Repair, Search
 from grader.judge.repair.source import Source
-from grader.judge.trial import elements
+from grader.judge.trial import Trial, elements
 from grader.results.outcome import Outcome
 from grader.worker.submission_worker import SubmissionWorker
 
@@ -41,6 +42,7 @@ PLAIN_REASONS = (
     Reason.STALE,
     Reason.NONDETERMINISTIC,
     Reason.RETURNED,
+    Reason.RACE,
 )  # they say by themselves what is wrong
 FEWEST_ELEMENTS = 64
 Answered = tuple[Item, Outcome, float]
@@ -93,13 +95,39 @@ class Explainer:
         hint = hints.pop() if len(hints) == 1 else None
         if cause:
             return {name: replace(outcome, cause=cause, hint=hint) for name, outcome in failed.items()}
-        causes = {outcome.cause for outcome in failed.values()}
-        if len(causes) == 1 and not any(outcome.symptom in DOUBTFUL for outcome in failed.values()):
-            return failed
+        born = self._born(wrong)
+        facts = {
+            name: outcome.plain_cause or (born if outcome.reason is Reason.NONFINITE else "")
+            for name, outcome in failed.items()
+        }
+        seen = {name: replace(failed[name], cause=fact) for name, fact in facts.items() if fact}
+        guessed = {name: outcome for name, outcome in failed.items() if name not in seen}
+        causes = {outcome.cause for outcome in guessed.values()}
+        doubtful = any(outcome.symptom in DOUBTFUL for outcome in guessed.values())
+        if not guessed or (len(causes) == 1 and not doubtful):
+            return failed | seen
         shown = wrong.cases(right=False, hidden=False)
         found = contrast(shown, wrong.cases(right=True, hidden=False)) if shown else ""
         words = f"not found; {found}" if found else "not found"
-        return {name: replace(outcome, cause=words, hint=hint) for name, outcome in failed.items()}
+        return seen | {name: replace(outcome, cause=words, hint=hint) for name, outcome in guessed.items()}
+
+    def _born(self, wrong: Wrong) -> str:
+        """Say where the first NaN or inf of the smallest case that has one comes from; "" if none does."""
+        cases = [
+            item.case
+            for item, outcome in wrong.answers
+            if outcome.reason is Reason.NONFINITE and not item.case.needs_gpu and not item.case.label
+        ]
+        if not cases:
+            return ""
+        worker = self._workers_for(wrong.answers[0][0])[0]
+        trial = Trial(wrong.exercise, min(cases, key=elements), worker.session.seed, 0)
+        try:
+            if worker.start() or trial.call(worker, traced=True) is None:
+                return ""
+            return births(worker.witnessed.births)
+        finally:
+            worker.close()
 
     def _by_repair(self, wrong: Wrong, key: str) -> str:
         # Cases with rows far apart have a cause already, and need more memory than an edit is given.

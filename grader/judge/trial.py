@@ -26,6 +26,7 @@ from grader.judge.inputs import (
 )
 from grader.results.outcome import Outcome
 from grader.worker.submission_worker import SubmissionWorker
+from grader.worker.witness.record import Witnessed
 
 LIMIT_S = 5.0  # of one call: an edited file may have an endless loop
 DRAWN_CALLS = 3_000_000  # call numbers from here on are drawn for trials
@@ -58,8 +59,12 @@ class Trial:
         self.expected = comparison.expect(exercise, case, self.values)
         self._inputs, self._outputs = lay_out(exercise, case, Placer(start), shapes_in(self.values))
 
-    def call(self, worker: SubmissionWorker) -> Called | None:
-        """Call the worker's present file; None if that fails."""
+    def call(self, worker: SubmissionWorker, witnessed: bool = False, traced: bool = False) -> Called | None:
+        """Call the worker's present file; None if that fails.
+
+        `worker.witnessed` says afterwards what was seen of its loads and stores, if they were `witnessed`, or
+        where NaN and inf came from, if they were `traced`.
+        """
         arena = worker.arena
         for buffer in self._inputs:
             band_input(arena, buffer)
@@ -70,8 +75,7 @@ class Trial:
         calls = [(self._inputs, self._outputs)]
         named = numbers(self.values)
         plan = worker.prepare(self.exercise, calls, LIMIT_S, named=named, allocates=self.case.allocates)
-        failed = plan if isinstance(plan, Outcome) else worker.go(plan, LIMIT_S)
-        if failed:
+        if isinstance(plan, Outcome) or worker.go(plan, LIMIT_S, witnessed=witnessed, traced=traced):
             return None
         is_clean = all(
             same_bits(held(arena, buffer), before) for buffer, before in zip(self._inputs, lent, strict=True)
@@ -81,18 +85,19 @@ class Trial:
         masks = [untouched(arena, *pair) for pair in zip(self._outputs, poisoned, strict=True)]
         return Called([arena.view(buffer.tensor).clone() for buffer in self._outputs], masks, is_clean)
 
-    def right(self, worker: SubmissionWorker) -> float:
+    def right(self, worker: SubmissionWorker, witnessed: bool = False) -> float:
         """Return how much of the worker's present file is right: 1.0 for all of it, less than 0 if it fails.
 
         Elements count when they are written, more when they are right but for digits, and most within the
-        tolerance.
+        tolerance. If `witnessed`, a file that reads or writes outside of a tensor, or that races, is not all
+        right.
         """
-        called = self.call(worker)
+        called = self.call(worker, witnessed)
         if called is None or not called.is_clean:
             return -1.0 if called is None else 0.0
         finding, _ = comparison.examine(self.exercise, self.case, self.expected, called.outputs)
         if finding is None:
-            return 1.0
+            return 1.0 if worker.witnessed == Witnessed() else 0.99
         k = self.exercise.outputs.index(finding.output)
         reference = self.expected.reference[k]
         near = (called.outputs[k].double() - reference).abs() <= LOOSELY * reference.abs()

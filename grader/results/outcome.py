@@ -33,6 +33,9 @@ class Outcome:
     first_wrong: FirstWrong | None = None
     pattern: str = ""
     cause: str = ""
+    plain_cause: str = (
+        ""  # seen by the interpreter, and named where no edit mends the file; not in results.json
+    )
     symptom: AnySymptom | None = None  # what the cause was taken from; not in results.json
     hint: int | None = None
     frames: tuple[Frame, ...] = ()  # lines of the student's file, innermost call first

@@ -14,6 +14,7 @@ from grader.course.signatures import Shape
 from grader.sandbox.confine import Confinement
 from grader.system.text import one_line
 from grader.worker.protocol import Json, JsonObject
+from grader.worker.witness.record import Witnessed
 
 MOST_LINES, MOST_PLACES = 10**7, 8  # of a file; lines that a worker reports of one run
 
@@ -59,12 +60,15 @@ class Plan:
 class Go:
     """Run a plan to its end.
 
-    If `exchanged`, kernels and the operators in `may_call` get other inputs than host code.
+    If `exchanged`, kernels and the operators in `may_call` get other inputs than host code. If `witnessed`,
+    the interpreter watches every load and store; if `traced`, every operation on floats in place of them.
     """
 
     plan: int
     exchanged: bool = False
     may_call: tuple[str, ...] = ()
+    witnessed: bool = False
+    traced: bool = False
 
 
 @dataclass(frozen=True)
@@ -147,6 +151,7 @@ class Ran:
     `operators` are the torch operators that computed, `computed` the lines where they did, `reads` the lines
     where data was read. `launched` are the kernels with their work of tl.dot, as `launches.recorded` counts
     it. `returned` is what the last call returned, one value or several; None if that was not looked at.
+    it. `witnessed` is what the interpreter saw of loads and stores, empty if it was not asked to watch.
     """
 
     operators: tuple[str, ...] = ()
@@ -154,6 +159,7 @@ class Ran:
     reads: tuple[Read, ...] = ()
     launched: Mapping[str, int] = field(default_factory=dict)
     returned: tuple[Returned, ...] | None = None
+    witnessed: Witnessed = field(default_factory=Witnessed)
 
     @classmethod
     def claimed(cls, reply: JsonObject) -> Ran:
@@ -164,6 +170,7 @@ class Ran:
             _places(reply.get("reads")),
             _counts(reply.get("launched")),
             _values(reply.get("returned")),
+            Witnessed.claimed(reply.get("witnessed")),
         )
 
 

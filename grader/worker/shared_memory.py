@@ -124,6 +124,12 @@ class Arena:
             return torch.frombuffer(self._raw, dtype=torch.uint8, offset=start, count=stop - start)
         return self._raw[start:stop]
 
+    @property
+    def addresses(self) -> range:
+        """Return where the memory lies in this process."""
+        start = self.bytes(0, 1).data_ptr()
+        return range(start, start + self.size)
+
     def view(self, tensor: Tensor) -> torch.Tensor:
         """Return the tensor, on the lent memory."""
         dtype = TORCH_DTYPES[tensor.dtype]

@@ -40,6 +40,7 @@ from grader.worker.protocol import JsonObject, Kind, encode
 from grader.worker.session import Session
 from grader.worker.shared_memory import Arena, Buffer, Call
 from grader.worker.waiting import explained
+from grader.worker.witness.record import Witnessed
 
 LOAD_LIMIT_S = 60.0
 QUEUE_LIMIT_S = 2.0  # to queue the calls of a plan, which takes milliseconds; longer, and something waits
@@ -208,12 +209,15 @@ class SubmissionWorker:
         limit_s: float,
         exchanger: Exchanger | None = None,
         may_call: Iterable[str] = (),
+        witnessed: bool = False,
+        traced: bool = False,
     ) -> Outcome | None:
         """Run a prepared plan; return an outcome if it failed.
 
-        With an `exchanger` only kernels, and the torch operators in `may_call`, get what is graded.
+        With an `exchanger` only kernels, and the torch operators in `may_call`, get what is graded. If
+        `witnessed`, the interpreter watches loads and stores; if `traced`, where NaN and inf come from.
         """
-        asked = Go(plan, exchanger is not None, tuple(may_call))
+        asked = Go(plan, exchanger is not None, tuple(may_call), witnessed, traced)
         began = time.monotonic()
         failed = self._ask(Kind.GO, encode(asked), limit_s, exchanger=exchanger)
         self._took_s = time.monotonic() - began
@@ -387,6 +391,11 @@ class SubmissionWorker:
     def launched(self) -> Mapping[str, int]:
         """Return the kernels of the last call with their work of tl.dot, as the worker reports them."""
         return self._ran.launched
+
+    @property
+    def witnessed(self) -> Witnessed:
+        """Return what the interpreter saw of the last call's loads and stores, if it was asked to watch."""
+        return self._ran.witnessed
 
     @property
     def computed_at(self) -> tuple[Read, ...]:

@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import torch
 
@@ -54,6 +54,11 @@ from grader.worker.protocol import (
     unpack_payload,
 )
 from grader.worker.shared_memory import Arena, Tensor
+from grader.worker.witness import births, recorder
+from grader.worker.witness.record import Witnessed
+
+# What watches a run, with a function that returns what was seen.
+Witness: TypeAlias = contextlib.AbstractContextManager[Callable[[], Witnessed]]
 
 
 class ReadyCall(NamedTuple):
@@ -119,11 +124,12 @@ def main(control: int, stdout: int, stderr: int, memory: int, gate: int, done: i
             else:
                 go = decode(Go, payload)
                 calls = plans[go.plan]
+                witness = _witness(go, setup, module, arena)
                 if go.exchanged:
                     files = [setup.file, *setup.given, *setup.parts]
-                    ran = _exchanged(calls, _Frames(channel, block), files, go.may_call)
+                    ran = _exchanged(calls, _Frames(channel, block), files, go.may_call, witness)
                 else:
-                    ran = _run(calls, on_gpu) if timed else _seen(calls, on_gpu)
+                    ran = _run(calls, on_gpu) if timed else _seen(calls, on_gpu, witness)
                 reply = encode(ran)
         except BaseException as error:
             reply, answer = encode(describe(error, setup.file, setup.parts)), Kind.FAILED
@@ -273,11 +279,11 @@ def _run(calls: Sequence[ReadyCall], on_gpu: bool) -> Ran:
     return Ran(returned=values)
 
 
-def _seen(calls: Sequence[ReadyCall], on_gpu: bool) -> Ran:
+def _seen(calls: Sequence[ReadyCall], on_gpu: bool, witness: Witness) -> Ran:
     """Run the calls like `_run`, and report which torch operators computed and which kernels ran."""
-    with launch_audit.operators() as seen, launches.recorded() as launched:
+    with launch_audit.operators() as seen, launches.recorded() as launched, witness as witnessed:
         ran = _run(calls, on_gpu)
-    return Ran(tuple(seen()), launched=launched(), returned=ran.returned)
+    return Ran(tuple(seen()), launched=launched(), returned=ran.returned, witnessed=witnessed())
 
 
 def _queued(calls: Sequence[ReadyCall], queue: Queue, asked: Queued) -> Ran:
@@ -328,19 +334,37 @@ class _Frames:
             raise RuntimeError("the grader did not answer")
 
 
+def _witness(go: Go, setup: Setup, module: ModuleType | nvcc.Library | None, arena: Arena) -> Witness:
+    """Return what watches a run in the interpreter, if that is asked."""
+    if not go.witnessed and not go.traced:
+        return contextlib.nullcontext(Witnessed)
+    # An edited file has another path than the submitted one.
+    files = [str(getattr(module, "__file__", setup.file)), *setup.given, *setup.parts]
+    return births.traced(files) if go.traced else recorder.recorded(files, arena.addresses)
+
+
 def _exchanged(
-    calls: Sequence[ReadyCall], judge: exchange.Judge, files: Sequence[str], may_call: Sequence[str]
+    calls: Sequence[ReadyCall],
+    judge: exchange.Judge,
+    files: Sequence[str],
+    may_call: Sequence[str],
+    witness: Witness,
 ) -> Ran:
     """Run the calls in the interpreter; kernels get the graded inputs, host code gets decoys."""
     inputs = [tensor for call in calls for tensor in call.inputs]
     asked = exchange.Watch(judge, inputs, files, may_call)
-    with exchange.watched(asked) as watch, launches.recorded(interpreted=True) as launched:
+    with (
+        exchange.watched(asked) as watch,
+        launches.recorded(interpreted=True) as launched,
+        witness as witnessed,
+    ):
         ran = _run(calls, on_gpu=False)
     computed = [
         Read(name, line.line, line.function, line.code) for name, line in watch.computed.items() if line
     ]
     places = tuple(computed[: exchange.MAX_READS])
-    return Ran(tuple(watch.operators), places, tuple(watch.reads), launched(), ran.returned)
+    read = tuple(watch.reads)
+    return Ran(tuple(watch.operators), places, read, launched(), ran.returned, witnessed())
 
 
 def _watch(

@@ -91,6 +91,7 @@ LAB = Lab(
         Symptom.PART_UNWRITTEN: (1, "some elements belong to no program: look at the offsets"),
         Symptom.TAIL_WRONG: (2, "the last, partial block is treated differently: look at the mask"),
         Symptom.OUT_OF_BOUNDS_WRITE: (2, "the store has no mask, or the mask lets lanes past n through"),
+        Symptom.NO_MASK: (2, "a load has no mask: the lanes past n read what lies behind x or y"),
         Symptom.OUT_OF_BOUNDS_READ: (
             1,
             "NaN from behind the end of x or y: look at the offsets of the loads",

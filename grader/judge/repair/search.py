@@ -57,18 +57,18 @@ class Bench:
         """Return how much of one failing case a text gets right."""
         if self._worker.start() or self._worker.edit(text, LIMIT_S):
             return -1.0
-        return self.failing[at].right(self._worker)
+        return self.failing[at].right(self._worker, witnessed=True)
 
     def keeps(self) -> bool:
         """Return whether the text of the last score is right in the cases that were right before."""
-        return all(trial.right(self._worker) == 1.0 for trial in self._passing)
+        return all(trial.right(self._worker, witnessed=True) == 1.0 for trial in self._passing)
 
     def mends(self) -> bool:
         """Return whether the text of the last score is right in all failing cases."""
-        if not all(trial.right(self._worker) == 1.0 for trial in self.failing):
+        if not all(trial.right(self._worker, witnessed=True) == 1.0 for trial in self.failing):
             return False
         # Few edits get here, and most do not need the inputs of large cases.
-        return all(self._trial(case).right(self._worker) == 1.0 for case in self._large)
+        return all(self._trial(case).right(self._worker, witnessed=True) == 1.0 for case in self._large)
 
 
 class Search:

@@ -137,3 +137,73 @@ def test_a_result_that_was_kept_says_so_and_no_edit_is_tried(submissions):
     found, begun = causes(submissions, 1, text, *sizes("n=1009,fp32"))
     assert begun == []
     assert not any("line" in cause for cause in found.values())
+
+
+def line_of(text, part):
+    return next(number for number, code in enumerate(text.split("\n"), 1) if part in code)
+
+
+def test_loads_without_a_mask_are_outside_although_the_sum_is_right(submissions):
+    text = changed(
+        LAB_1, ("x_ptr + offs, mask=mask", "x_ptr + offs"), ("y_ptr + offs, mask=mask", "y_ptr + offs")
+    )
+    graded = submissions.grade(1, text, *sizes(*SIZES))
+    assert {outcome.label for outcome in graded.values()} == {"OUT_OF_BOUNDS/READ"}
+    assert {outcome.hint for outcome in graded.values()} == {2}
+    line = line_of(text, "x_ptr + offs)")
+    first = graded["elementwise_add/correctness/n=127,fp32"]
+    assert first.where == f"line {line} reads x_ptr[127..1023] of 127, in program 0"
+    found, _ = causes(submissions, 1, text, *sizes(*SIZES))
+    assert len(found) == len(SIZES)
+    assert all(cause.startswith(f"line {line}: ") for cause in found.values())
+
+
+def test_one_load_without_a_mask_is_named_by_the_edit_that_brings_it_inside(submissions):
+    text = changed(LAB_1, ("y_ptr + offs, mask=mask", "y_ptr + offs, mask=offs <= n"))
+    found, _ = causes(submissions, 1, text, *sizes(*SIZES))
+    line = line_of(text, "y_ptr + offs,")
+    assert len(found) == len(SIZES)
+    (cause,) = set(found.values())
+    assert cause.startswith(f"line {line}: the comparison `offs <= n`")
+
+
+COUNTED = """    tl.store(out_ptr + offs, x + y, mask=mask)
+    before = tl.load(out_ptr + offs - BLOCK, mask=mask & (pid > 0))
+    tl.store(out_ptr + offs - BLOCK, before + 0.0, mask=mask & (pid > 0))
+"""
+
+
+def test_two_programs_that_race_are_named_although_the_sum_is_right(submissions):
+    text = changed(LAB_1, ("    tl.store(out_ptr + offs, x + y, mask=mask)\n", COUNTED))
+    graded = submissions.grade(1, text, *sizes("n=127,fp32", "n=4099,values=spikes,fp32"))
+    right, racing = graded.values()
+    assert (right.label, racing.label) == ("PASS", "WRONG/RACE")
+    stored, loaded = line_of(text, "x + y, mask"), line_of(text, "before = ")
+    assert racing.where == (
+        f"program 0 stores out_ptr[0] in line {stored}, and program 1 loads it in line {loaded}"
+    )
+    found, begun = causes(submissions, 1, text, *sizes("n=127,fp32", "n=4099,values=spikes,fp32"))
+    assert begun == []
+    assert list(found.values()) == [
+        f"lines {stored} and {loaded}: one program stores an element of `out_ptr`, another one loads it, "
+        "and programs run in any order"
+    ]
+
+
+def test_a_race_with_wrong_values_is_the_cause_where_no_edit_helps(submissions):
+    text = changed(
+        LAB_1, ("x + y, mask=mask)\n", "x + y, mask=mask)\n    tl.store(out_ptr, pid * 3.0 + 1.0)\n")
+    )
+    graded = submissions.grade(1, text, *sizes("n=1009,fp32", "n=4099,values=cancelling,fp32"))
+    assert {outcome.label for outcome in graded.values()} == {"WRONG/MISMATCH"}
+    line = line_of(text, "pid * 3.0")
+    racing = graded["elementwise_add/correctness/n=4099,values=cancelling,fp32"]
+    assert racing.plain_cause.startswith(f"lines {line - 1} and {line}: two programs store one element")
+
+
+def test_a_nan_that_no_edit_mends_is_told_with_its_line_and_operands(submissions):
+    lost = "tl.where(n > 1024, (x - x) / (y - y) + tl.sin(x), x + y) + tl.where(n > 2048, tl.cos(y), 0.0)"
+    text = changed(LAB_1, ("x + y, mask", f"{lost}, mask"))
+    found, _ = causes(submissions, 1, text, *sizes("n=1009,fp32", "n=4099,values=cancelling,fp32"))
+    line = line_of(text, "(x - x)")
+    assert list(found.values()) == [f"line {line}: 0 / 0 is nan"]

@@ -101,8 +101,9 @@ def test_a_graded_answer_has_its_map_and_a_right_one_has_none(submissions, name)
     verdict, rows = WRONG[name]
     assert (outcome.verdict, outcome.error_map.box[:2]) == (verdict, rows)
     assert outcome.error_map.shape == [29, 1001]
-    place = outcome.where.partition("   ")[0]
-    assert place == f"out[{', '.join(map(str, outcome.error_map.first))}]"
+    if verdict is Verdict.WRONG:  # what is read outside is said with the line that reads it
+        place = outcome.where.partition("   ")[0]
+        assert place == f"out[{', '.join(map(str, outcome.error_map.first))}]"
     assert result_of(next(iter(submissions.asked.values())), outcome).error_map == outcome.error_map
     (right,) = submissions.grade(2, solution(2), "softmax_forward/rows=29,cols=1001,fp32").values()
     assert (right.verdict, right.error_map) == (Verdict.PASS, None)

@@ -1,0 +1,139 @@
+"""The record of a call's memory accesses, as a worker sends it: a claim, which can only cost points."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from grader.system.text import one_line
+from grader.worker.protocol import Json, ProtocolError, decode
+
+MOST_FACTS = 4  # of a kind in one call; a report shows the first
+MOST_AXES = 8
+LARGEST = 1 << 63  # of any number in a record
+MOST_LINES = 10**7  # of a file
+
+Index = tuple[int, int, int]  # of a program, or the sizes of a grid
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A tensor that was passed to a kernel: the parameter's name, its shape and strides in elements."""
+
+    name: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Outside:
+    """An access by lanes whose address lies outside of the memory of the tensor that it began with.
+
+    `first` and `last` are the lowest and the highest such place, in elements from the tensor's first one.
+    """
+
+    tensor: Argument
+    first: int
+    last: int
+    writes: bool
+    masked: bool  # whether it was written with a mask, or with a check of its boundary
+    line: int  # 0 if it is not known
+    program: Index
+    grid: Index
+
+
+@dataclass(frozen=True)
+class Race:
+    """Two programs of one launch that access one element in no order, and of which one stores at least.
+
+    `element` counts from the tensor's first one. An access is "load", "store" or "atomic".
+    """
+
+    tensor: Argument
+    element: int
+    accesses: tuple[str, str]
+    lines: tuple[int, int]
+    programs: tuple[Index, Index]
+    grid: Index
+
+
+@dataclass(frozen=True)
+class Birth:
+    """The operation of which a NaN or inf came first, with its operands and its result as text."""
+
+    operation: str  # a sign, or a name such as "exp"
+    operands: tuple[str, ...]
+    result: str  # "nan", "inf" or "-inf"
+    line: int
+    program: Index
+
+
+@dataclass(frozen=True)
+class Witnessed:
+    """What was seen of one call."""
+
+    outside: tuple[Outside, ...] = ()
+    races: tuple[Race, ...] = ()
+    births: tuple[Birth, ...] = ()  # an inf, and the NaN that came of it; only if they were asked for
+
+    @classmethod
+    def claimed(cls, claim: Json) -> Witnessed:
+        """Read the record from a reply; an empty one where it is missing or has a value that cannot be."""
+        try:
+            found = decode(cls, claim)
+        except ProtocolError:
+            return cls()
+        longest = max(len(found.outside), len(found.races), len(found.births))
+        valid = (
+            *map(_is_possible_place, found.outside),
+            *map(_is_possible_race, found.races),
+            *map(_is_possible_birth, found.births),
+        )
+        if longest > MOST_FACTS or not all(valid):
+            return cls()
+        return cls(
+            tuple(replace(one, tensor=_shown(one.tensor)) for one in found.outside),
+            tuple(replace(one, tensor=_shown(one.tensor)) for one in found.races),
+            tuple(replace(one, operation=one_line(one.operation)) for one in found.births),
+        )
+
+
+def _shown(argument: Argument) -> Argument:
+    return replace(argument, name=one_line(argument.name))
+
+
+def _is_possible_place(fact: Outside) -> bool:
+    numbers = (fact.first, fact.last, *fact.program, *fact.grid)
+    return fact.first <= fact.last and _are_possible(fact.tensor, numbers, (fact.line,))
+
+
+def _is_possible_race(fact: Race) -> bool:
+    numbers = (fact.element, *fact.programs[0], *fact.programs[1], *fact.grid)
+    return {"load", "store", "atomic"} >= set(fact.accesses) and _are_possible(
+        fact.tensor, numbers, fact.lines
+    )
+
+
+def _is_possible_birth(fact: Birth) -> bool:
+    return (
+        0 <= fact.line < MOST_LINES
+        and len(fact.operands) <= 3
+        and all(_is_number(word) for word in (fact.result, *fact.operands))
+    )
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return len(word) < 32 and word.isascii()
+
+
+def _are_possible(tensor: Argument, numbers: Sequence[int], lines: Sequence[int]) -> bool:
+    return (
+        len(tensor.shape) == len(tensor.strides) <= MOST_AXES
+        and all(abs(number) < LARGEST for number in (*tensor.shape, *tensor.strides, *numbers))
+        and all(size >= 0 for size in tensor.shape)
+        and all(0 <= line < MOST_LINES for line in lines)
+    )

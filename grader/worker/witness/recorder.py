@@ -1,0 +1,313 @@
+"""Watch every load and store of the kernels that a call launches in Triton's interpreter.
+
+Each address is compared with the memory of the tensor whose pointer it was computed from. That is cheap: the
+lowest and the highest address of an access, and more only where one of them lies outside.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from types import FrameType
+from typing import Any, TypeAlias
+
+import numpy as np
+import triton.language as tl
+from numpy.typing import NDArray
+from triton.runtime import interpreter
+from triton.runtime.interpreter import InterpretedFunction, TensorHandle
+
+from grader.worker.witness.memory import Region, name_of
+from grader.worker.witness.races import ATOMIC, LOAD, NAMES, STORE, Access, conflict
+from grader.worker.witness.record import MOST_FACTS, Index, Outside, Race, Witnessed
+
+# Lanes of one launch that are kept for the search for races, and of all launches of a call. Small cases of an
+# exercise have fewer; programs of large ones do the same.
+MOST_LANES, MOST_LANES_OF_A_CALL = 1 << 18, 1 << 20
+LOWEST, HIGHEST = np.minimum.reduce, np.maximum.reduce  # faster than the methods of an array
+WATCHED = (
+    "create_load", "create_store", "create_masked_load", "create_masked_store", "create_atomic_cas",
+    "create_atomic_rmw", "create_select",
+)  # fmt: skip
+Lanes: TypeAlias = NDArray[np.bool_]
+
+
+class Recorder:
+    """Collects what is seen of the launches of one call."""
+
+    def __init__(self, files: Collection[str], lent: range):
+        """`lent` are the addresses of the memory that the judge lends: all of it can be touched safely."""
+        self._files, self._lent = files, lent
+        self._outside: dict[tuple[int, int, bool], Outside] = {}
+        self._races: list[Race] = []
+        self._kept = 0  # lanes of all launches
+        self._launch: _Launch | None = None
+        self.masked = True  # whether the access that runs was written with a mask
+
+    def found(self) -> Witnessed:
+        """Return what was seen so far."""
+        return Witnessed(tuple(self._outside.values()), tuple(self._races))
+
+    @contextlib.contextmanager
+    def launch(
+        self, function: InterpretedFunction, args: Sequence[object], options: Mapping[str, object]
+    ) -> Iterator[None]:
+        """Watch one launch, and look for races when its last program has ended."""
+        self._launch = launch = _Launch(function, args, options)
+        try:
+            yield
+        finally:
+            self._launch = None
+        if len(self._races) < MOST_FACTS and launch.accesses:
+            self._look_for_a_race(launch)
+
+    def lend(self, given: Any, value: object) -> None:
+        """Note which memory an argument of the launch has; `value` is what the kernel gets for it."""
+        if self._launch is not None and isinstance(value, tl.tensor) and hasattr(given, "data_ptr"):
+            self._launch.lend(Region.of(given), value.handle.dtype)
+
+    def seen(
+        self,
+        kind: int,
+        pointers: TensorHandle,
+        lanes: Lanes | None,
+        values: NDArray[np.generic] | None = None,
+        waits: bool = False,
+    ) -> Lanes | None:
+        """Check an access; return the lanes that may run, None for the given ones."""
+        launch, addresses = self._launch, pointers.data
+        if launch is None or not addresses.size:
+            return None
+        region, safe = launch.regions.get(id(pointers.dtype)), None
+        size = region.size if region else max(1, pointers.get_element_ty().primitive_bitwidth // 8)
+        if region is None or not (
+            region.start <= LOWEST(addresses, axis=None)
+            and HIGHEST(addresses, axis=None) <= region.stop - size
+        ):
+            region, safe = self._doubtful(launch, kind, pointers, lanes, region, size)
+        if region is not None and launch.accesses is not None:
+            whole = pointers.get_element_ty().is_int()
+            self._keep(launch, region, kind, size, addresses, lanes, values, waits, whole)
+        return safe
+
+    def _doubtful(
+        self,
+        launch: _Launch,
+        kind: int,
+        pointers: TensorHandle,
+        lanes: Lanes | None,
+        region: Region | None,
+        size: int,
+    ) -> tuple[Region | None, Lanes | None]:
+        """Look at the active lanes of an access of which some address may be outside."""
+        active = np.ones(1, bool) if lanes is None else lanes
+        active = np.broadcast_to(active, pointers.data.shape)
+        addresses = pointers.data[active]
+        if not addresses.size:
+            return region, None
+        low, high = int(addresses.min()), int(addresses.max())
+        known = [region] if region else [*launch.regions.values()]
+        for one in known:
+            if one.start <= low and high + size <= one.stop:
+                return one, None
+        if not known:
+            return None, None
+        inside = _within(pointers.data, size, known)
+        out = active & ~inside
+        if not out.any():
+            return None, None
+        first = int(pointers.data[out].min())
+        region = region or min(known, key=lambda one: one.distance(first))
+        self._note(launch, kind, region, pointers.data[out])
+        # A place that is no tensor's could be that of anything else in this process.
+        touchable = [*launch.regions.values(), _as_region(self._lent)]
+        return region, active & _within(pointers.data, size, touchable)
+
+    def _note(self, launch: _Launch, kind: int, region: Region, addresses: NDArray[np.uint64]) -> None:
+        line, writes = self._line(), kind != LOAD
+        key = (line, region.origin, writes)
+        if key in self._outside or len(self._outside) >= MOST_FACTS:
+            return
+        offsets = addresses.astype(np.int64) - region.origin
+        places = int(offsets.min()) // region.size, int(offsets.max()) // region.size
+        argument = region.argument(launch.name_of(region))
+        builder = interpreter.interpreter_builder
+        self._outside[key] = Outside(
+            argument, *places, writes, self.masked, line, builder.grid_idx, builder.grid_dim
+        )
+
+    def _keep(
+        self,
+        launch: _Launch,
+        region: Region,
+        kind: int,
+        size: int,
+        addresses: NDArray[np.uint64],
+        lanes: Lanes | None,
+        values: NDArray[np.generic] | None,
+        waits: bool,
+        whole: bool,
+    ) -> None:
+        """Keep an access until the launch has ended, unless there are too many, or no second program."""
+        builder = interpreter.interpreter_builder
+        launch.lanes += addresses.size
+        self._kept += addresses.size
+        too_many = launch.lanes > MOST_LANES or self._kept > MOST_LANES_OF_A_CALL
+        if launch.accesses is None or too_many or math.prod(builder.grid_dim) < 2:
+            launch.accesses = None
+            return
+        x, y, z = builder.grid_idx
+        program = (x * builder.grid_dim[1] + y) * builder.grid_dim[2] + z
+        active = np.ones((1,) * addresses.ndim, bool) if lanes is None else lanes
+        at = (region.start, kind, program, self._line(), size)
+        launch.accesses.append(Access(*at, addresses, active, values, waits, whole))
+
+    def _look_for_a_race(self, launch: _Launch) -> None:
+        assert launch.accesses is not None
+        found = conflict(launch.accesses)
+        if found is None:
+            return
+        grid = interpreter.interpreter_builder.grid_dim
+        memory = found.earlier.memory
+        region = next(one for one in launch.regions.values() if one.start == memory)
+        both = (found.earlier, found.later)
+        self._races.append(
+            Race(
+                region.argument(launch.name_of(region)),
+                (found.address - region.origin) // region.size,
+                (NAMES[both[0].kind], NAMES[both[1].kind]),
+                (both[0].line, both[1].line),
+                (_index(both[0].program, grid), _index(both[1].program, grid)),
+                grid,
+            )
+        )
+
+    def _line(self) -> int:
+        frame: FrameType | None = sys._getframe(2)
+        while frame is not None and frame.f_code.co_filename not in self._files:
+            frame = frame.f_back
+        return frame.f_lineno if frame else 0
+
+
+class _Launch:
+    """One launch: the memory that it was given, and its accesses; None once they are too many."""
+
+    def __init__(self, function: InterpretedFunction, args: Sequence[object], options: Mapping[str, object]):
+        self._call = function.fn, args, options
+        # By the type of the pointer: the interpreter makes one for each argument, and all pointers that are
+        # computed from it share the object. The types are kept, so that no other object gets an id of theirs.
+        self.regions: dict[int, Region] = {}
+        self._types: list[object] = []
+        self.accesses: list[Access] | None = []
+        self.lanes = 0
+
+    def lend(self, region: Region, pointer: object) -> None:
+        self.regions[id(pointer)] = region
+        self._types.append(pointer)
+
+    def name_of(self, region: Region) -> str:
+        return name_of(region.origin, *self._call)
+
+
+@contextlib.contextmanager
+def recorded(files: Collection[str], lent: range) -> Iterator[Callable[[], Witnessed]]:
+    """Yield a function that returns what kernels did so far in the interpreter; lines are those of `files`.
+
+    `lent` are the addresses of the memory that the judge lends.
+    """
+    recorder = Recorder(files, lent)
+    builder = type(interpreter.interpreter_builder)
+    kept = {name: getattr(builder, name) for name in WATCHED}
+    run, convert = InterpretedFunction.run, interpreter._implicit_cvt
+
+    def launched(function: InterpretedFunction, *args: object, **options: object) -> object:
+        if options.get("warmup"):
+            return run(function, *args, **options)
+        with recorder.launch(function, args, options):
+            return run(function, *args, **options)
+
+    def converted(given: object) -> object:
+        value = convert(given)
+        recorder.lend(given, value)
+        return value
+
+    def load_all(self: object, *args: Any) -> Any:
+        recorder.masked = False
+        try:
+            return kept["create_load"](self, *args)
+        finally:
+            recorder.masked = True
+
+    def store_all(self: object, *args: Any) -> Any:
+        recorder.masked = False
+        try:
+            return kept["create_store"](self, *args)
+        finally:
+            recorder.masked = True
+
+    # Some callers name the last arguments: cache_modifier, eviction_policy and, of a load, is_volatile.
+    def load(self: object, ptrs: Any, mask: Any, other: Any, *rest: Any, **named: Any) -> Any:
+        volatile = named.get("is_volatile", rest[2] if len(rest) > 2 else False)
+        safe = recorder.seen(LOAD, ptrs, _lanes(mask), waits=bool(volatile))
+        mask = mask if safe is None else TensorHandle(safe, tl.int1)
+        return kept["create_masked_load"](self, ptrs, mask, other, *rest, **named)
+
+    def store(self: object, ptrs: Any, value: Any, mask: Any, *rest: Any, **named: Any) -> Any:
+        safe = recorder.seen(STORE, ptrs, _lanes(mask), value.data)
+        mask = mask if safe is None else TensorHandle(safe, tl.int1)
+        return kept["create_masked_store"](self, ptrs, value, mask, *rest, **named)
+
+    def compare(self: object, ptr: Any, cmp: Any, val: Any, sem: Any, scope: Any) -> Any:
+        safe = recorder.seen(ATOMIC, ptr, None, waits=True)
+        if safe is not None and not safe.all():  # it has no mask, and would change memory of anything else
+            return cmp
+        return kept["create_atomic_cas"](self, ptr, cmp, val, sem, scope)
+
+    def change(self: object, operation: Any, ptr: Any, val: Any, mask: Any, sem: Any, scope: Any) -> Any:
+        safe = recorder.seen(ATOMIC, ptr, _lanes(mask))
+        mask = mask if safe is None else TensorHandle(safe, tl.int1)
+        return kept["create_atomic_rmw"](self, operation, ptr, val, mask, sem, scope)
+
+    def select(self: object, cond: Any, lhs: Any, rhs: Any) -> Any:
+        value = kept["create_select"](self, cond, lhs, rhs)
+        if isinstance(value.dtype, tl.pointer_type) and lhs.dtype is not rhs.dtype:
+            value.dtype = tl.pointer_type(value.dtype.element_ty)  # of neither argument alone
+        return value
+
+    changes = (load_all, store_all, load, store, compare, change, select)
+    changed = dict(zip(WATCHED, changes, strict=True))
+    InterpretedFunction.run, interpreter._implicit_cvt = launched, converted
+    for name, method in changed.items():
+        setattr(builder, name, method)
+    try:
+        yield recorder.found
+    finally:
+        InterpretedFunction.run, interpreter._implicit_cvt = run, convert
+        for name, method in kept.items():
+            setattr(builder, name, method)
+
+
+def _lanes(mask: Any) -> Lanes:
+    # Block pointers pass an array, and a mask with a comparison of scalars in it has whole numbers.
+    lanes = mask if isinstance(mask, np.ndarray) else mask.data
+    return lanes.astype(bool, copy=False)
+
+
+def _within(addresses: NDArray[np.uint64], size: int, regions: Sequence[Region]) -> Lanes:
+    inside = np.zeros(addresses.shape, bool)
+    for one in regions:
+        if one.stop >= one.start + size:
+            inside |= (addresses >= np.uint64(one.start)) & (addresses <= np.uint64(one.stop - size))
+    return inside
+
+
+def _as_region(lent: range) -> Region:
+    return Region(lent.start, lent.stop, lent.start, 1, (), ())
+
+
+def _index(program: int, grid: Index) -> Index:
+    rest, z = divmod(program, grid[2])
+    x, y = divmod(rest, grid[1])
+    return x, y, z
