@@ -1,4 +1,4 @@
-"""EXPECT CRASHED from elementwise_add: F6 one call in two stores far outside, as a compiler bug would have it."""
+"""EXPECT OUT_OF_BOUNDS/WRITE or CRASHED from elementwise_add: F6 one call in two stores far outside, as a compiler bug would have it."""
 
 CALLS = []
 import torch
