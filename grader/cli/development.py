@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from grader.cli.options import run_option
 from grader.course import catalog
 
 
@@ -57,12 +58,12 @@ def record_coverage(counted, tests):
 
 @click.command()
 @click.argument("versions", nargs=-1)
-@click.option("-k", "keyword", default="", help="only checks whose name contains this")
+@run_option("keyword", help="only checks whose name contains this")
 def toolchains(versions, keyword):
     """Grade, test and run the notebooks with other VERSIONS of Triton; record what passed (course staff)."""
     from grader.measure import toolchains as measured
 
-    checks = [name for name in measured.CHECKS if keyword in name]
+    checks = [name for name in measured.CHECKS if (keyword or "") in name]
     if not checks:
         raise click.UsageError(f"no check has {keyword!r} in its name: {', '.join(measured.CHECKS)}")
     try:

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 from grader.course import catalog
+from grader.course.tiers import DEFAULT_ARCH
 from grader.system import gpu
 from grader.system.processes import run_tool
 
@@ -28,10 +29,12 @@ def settle(found: gpu.Gpu | None) -> None:
     if "triton" in sys.modules and os.environ.get("TRITON_INTERPRET") != "1":
         raise RuntimeError("Triton was imported before the first cell ran: restart the kernel, run all cells")
     os.environ["TRITON_INTERPRET"] = "1"
+    from grader.codegen import absent_gpu
     from grader.worker.interpreted.known_builtins import remember_builtins
     from grader.worker.triton_settings import tune_by_chance
 
     remember_builtins()
+    absent_gpu.install(DEFAULT_ARCH)
     tune_by_chance(SEED, runs_first=False)
 
 

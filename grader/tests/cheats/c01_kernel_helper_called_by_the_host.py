@@ -1,4 +1,4 @@
-"""EXPECT POLICY; unscreened POLICY/FOREIGN_KERNEL from softmax_backward and softmax on a CPU: C1 without a GPU a @triton.jit helper is a Python function, which host code calls with whole tensors"""
+"""EXPECT POLICY; unscreened CRASHED from softmax_backward and softmax on a CPU: C1 without a GPU a @triton.jit helper is a Python function, which host code calls with whole tensors"""
 
 import torch
 import triton
