@@ -86,7 +86,8 @@ class Explainer:
         """
         key = wrong.submission.sha256 or ""
         try:
-            cause = self._by_repair(wrong, key) or self._by_another(wrong, key)
+            lines, formula = self._by_edits(wrong, key)
+            cause = lines or self._by_another(wrong, key)
         except NotRunError:
             return {}
         self._wrong.setdefault(key, []).append(wrong.exercise.name)
@@ -102,6 +103,10 @@ class Explainer:
         }
         seen = {name: replace(failed[name], cause=fact) for name, fact in facts.items() if fact}
         guessed = {name: outcome for name, outcome in failed.items() if name not in seen}
+        if formula:
+            return seen | {
+                name: replace(outcome, cause=formula, hint=hint) for name, outcome in guessed.items()
+            }
         causes = {outcome.cause for outcome in guessed.values()}
         doubtful = any(outcome.symptom in DOUBTFUL for outcome in guessed.values())
         if not guessed or (len(causes) == 1 and not doubtful):
@@ -129,11 +134,12 @@ class Explainer:
         finally:
             worker.close()
 
-    def _by_repair(self, wrong: Wrong, key: str) -> str:
+    def _by_edits(self, wrong: Wrong, key: str) -> tuple[str, str]:
+        """Return what edits that mend the file say; if none does, which formula its wrong values follow."""
         # Cases with rows far apart have a cause already, and need more memory than an edit is given.
         failing = [case for case in wrong.cases(right=False) if not case.needs_gpu and not case.is_far]
         if not failing:
-            return ""
+            return "", ""
         passing = [case for case in wrong.cases(right=True) if not case.needs_gpu and not case.is_far]
         # In a case of a few elements too many edits look right: the first to be tried has more.
         failing.sort(key=lambda case: elements(case) < FEWEST_ELEMENTS)
@@ -144,14 +150,14 @@ class Explainer:
             found = search.mend(self._mended.get(key, ()))
             if found is None:
                 search.put_back(workers[0])
-                return formula_of_file(workers[0], wrong.exercise, failing)
+                return "", formula_of_file(workers[0], wrong.exercise, failing)
         except SyntaxError:
-            return ""
+            return "", ""
         finally:
             for worker in workers:
                 worker.close()
         self._mended.setdefault(key, []).extend(found.edits)
-        return sentence(found)
+        return sentence(found), ""
 
     def _by_another(self, wrong: Wrong, key: str) -> str:
         """Name a function that is wrong, and that this one calls."""
