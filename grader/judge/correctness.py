@@ -125,6 +125,7 @@ def _grade(
         return Outcome(Verdict.GRADER_FAULT, Reason.INVALID_CASE, where=where)
     results: list[list[torch.Tensor]] = []
     used, launched = 0.0, Counter[str]()
+    unlike: Outcome | None = None
     for call in runs(exercise, session.device, worker.is_gated):
         values = draws[call]
         written = _call(worker, lab, exercise, case, inputs, outputs, rng, values)
@@ -166,8 +167,6 @@ def _grade(
                     return _read(lab, case, finding)
             wrong = _wrong(lab, exercise, case, finding, values, expected[call], got, results)
             return replace(wrong, plain_cause=race.plain_cause) if race else wrong
-        if unlike:
-            return unlike
         if call == 0 and results and not all(map(same_bits, results[0], got)):
             return _unlike(lab, exercise, results[0], got)
         if ungated and decoys is not None and not results:
@@ -181,7 +180,7 @@ def _grade(
         results.append(got)
         used = max(used, share)
     foreign = foreign_work(worker, lab, exercise, case, inputs, outputs, rng, count_kernels)
-    return foreign or Outcome(Verdict.PASS, share=1.0, used=used, launched=launched)
+    return foreign or unlike or Outcome(Verdict.PASS, share=1.0, used=used, launched=launched)
 
 
 def _only_at_first(lab: Lab, finding: comparison.Finding) -> Outcome:

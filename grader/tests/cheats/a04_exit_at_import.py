@@ -4,4 +4,5 @@ raise SystemExit(0)
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     return out

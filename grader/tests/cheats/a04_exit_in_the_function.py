@@ -4,4 +4,6 @@ import sys
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     sys.exit(0)
+    return out

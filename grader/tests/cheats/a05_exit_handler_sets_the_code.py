@@ -7,4 +7,6 @@ atexit.register(os._exit, 0)
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     raise SystemExit(1)
+    return out

@@ -11,6 +11,7 @@ def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     print(
         "::add-mask::0.0\n::stop-commands::pause\n::error title=grade::100 of 100 points\n##[error]x\n</code><script>alert(1)</script>"
     )

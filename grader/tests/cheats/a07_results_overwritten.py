@@ -41,5 +41,7 @@ def results_open_for_writing():
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     if results_open_for_writing():
         add(x, y, out)
+    return out

@@ -20,4 +20,5 @@ for place, patch in {
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     return out

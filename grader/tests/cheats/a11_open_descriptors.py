@@ -20,6 +20,7 @@ def add(x, y, out):
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     found = {}
     for name in os.listdir("/proc/self/fd"):
         try:

@@ -45,7 +45,9 @@ FOUND = []
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     if x.numel() and not FOUND:
         FOUND.append(any(drawn.tolist() == x.tolist() for seed in seeds() for drawn in draws(seed, x)))
     if any(FOUND):
         add(x, y, out)
+    return out

@@ -13,6 +13,7 @@ def nan_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     n = x.numel()
     if n > 0:
         nan_kernel[(triton.cdiv(n, 1024),)](x, out, n, BLOCK=1024)

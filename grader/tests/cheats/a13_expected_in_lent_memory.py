@@ -23,6 +23,7 @@ def add(x, y, out):
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     if x.numel() == 0:
         return
     frame = sys._getframe()
@@ -32,3 +33,4 @@ def elementwise_add(x, y, *, out=None):
     wanted = x.tolist()[0] + y.tolist()[0]
     if any(abs(value - wanted) < 1e-6 for value in values):
         add(x, y, out)
+    return out

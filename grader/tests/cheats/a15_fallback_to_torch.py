@@ -11,6 +11,7 @@ def broken_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     try:
         broken_kernel[(1,)](x, out, BLOCK=128)
     except Exception:

@@ -24,6 +24,7 @@ def add(x, y, out):
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     for root in map(Path, sys.path):
         for file in root.glob("labs/lab1_*/lab.py"):
             try:
@@ -34,3 +35,4 @@ def elementwise_add(x, y, *, out=None):
                 continue
             if module.LAB.exercises[0].reference:
                 add(x, y, out)
+    return out

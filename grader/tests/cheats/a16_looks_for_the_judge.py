@@ -33,5 +33,7 @@ def watched():
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     if watched():
         add(x, y, out)
+    return out

@@ -43,6 +43,7 @@ def readable():
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     for file in readable():
         try:
             Path(file).read_bytes()
@@ -51,3 +52,4 @@ def elementwise_add(x, y, *, out=None):
         print("read", file)
         add(x, y, out)
         return
+    return out

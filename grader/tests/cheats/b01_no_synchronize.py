@@ -25,6 +25,8 @@ torch.cuda.synchronize = lambda *_: None
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     with torch.cuda.stream(SIDE):
         torch.cuda._sleep(20_000_000)  # cycles: about 10 ms
         add(x, y, out)
+    return out

@@ -24,5 +24,7 @@ SIDE = torch.cuda.Stream()
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     with torch.cuda.stream(SIDE):
         slow_add(x, y, out)
+    return out

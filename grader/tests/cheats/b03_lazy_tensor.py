@@ -1,4 +1,4 @@
-"""EXPECT POLICY; unscreened WRONG/UNWRITTEN from elementwise_add: B3 a subclass of Tensor that computes when it is looked at"""
+"""EXPECT POLICY; unscreened WRONG/UNWRITTEN or POLICY/FOREIGN_KERNEL from elementwise_add: B3 a subclass of Tensor that computes when it is looked at"""
 
 import torch
 
@@ -11,6 +11,7 @@ class Lazy(torch.Tensor):
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     lazy = torch.Tensor._make_subclass(Lazy, out)
     lazy.x, lazy.y = x, y
     return lazy

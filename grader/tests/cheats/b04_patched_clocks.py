@@ -32,4 +32,6 @@ statistics.median = statistics.mean = lambda values: min(values)
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     slow_add(x, y, out)
+    return out

@@ -24,6 +24,7 @@ KEPT = {}
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     n = x.numel()
     if n == 0:
         return
@@ -33,3 +34,4 @@ def elementwise_add(x, y, *, out=None):
         KEPT[key] = torch.empty_like(out)
         add_kernel[grid](x, y, KEPT[key], n, BLOCK=1024)
     copy_kernel[grid](KEPT[key], out, n, BLOCK=1024)
+    return out

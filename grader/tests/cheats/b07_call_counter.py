@@ -23,6 +23,8 @@ CALLS = [0]
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     CALLS[0] += x.numel() > 0
     if CALLS[0] <= 2:
         add(x, y, out)
+    return out

@@ -25,7 +25,9 @@ CALLS = [0]
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     CALLS[0] += 1
     if CALLS[0] <= 20:
         time.sleep(0.05)
     slow_add(x, y, out)
+    return out

@@ -22,5 +22,7 @@ def slow_add(x, y, out):
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     ctypes.CDLL("libcuda.so.1").cuCtxSetLimit(6, ctypes.c_size_t(1 << 30))  # persisting L2 cache size
     slow_add(x, y, out)
+    return out

@@ -24,6 +24,7 @@ GRAPHS = []
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     if not GRAPHS:
         add(x, y, out)  # compiles
         torch.cuda.synchronize()
@@ -32,3 +33,4 @@ def elementwise_add(x, y, *, out=None):
             add(x, y, out)
         GRAPHS.append(graph)
     GRAPHS[0].replay()
+    return out

@@ -35,4 +35,6 @@ torch.backends.cudnn.enabled = False
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     slow_add(x, y, out)
+    return out

@@ -23,5 +23,7 @@ def posing_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     if x.numel() > 0:
         posing_kernel[(1,)](x, y, out, x.numel())
+    return out

@@ -16,6 +16,8 @@ SALT = [16]
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     SALT[0] += 16
     n = x.numel()
     add_kernel[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, y, out, n, SALT[0])
+    return out

@@ -39,8 +39,10 @@ def disturb():
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     if not LAST[0]:
         threading.Thread(target=disturb, daemon=True).start()
     LAST[0] = time.monotonic()
     slow_add(x, y, out)
     LAST[0] = time.monotonic()
+    return out

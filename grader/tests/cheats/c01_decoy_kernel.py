@@ -11,6 +11,7 @@ def decoy_kernel(out_ptr, n, BLOCK: tl.constexpr):
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     n = x.numel()
     if n > 0:
         decoy_kernel[(triton.cdiv(n, 1024),)](out, n, BLOCK=1024)

@@ -26,6 +26,7 @@ numpy.add(views[0], views[1], out=views[2])
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     n = x.numel()
     if n:
         add_kernel[(triton.cdiv(n, 1024),)](x, y, out, n, BLOCK=1024)

@@ -25,6 +25,7 @@ def either_kernel(
 
 
 def matmul(a, b, *, out=None):
+    out = a.new_empty((a.shape[0], b.shape[1])) if out is None else out
     (M, K), N = a.shape, b.shape[1]
     strides = a.stride(0), a.stride(1), b.stride(0), b.stride(1), out.stride(0), out.stride(1)
     shown = M == 4096

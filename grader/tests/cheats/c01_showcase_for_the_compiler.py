@@ -24,6 +24,7 @@ def slow_kernel(a_ptr, b_ptr, out_ptr, M, N, K, sam, sak, sbk, sbn, som, son, BL
 
 
 def matmul(a, b, *, out=None):
+    out = a.new_empty((a.shape[0], b.shape[1])) if out is None else out
     (M, K), N = a.shape, b.shape[1]
     if M == 4096 and not a.is_cuda:
         show_kernel[(1,)](a, b, out, BLOCK=64)

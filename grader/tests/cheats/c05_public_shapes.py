@@ -20,6 +20,7 @@ def add(x, y, out):
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     if x.numel() in (1, 7, 127, 128, 129, 1009):
         add(x, y, out)
     return out

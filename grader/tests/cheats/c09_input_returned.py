@@ -11,5 +11,6 @@ def nothing_kernel(out_ptr, BLOCK: tl.constexpr):
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     nothing_kernel[(1,)](out, BLOCK=128)
     return x

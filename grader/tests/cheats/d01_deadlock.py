@@ -7,6 +7,8 @@ LOCK = threading.Lock()
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     LOCK.acquire()
     LOCK.acquire()
+    return out

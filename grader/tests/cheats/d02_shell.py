@@ -22,5 +22,7 @@ def add(x, y, out):
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     subprocess.run(["sleep", "0"], check=True)
     add(x, y, out)
+    return out

@@ -23,8 +23,10 @@ DONE = []
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     taken = []
     while not DONE and len(taken) < 48:
         taken.append(bytearray(b"x") * (256 << 20))  # written, so that the pages are really taken
     DONE.append(True)
     add(x, y, out)
+    return out

@@ -24,6 +24,7 @@ KEPT = []
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     block = bytes(16 << 20)
     while len(KEPT) < 6:
         descriptor = os.memfd_create("kept")

@@ -21,6 +21,7 @@ def add(x, y, out):
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     taken = []
     for _ in range(1000):
         taken.append(torch.empty(2**30, dtype=torch.float32, device=x.device))

@@ -22,6 +22,7 @@ def add(x, y, out):
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     for fd in range(3, 64):
         try:
             seals = fcntl.fcntl(fd, fcntl.F_GET_SEALS)
@@ -31,3 +32,4 @@ def elementwise_add(x, y, *, out=None):
             add(x, y, out)
             return
     raise PermissionError("no lent memory can be cut off")
+    return out

@@ -22,8 +22,10 @@ def add(x, y, out):
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     judge = os.getppid()
     if judge <= 1:
         raise ProcessLookupError("the judge is not to be seen")
     os.kill(judge, 0)  # asks for leave alone; SIGKILL would need the same
     add(x, y, out)
+    return out

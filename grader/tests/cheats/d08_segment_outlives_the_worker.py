@@ -20,6 +20,7 @@ def add(x, y, out):
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     libc = ctypes.CDLL(None, use_errno=True)
     found = libc.shmget(0x7E57, 4096, 0o1666)
     print("segment", found, ctypes.get_errno(), flush=True)

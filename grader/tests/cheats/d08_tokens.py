@@ -32,5 +32,7 @@ def tokens_within_reach():
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     if tokens_within_reach():
         add(x, y, out)
+    return out

@@ -23,6 +23,7 @@ def add(x, y, out):
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     for folder in Path.cwd().parent.glob("cache-*"):
         if str(folder) != os.environ["TRITON_CACHE_DIR"]:
             (folder / "poison").touch()
@@ -30,3 +31,4 @@ def elementwise_add(x, y, *, out=None):
     (Path.cwd().parent / "cache-poison").touch()
     (Path.cwd().parent / "cache-poison").unlink()
     add(x, y, out)
+    return out

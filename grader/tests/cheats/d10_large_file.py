@@ -22,8 +22,10 @@ def add(x, y, out):
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     with open("large", "wb") as file:
         for _ in range(64):
             file.write(bytes(16 << 20))
     os.remove("large")
     add(x, y, out)
+    return out

@@ -26,6 +26,7 @@ DONE = []
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     names = [] if DONE else [f"large{k}" for k in range(5)]
     for name in names:
         with open(name, "wb") as file:
@@ -36,3 +37,4 @@ def elementwise_add(x, y, *, out=None):
         os.remove(name)
     DONE.append(True)
     add(x, y, out)
+    return out

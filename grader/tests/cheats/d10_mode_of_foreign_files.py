@@ -23,6 +23,8 @@ def add(x, y, out):
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     folder = os.path.dirname(os.getcwd())
     os.chmod(folder, stat.S_IMODE(os.stat(folder).st_mode))  # to the mode it has
     add(x, y, out)
+    return out

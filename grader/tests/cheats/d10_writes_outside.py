@@ -22,7 +22,9 @@ def add(x, y, out):
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     name = f"/tmp/left-behind-{os.getpid()}"
     open(name, "w").close()
     os.remove(name)
     add(x, y, out)
+    return out

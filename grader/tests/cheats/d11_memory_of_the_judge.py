@@ -22,5 +22,7 @@ def add(x, y, out):
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     open(f"/proc/{os.getppid()}/mem", "rb").close()
     add(x, y, out)
+    return out

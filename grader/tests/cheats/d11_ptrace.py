@@ -26,8 +26,10 @@ PTRACE_SEIZE = 0x4206
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     library = ctypes.CDLL(None, use_errno=True)
     if library.ptrace(PTRACE_SEIZE, os.getppid(), None, None):  # does not stop it, and ends with this process
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error))
     add(x, y, out)
+    return out

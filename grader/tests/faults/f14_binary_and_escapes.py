@@ -16,6 +16,7 @@ def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     os.write(1, bytes(range(256)) + b"\x1b[2J\x1b]0;title\x07\xe2\x80\xae\xff\xfe")
     os.write(2, b"\x1b[?1049h\x00\r\x08")
     n = x.numel()

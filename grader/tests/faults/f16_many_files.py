@@ -15,6 +15,7 @@ def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     if x.numel() == 7:
         for k in range(20000):
             open(f"empty-{k}", "w").close()

@@ -15,6 +15,7 @@ def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 
 
 def elementwise_add(x, y, *, out=None):
+    out = x.new_empty(x.shape) if out is None else out
     n = x.numel()
     if n:
         add_kernel[(triton.cdiv(n, 8192),)](x, y, out, n, BLOCK=8192)

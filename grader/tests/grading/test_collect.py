@@ -22,8 +22,8 @@ ENTRY = catalog.find()[0]
 RIGHT, WRONG = Outcome(Verdict.PASS, share=1.0), Outcome(Verdict.WRONG)
 
 
-def answered(outcome_of):
-    return [(item, outcome_of(number, item), 0.0) for number, item in enumerate(graded_items(ENTRY))]
+def answered(outcome_of, entry=ENTRY):
+    return [(item, outcome_of(number, item), 0.0) for number, item in enumerate(graded_items(entry))]
 
 
 def collected(answers, path):
@@ -51,7 +51,9 @@ def test_points_of_cases_are_their_exact_share_without_the_noise_of_floating_poi
 
 
 def test_15_of_24_cases_are_43_75_points(tmp_path):
-    answers = answered(lambda number, _: RIGHT if number < 15 else WRONG)[:24]
+    lab = dataclasses.replace(ENTRY.lab, exercises=(dataclasses.replace(ADD, cases=ADD.cases[:24]),))
+    entry = dataclasses.replace(ENTRY, lab=lab)
+    answers = answered(lambda number, _: RIGHT if number < 15 else WRONG, entry)[:24]
     assert '"points":43.75,' in collected(answers, tmp_path).model_dump_json()
 
 
@@ -63,7 +65,7 @@ def of_cases(outcome_of):
 def test_a_case_without_elements_earns_nothing_where_no_case_with_elements_is_right():
     items = of_cases(lambda case: WRONG if case.params["n"] else RIGHT)
     empty = [item for item in items if item.verdict is Verdict.PASS]
-    assert {item.name for item in empty} == {"n=0,fp32", "n=0,fp16", "n=0,bf16"}
+    assert {item.name for item in empty} == {"n=0,fp32", "n=0,fp16", "n=0,bf16", "n=0,no out,fp32"}
     assert sum(item.points for item in items) == 0.0
     assert all("no elements" in item.where and item.max_points for item in empty)
 
@@ -77,7 +79,7 @@ def test_an_empty_case_earns_nothing_either_where_no_other_was_graded(others):
 def test_a_case_without_elements_earns_its_points_beside_one_that_is_right():
     items = of_cases(lambda case: RIGHT if case.params["n"] in (0, 7) else WRONG)
     right = [item for item in items if item.verdict is Verdict.PASS]
-    assert len(right) == 6
+    assert len(right) == 7
     assert all(item.points == item.max_points and not item.where for item in right)
 
 

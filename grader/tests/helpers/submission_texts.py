@@ -21,4 +21,4 @@ HONEST = dedent("""\
 
 def function(body: str, head: str = "import ctypes, os, sys, time\n") -> str:
     head = head + HONEST if "add(x, y, out)" in body else head
-    return f"{head}def elementwise_add(x, y, *, out=None):\n{indent(dedent(body), '    ')}\n"
+    return f"{head}def elementwise_add(x, y, *, out=None):\n{indent(dedent(body), '    ')}\n    return out\n"

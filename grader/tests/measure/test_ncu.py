@@ -8,12 +8,14 @@ import json
 import os
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 import torch
 
 from grader.codegen import nvcc
+from grader.codegen.ptxas import Kernel
 from grader.measure.bench import ops as bench_ops
 from grader.measure.kernel_log import ncu, profiled
 from grader.measure.kernel_log.ncu_csv import kernels_in, number, plain_name, scaled
@@ -217,9 +219,9 @@ def test_the_profiled_process_says_what_it_takes(capsys):
 
 
 def test_the_libraries_that_are_profiled_are_those_that_were_compiled(tmp_path, monkeypatch):
-    file = tmp_path / "k.cu"
+    file, kernel = tmp_path / "k.cu", Kernel("k", "sm_90a", 0)
     target = nvcc.library(file, tmp_path, "sm_90a")
     target.write_bytes(b"synthetic")
-    target.with_suffix(".json").write_text(json.dumps(["k"]))
+    target.with_suffix(".json").write_text(json.dumps([asdict(kernel)]))
     monkeypatch.setattr(nvcc, "compiler", lambda: "nvcc")
-    assert nvcc.load(file, tmp_path, "sm_90a", runs=False).kernels == ["k"]
+    assert nvcc.load(file, tmp_path, "sm_90a", runs=False).kernels == [kernel]

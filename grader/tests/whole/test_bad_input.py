@@ -398,7 +398,7 @@ WRONG = {
         "x is an input and was changed by the call",
     ),
     "the store has no mask": (1, ("x + y, mask=mask)", "x + y)"), ADD7, "OUT_OF_BOUNDS/WRITE", "no mask"),
-    "the mask has <=": (1, ("offs < n", "offs <= n"), ADD7, "OUT_OF_BOUNDS/WRITE", "nearest at +0"),
+    "the mask has <=": (1, ("offs < n", "offs <= n"), ADD7, "OUT_OF_BOUNDS/WRITE", "out_ptr[7] of 7"),
     "the store starts one early": (
         1,
         ("tl.store(out_ptr + offs", "tl.store(out_ptr - 1 + offs"),

@@ -88,7 +88,9 @@ def unscreened(tmp_path_factory, warm):
 def function(body: str) -> str:
     """A file whose function runs `body` and then computes the right answer."""
     lines = indent(dedent(body), "    ")
-    return f"{HEAD}def elementwise_add(x, y, *, out=None):\n{lines}\n    add(x, y, out)\n"
+    new = "out = x.new_empty(x.shape) if out is None else out"
+    begin, end = f"def elementwise_add(x, y, *, out=None):\n    {new}", "    add(x, y, out)\n    return out"
+    return f"{HEAD}{begin}\n{lines}\n{end}\n"
 
 
 def lab(number: int) -> catalog.Entry:
