@@ -224,4 +224,7 @@ def test_the_libraries_that_are_profiled_are_those_that_were_compiled(tmp_path, 
     target.write_bytes(b"synthetic")
     target.with_suffix(".json").write_text(json.dumps([asdict(kernel)]))
     monkeypatch.setattr(nvcc, "compiler", lambda: "nvcc")
-    assert nvcc.load(file, tmp_path, "sm_90a", runs=False).kernels == [kernel]
+    loaded = []
+    monkeypatch.setattr(nvcc.ctypes, "CDLL", loaded.append)
+    assert nvcc.load(file, tmp_path, "sm_90a", runs=False).kernels == ["k"]
+    assert loaded == [str(target)]
