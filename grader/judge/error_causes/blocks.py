@@ -203,7 +203,11 @@ def types(failed: Failed) -> str | None:
         return (
             f"`{found[1]}` is {_type(found[2])} in one branch of the `if` and {_type(found[3])} in the other"
         )
-    if re.search(r"[Ff]or loop bounds and step must all be ints", failed.text):
+    in_range = any(
+        getattr(call.func, "id", getattr(call.func, "attr", "")) == "range" for call in failed.calls()
+    )
+    no_integer = in_range and re.search(r"'float' object cannot be interpreted as an integer", failed.text)
+    if no_integer or re.search(r"[Ff]or loop bounds and step must all be ints", failed.text):
         return "a bound of `range` is a float: `/` gives one, `//` or `tl.cdiv` a whole number"
     return None
 

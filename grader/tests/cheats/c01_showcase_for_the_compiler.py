@@ -14,7 +14,7 @@ def show_kernel(a_ptr, b_ptr, out_ptr, BLOCK: tl.constexpr):
 
 @triton.jit
 def slow_kernel(a_ptr, b_ptr, out_ptr, M, N, K, sam, sak, sbk, sbn, som, son, BLOCK: tl.constexpr):
-    row = tl.program_id(0)
+    row = tl.program_id(0).to(tl.int64)
     cols = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     total = tl.zeros((BLOCK,), tl.float32)
     for k in range(0, K):

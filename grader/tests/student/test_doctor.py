@@ -53,25 +53,22 @@ def test_doctor_is_healthy_here_and_says_what_a_gpu_would_add(console):
 @pytest.mark.slow
 @pytest.mark.usefixtures("without_gpu")
 def test_doctor_names_a_broken_interpreter_and_its_fix(console, monkeypatch):
-    error = "only 0-dimensional arrays can be converted to Python scalars"
+    error = "No module named numpy"
     break_it = f"import os\nif os.environ.get('TRITON_INTERPRET'):\n    raise TypeError({error!r})\n"
     monkeypatch.setattr(doctor, "KNOWN_GOOD", break_it + doctor.KNOWN_GOOD)
     assert not doctor.examine(console)
     text = printed(console)
-    assert re.search(rf"(?m)^  cpu +BROKEN .*TypeError: {error}\n +.*numpy<2.4", text)
+    assert re.search(rf"(?m)^  cpu +BROKEN .*TypeError: {error}\n +.*make setup", text)
     assert re.search(r"(?m)^  codegen +ok ", text)
     assert "once everything marked BROKEN is fixed" in text
 
 
 @pytest.mark.usefixtures("without_gpu")
-def test_doctor_tells_of_a_numpy_that_breaks_triton_3_6_0(console, monkeypatch):
-    here = doctor.machine(None, "").model_copy(
-        update={"triton": "3.6.0", "numpy": "2.4.1", "torch": "2.10.0"}
-    )
+def test_doctor_tells_of_a_version_that_is_too_old(console, monkeypatch):
+    here = doctor.machine(None, "").model_copy(update={"torch": "2.10.0"})
     monkeypatch.setattr(doctor, "machine", lambda *_: here)
     monkeypatch.setattr(doctor, "_tiers", lambda *_: iter(()))
     assert doctor.examine(console)
-    assert re.search(r"(?m)^  numpy +note .*numpy 2.4 or newer: use 'numpy<2.4'", printed(console))
     assert re.search(r"(?m)^  torch +note +2.10.0, 2.11 or newer", printed(console))
 
 

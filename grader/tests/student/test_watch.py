@@ -393,8 +393,8 @@ def test_a_save_is_graded_and_the_results_are_those_of_grade(tmp_path):
         watching.send_signal(signal.SIGINT)
         rest = watching.communicate(timeout=30)[0]
     assert watching.returncode == 0
-    assert "score 43.75 / 43.75, 56.25 not graded" in lines[-1]
-    assert rest.strip().endswith("last score 43.75 / 43.75, 56.25 not graded")
+    assert "score 45.77 / 45.77, 54.23 not graded" in lines[-1]
+    assert rest.strip().endswith("last score 45.77 / 45.77, 54.23 not graded")
     results = reading.read(course / "results" / "results.json")
     assert results.points == 43.75
     assert (course / "results" / "summary.md").is_file()
