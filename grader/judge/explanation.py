@@ -82,7 +82,7 @@ class Explainer:
     def explain(self, wrong: Wrong) -> dict[str, Outcome]:
         """Return the outcomes of an exercise's wrong cases by the item's id, with one cause for all.
 
-        None where edits cannot be tried on this machine: each case keeps the cause that its symptom has.
+        Empty where edits cannot be tried on this machine: each case keeps the cause that its symptom has.
         """
         key = wrong.submission.sha256 or ""
         try:
@@ -126,7 +126,7 @@ class Explainer:
         if not cases:
             return ""
         worker = self._workers_for(wrong.answers[0][0])[0]
-        trial = Trial(wrong.exercise, min(cases, key=elements), worker.session.seed, 0)
+        trial = Trial(wrong.exercise, min(cases, key=elements), worker.session.seed)
         try:
             if worker.start() or trial.call(worker, traced=True) is None:
                 return ""

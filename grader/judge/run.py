@@ -51,8 +51,8 @@ MOST_DOCUMENT_BYTES = 1 << 24  # of a document that is handed in beside kernels
 USUAL_SIZE, USUAL_PRODUCT = 1 << 10, 1 << 21
 SHOWN_WRONG = 8  # problems of a document that are shown
 INTERPRETER_LIMIT = (
-    "a GPU takes this kernel: it compiles. Triton's interpreter, which runs kernels where there is no GPU, "
-    "does not take this line. Write it with other functions of triton.language, or run it on a GPU"
+    "this kernel compiles for a GPU, but Triton's interpreter, which runs kernels where there is no GPU, "
+    "cannot run this line. Write it with other functions of triton.language, or run it on a GPU"
 )
 SET_SHARE = 6  # a buffer set takes at most one part in this many of the free memory
 Key: TypeAlias = tuple[Path, str]  # an exercise: the lab's folder, and its name

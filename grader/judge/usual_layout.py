@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from grader.course.spec import Case, Exercise, Lab, Layout, Reason, Verdict
+from grader.course.spec import WRONG_RESULTS, Case, Exercise, Lab, Layout, Reason, Verdict
 from grader.course.symptoms import Symptom
 from grader.judge.diagnosis import cause_of
 from grader.results.outcome import Outcome
 
-WRONG = (Verdict.WRONG, Verdict.OUT_OF_BOUNDS, Verdict.MUTATED_INPUT, Verdict.CRASHED)
+WRONG = (*WRONG_RESULTS, Verdict.CRASHED)
 
 
 def explained(lab: Lab, exercise: Exercise, case: Case, grade: Callable[[Case], Outcome]) -> Outcome:

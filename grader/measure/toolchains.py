@@ -83,8 +83,13 @@ def environment(version: str) -> Path:
 
 
 def _graded(python: Path, source: str) -> Results:
-    _ran(python, "-m", "grader", "grade", "--tier", "cpu", "--from", source, "--results", str(GRADED))
-    return reading.read(GRADED / "results.json")
+    """Grade on the CPU tier. RuntimeError with what was printed if that left no results."""
+    file = GRADED / "results.json"
+    file.unlink(missing_ok=True)  # of an earlier version
+    done = _run(python, "grader", "grade", "--tier", "cpu", "--from", source, "--results", str(GRADED))
+    if not file.is_file():
+        raise RuntimeError(f"{source} was not graded: {_last_words(done)}")
+    return reading.read(file)
 
 
 def _solutions(python: Path) -> tuple[float, float]:
@@ -100,29 +105,32 @@ def _labs(python: Path) -> tuple[float, float]:
 
 
 def _specimens(python: Path) -> tuple[float, float]:
-    """Grade every specimen; return how many got their verdict, and how many there are."""
-    counts = {
-        word: int(count) for count, word in _COUNTS.findall(_ran(python, "-m", "pytest", "-q", *SPECIMENS))
-    }
+    """Grade every specimen; return how many got their verdict, and how many there are.
+
+    RuntimeError with what was printed if no test ran.
+    """
+    done = _run(python, "pytest", "-q", *SPECIMENS)
+    counts = {word: int(count) for count, word in _COUNTS.findall(done.stdout)}
+    if not counts:
+        raise RuntimeError(f"no specimen was graded: {_last_words(done)}")
     return counts.get("passed", 0), sum(counts.values())
 
 
 def _notebooks(python: Path) -> tuple[float, float]:
     """Run every notebook; return 1 or 0, of 1."""
-    done = subprocess.run(
-        [str(python), "-m", "grader", "notebooks", "--check"],
-        cwd=catalog.ROOT, capture_output=True, timeout=LIMIT_S, check=False,
-    )  # fmt: skip
-    return float(done.returncode == 0), 1.0
+    return float(_run(python, "grader", "notebooks", "--check").returncode == 0), 1.0
 
 
-def _ran(python: Path, *arguments: str) -> str:
-    """Run a command in the course's folder; return what it printed."""
-    done = subprocess.run(
-        [str(python), *arguments],
+def _run(python: Path, module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a module in the course's folder."""
+    return subprocess.run(
+        [str(python), "-m", module, *arguments],
         cwd=catalog.ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=False,
     )  # fmt: skip
-    return done.stdout
+
+
+def _last_words(done: subprocess.CompletedProcess[str]) -> str:
+    return (done.stdout + done.stderr).strip()[-500:]
 
 
 CHECKS: dict[str, Callable[[Path], tuple[float, float]]] = {
@@ -138,7 +146,8 @@ def measure(
 ) -> Iterator[tuple[str, Check, Toolchains]]:
     """Yield each version's checks one by one, with the record so far; what `found` has of others is kept.
 
-    Raises RuntimeError if a version cannot be installed, subprocess.TimeoutExpired after LIMIT_S.
+    Raises RuntimeError if a version cannot be installed or a check leaves no results, and
+    subprocess.TimeoutExpired after LIMIT_S.
     """
     known = {
         one.triton: {each.name: each for each in one.checks} for one in (found.toolchains if found else ())

@@ -195,7 +195,7 @@ def types(failed: Failed) -> str | None:
     if found:
         name, first, later = found[1], _type(found[2]), _type(found[3])
         return (
-            f"`{name}` is {first} before the loop and {later} at the end of a round: "
+            f"`{name}` is {first} before the loop and {later} at the end of an iteration: "
             "give it the same shape and dtype at both places"
         )
     found = _BRANCHES.search(failed.text)

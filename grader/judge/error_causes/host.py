@@ -46,15 +46,10 @@ def not_called(failed: Failed) -> str | None:
             return f"`{name}` is the method `{ast.unparse(made)}` itself, not its result: `()` is missing"
     launch = failed.launch()
     if launch:
-        named = [one for one in launch[1].keywords if isinstance(one.value, ast.Name)]
-        for one in named:
-            if one.arg and failed.source.defined(getattr(one.value, "id", "")):
-                return (
-                    f"the launch passes the function {short(one.value)} as `{one.arg}`, and does not call it"
-                )
-        sources = {name for source in failed.given.values() for name in (f.name for f in source.functions)}
-        for one in named:
-            if getattr(one.value, "id", "") in sources:
+        given = {function.name for source in failed.given.values() for function in source.functions}
+        for one in launch[1].keywords:
+            name = getattr(one.value, "id", "")
+            if one.arg and name and (failed.source.defined(name) or name in given):
                 return (
                     f"the launch passes the function {short(one.value)} as `{one.arg}`, and does not call it"
                 )

@@ -29,6 +29,7 @@ from grader.course import catalog
 from grader.course.items import CORRECTNESS, SPEED, graded_items
 from grader.judge.correctness import lay_out
 from grader.judge.inputs import Placer, numbers_in
+from grader.judge.run import ARENA_BYTES
 from grader.judge.shapes import shapes_of
 from grader.worker import triton_settings, worker
 from grader.worker.messages import Plan
@@ -64,7 +65,7 @@ if kind == CORRECTNESS:
     triton_settings.tune_by_chance(int(seed), runs_first=True)
 for path in given:
     worker._load(path, path.rpartition("/")[2].removesuffix(".py"))
-module, arena = worker._load(file, "submission"), Arena.create("cpu", 16 << 30)
+module, arena = worker._load(file, "submission"), Arena.create("cpu", ARENA_BYTES["cpu"])
 entry = next(entry for entry in catalog.find() if entry.number == int(number))
 for item in reversed(list(graded_items(entry))):  # in another order than ahead
     if item.kind == kind and item.exercise.file == file.rpartition("/")[2] and item.name in names:
@@ -106,7 +107,7 @@ def written(tmp_path, number, text):
 
 @pytest.fixture(scope="module")
 def arena():
-    arena = Arena.create("cpu", 16 << 30)
+    arena = Arena.create("cpu", run.ARENA_BYTES["cpu"])
     yield arena
     arena.close()
 

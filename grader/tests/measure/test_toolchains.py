@@ -45,9 +45,32 @@ def test_an_environment_that_cannot_be_made_says_why(monkeypatch, tmp_path):
         toolchains.environment("0.0.1")
 
 
+def failing(tmp_path):
+    """A Python that writes no results, as where a version of Triton breaks the grader's imports."""
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho 'ImportError: no such name' >&2\nexit 1\n")
+    python.chmod(0o755)
+    return python
+
+
+@pytest.mark.parametrize("name", [*toolchains.CHECKS])
+def test_a_check_that_ends_without_results_takes_none_of_an_earlier_version(name, tmp_path, monkeypatch):
+    graded = tmp_path / "graded"
+    graded.mkdir()
+    record = ROOT / "solutions" / "results" / "cpu.json"
+    (graded / "results.json").write_bytes(record.read_bytes())
+    monkeypatch.setattr(toolchains, "GRADED", graded)
+    if name == "notebooks":
+        assert toolchains.CHECKS[name](failing(tmp_path)) == (0.0, 1.0)
+        return
+    with pytest.raises(RuntimeError, match="ImportError: no such name"):
+        toolchains.CHECKS[name](failing(tmp_path))
+
+
 def test_the_record_holds_versions_that_are_tried():
     record = toolchains.load()
     assert record is not None
+    assert record.toolchains
     assert {one.triton for one in record.toolchains} <= set(toolchains.VERSIONS)
     assert all(check.name in toolchains.CHECKS for one in record.toolchains for check in one.checks)
     page = (ROOT / "solutions" / "README.md").read_text("utf-8")
