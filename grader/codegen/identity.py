@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
 from collections.abc import Callable
 
 
+@functools.cache  # reading the source takes milliseconds, and each launch asks
 def identity(kernel: Callable[..., object]) -> str:
     """Return the name of a kernel's Python function and a hash of its source.
 

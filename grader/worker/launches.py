@@ -7,6 +7,7 @@ screen keeps a file from changing it.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections import Counter
 from collections.abc import Callable, Iterator
 
@@ -19,6 +20,8 @@ from grader.codegen.ptx import multiplies_in_a_loop
 
 MAX_KERNELS = 64  # that are reported
 
+_multiplies_in_a_loop = functools.lru_cache(maxsize=256)(multiplies_in_a_loop)
+
 
 @contextlib.contextmanager
 def recorded(interpreted: bool = False) -> Iterator[Callable[[], dict[str, int]]]:
@@ -30,7 +33,6 @@ def recorded(interpreted: bool = False) -> Iterator[Callable[[], dict[str, int]]
     """
     work: Counter[str] = Counter()
     running: list[str] = []
-    known: dict[str, bool] = {}  # by the hash of a compiled kernel
     run_interpreted, run_compiled = InterpretedFunction.run, JITFunction.run
     builder = type(interpreter.interpreter_builder)
     dot = builder.create_dot
@@ -48,9 +50,7 @@ def recorded(interpreted: bool = False) -> Iterator[Callable[[], dict[str, int]]
     def compiled(function: JITFunction, *args: object, **options: object) -> object:
         kernel = run_compiled(function, *args, **options)
         if kernel is not None and not options.get("warmup"):
-            if kernel.hash not in known:
-                known[kernel.hash] = multiplies_in_a_loop(kernel.asm.get("ptx", ""))
-            work[identity(function.fn)] += known[kernel.hash]
+            work[identity(function.fn)] += _multiplies_in_a_loop(kernel.asm.get("ptx", ""))
         return kernel
 
     def counted(
