@@ -50,7 +50,7 @@ class Written(NamedTuple):
     """The outputs of a call, and for each a mask of the elements that were never written.
 
     `decoys` are the inputs that host code could see; None if there were no others than the graded ones.
-    `ungated` is what the same call wrote for them before the gate was shut; None without a gate.
+    `ungated` is what the same call wrote for them before the gate was shut; None if it was not made so.
     """
 
     outputs: list[torch.Tensor]
@@ -128,7 +128,7 @@ def _grade(
     unlike: Outcome | None = None
     for call in runs(exercise, session.device, worker.is_gated):
         values = draws[call]
-        written = _call(worker, lab, exercise, case, inputs, outputs, rng, values)
+        written = _call(worker, lab, exercise, case, inputs, outputs, rng, values, is_first=not results)
         if isinstance(written, Outcome):
             return _with_cause(lab, written)
         got, masks, decoys, ungated = written
@@ -211,8 +211,12 @@ def _call(
     outputs: Sequence[Buffer],
     rng: Rng,
     values: Inputs,
+    is_first: bool = False,
 ) -> Written | Outcome:
-    """Make one call: return what it wrote, or an outcome if something other than the values is wrong."""
+    """Make one call: return what it wrote, or an outcome if something other than the values is wrong.
+
+    The first gated call of a case comes after one with the gate open, which compiles and allocates.
+    """
     arena, session = worker.arena, worker.session
     named = numbers(values)
     plan = worker.prepare(exercise, [(inputs, outputs)], case.limit_s, named=named, allocates=case.allocates)
@@ -227,7 +231,7 @@ def _call(
         exchange = Exchange(arena, inputs, values, decoys)
     else:
         around = [held(arena, buffer) for buffer in inputs]
-        if worker.is_gated:
+        if worker.is_gated and is_first:
             first = _ungated(worker, case, inputs, outputs, rng, plan, decoys)
             if isinstance(first, Outcome):
                 return first
