@@ -294,7 +294,7 @@ class Run:
                 else "too large for the interpreter"
             )
             return Outcome(Verdict.NOT_GRADED, where=f"needs a GPU: {why}", needs_gpu=True)
-        if self.tier == "gpu" and item.case.is_far and self.gpu and self.gpu.memory_bytes < 2 * FAR_BYTES:
+        if self.tier == "gpu" and item.case.is_far and not self._lends_far_rows:
             words = f"needs a GPU with {2 * FAR_BYTES >> 30} GiB: its rows lie beyond 2^31 elements"
             return Outcome(Verdict.NOT_GRADED, where=words, needs_gpu=True)
         return None
@@ -336,10 +336,7 @@ class Run:
     def _correctness(self, item: CaseItem) -> Outcome:
         from grader.judge.correctness import grade_case
 
-        # On a GPU memory that few pages are used of is not free: only these cases lend it.
-        far = item.case.is_far and self.tier == "gpu"
-        purpose, arena = ("far", self._arena("far")) if far else ("correctness", self._arena("small"))
-        worker = self._worker(purpose, item, arena, interpreted=self.tier == "cpu")
+        worker = self._worker("correctness", item, self._arena("cases"), interpreted=self.tier == "cpu")
         try:
             count = self.tier == "gpu" and item.case is _largest(item.exercise)
             outcome = grade_case(worker, item.entry.lab, item.exercise, item.case, count)
@@ -354,10 +351,6 @@ class Run:
             self._note_verified(item, outcome)
         if outcome.verdict not in (Verdict.PASS, Verdict.WRONG):
             worker.close()  # after any other verdict the next case gets a new worker
-        if far:
-            worker.close()
-            self._workers = {key: one for key, one in self._workers.items() if one is not worker}
-            self._arenas.pop("far").close()
         return outcome
 
     def _compiles(self, item: CaseItem, outcome: Outcome) -> bool:
@@ -559,6 +552,11 @@ class Run:
             sys.stderr.write(f"no common cause was looked for: {type(error).__name__}: {error}\n")
             return [*answers]
 
+    @property
+    def _lends_far_rows(self) -> bool:
+        """Whether this GPU, whose memory is taken whole, has enough for rows beyond 2^31 elements."""
+        return self.gpu is None or self.gpu.memory_bytes >= 2 * FAR_BYTES
+
     def _arena(self, name: str) -> Arena:
         from grader.worker.shared_memory import Arena
 
@@ -570,7 +568,7 @@ class Run:
                 self._arenas[name] = Arena.create("cuda", 2 * free // SET_SHARE)
             else:
                 device = "cpu" if name == "host" else self.session.device
-                size = FAR_BYTES if name == "far" else ARENA_BYTES[device]
+                size = FAR_BYTES if device == "cuda" and self._lends_far_rows else ARENA_BYTES[device]
                 self._arenas[name] = Arena.create(device, size)
         return self._arenas[name]
 
