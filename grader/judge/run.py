@@ -404,29 +404,34 @@ class Run:
                     return self._blocked(item) or outcome
         verified = self._verified[key]
         if self.tier == "gpu" and item.name == codegen_checks.TENSOR_CORES:
-            return self._with_products(
-                item, verified, [case for case in usual if not (case.needs_gpu or case.is_far)]
-            )
+            small = [case for case in usual if not (case.needs_gpu or case.is_far)]
+            return self._with_products(item, verified, small, wanted)
         return verified
 
-    def _with_products(self, item: CaseItem, verified: Verified, cases: Sequence[Case]) -> Verified:
-        """Return what was verified on a GPU with the products of tl.dot of the largest of `cases`.
+    def _with_products(
+        self, item: CaseItem, verified: Verified, cases: Sequence[Case], wanted: set[str]
+    ) -> Verified:
+        """Return what was verified on a GPU with the products of tl.dot of one of `cases`.
 
-        A GPU counts no products, and an instruction in PTX may lie behind a branch that no call takes: so one
-        case runs in the interpreter as well. Where it does not run there, the launches on the GPU count.
+        A GPU counts no products, and an instruction in PTX may lie behind a branch that no call takes: so the
+        largest case that launches a kernel of `wanted`, by identity, runs in the interpreter as well. Where
+        none runs there, the launches on the GPU count.
         """
         from grader.judge.codegen_checks import Verified
         from grader.judge.trial import Trial
 
         speed = item.exercise.speed
-        if not (cases and speed and speed.flops):
+        if not (speed and speed.flops):
             return verified
-        case = max(cases, key=_size)
+        zeros, ran = dict.fromkeys(verified.launched, 0), False
         worker = self._worker("products", item, self._arena("host"), interpreted=True)
-        if worker.start() or Trial(item.exercise, case, self.seed).right(worker) < 1.0:
-            return verified
-        products = {**dict.fromkeys(verified.launched, 0), **worker.launched}
-        return Verified(products, speed.flops(case) / 4)  # a product is two operations, and half are wanted
+        for case in sorted(cases, key=_size, reverse=True):
+            if worker.start() is None and Trial(item.exercise, case, self.seed).right(worker) == 1.0:
+                ran = True
+                if wanted & worker.launched.keys():
+                    # A product is two operations, and half of the products are wanted.
+                    return Verified({**zeros, **worker.launched}, speed.flops(case) / 4)
+        return Verified(zeros, verified.wanted, is_counted=False) if ran else verified
 
     def _note_verified(self, item: CaseItem, outcome: Outcome) -> None:
         """Add the launches of a case that passed to those of its exercise."""

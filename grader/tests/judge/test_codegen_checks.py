@@ -112,29 +112,56 @@ CHEATS = catalog.ROOT / "grader" / "tests" / "cheats"
 SOLUTION = catalog.ROOT / "solutions" / "lab3_autotuned_matmul" / "autotuned_matmul.py"
 
 
+@pytest.fixture
+def count_products(tmp_path):
+    """Counts the products of lab 3's file as after its cases have passed on a GPU."""
+    entry = next(entry for entry in catalog.find() if entry.number == 3)
+    item = next(item for item in graded_items(entry) if item.name == TENSOR_CORES)
+    copy = entry.submission(tmp_path, item.exercise)
+    copy.parent.mkdir()
+    sizes = ("m=128,n=128,k=128,fp32", "m=128,n=128,k=128,fp16")
+    cases = [case for case in item.exercise.cases if case.name in sizes]
+    assert len(cases) == 2
+
+    def count(text, wanted=()):
+        copy.write_text(text)
+        run = Run(tmp_path, "cpu", 5, None, screened=False)
+        try:
+            wanted = set(wanted) or {kernel.identity for kernel in run.kernels(item)}
+            launched = dict.fromkeys(wanted, 1)
+            return wanted, run._with_products(item, Verified(launched, 1.0), cases, wanted)
+        finally:
+            run.close()
+
+    return count
+
+
 @pytest.mark.parametrize(
     ("file", "enough"),
     [(SOLUTION, True), (CHEATS / "c01_dot_behind_a_branch.py", False)],
     ids=["solution", "cheat"],
 )
-def test_products_of_a_file_that_ran_on_a_gpu_are_counted_in_the_interpreter(file, enough, tmp_path):
-    entry = next(entry for entry in catalog.find() if entry.number == 3)
-    item = next(item for item in graded_items(entry) if item.name == TENSOR_CORES)
-    copy = entry.submission(tmp_path, item.exercise)
-    copy.parent.mkdir()
-    copy.write_bytes(file.read_bytes())
-    case = min(
-        (case for case in item.exercise.cases if case.dtype == "fp16"), key=lambda one: one.params["m"]
-    )
-    run = Run(tmp_path, "cpu", 5, None, screened=False)
-    try:
-        counted = run._with_products(item, Verified({"launched on the gpu 0": 1}, 1.0), [case])
-    finally:
-        run.close()
-    assert counted.launched["launched on the gpu 0"] == 0
-    assert len(counted.launched) > 1
-    assert counted.wanted == item.exercise.speed.flops(case) / 4
-    assert (sum(counted.launched.values()) >= counted.wanted) is enough
+def test_products_of_a_file_that_ran_on_a_gpu_are_counted_in_the_interpreter(count_products, file, enough):
+    # The solution launches another kernel for 16 bits than for the fp32 of the first case.
+    wanted, counted = count_products(file.read_text())
+    assert counted.is_counted
+    assert counted.wanted == 128**3 / 2
+    assert (sum(counted.launched[one] for one in wanted) >= counted.wanted) is enough
+
+
+def test_a_file_that_launches_other_kernels_on_a_cpu_is_told_so(count_products):
+    _, counted = count_products(SOLUTION.read_text(), {"only_on_a_gpu 0"})
+    assert counted.launched["only_on_a_gpu 0"] == 0
+    found = kernel(identity="only_on_a_gpu 0", multiplies_in_a_loop=True)
+    passed, words = check(TENSOR_CORES, [found], counted)
+    assert not passed
+    assert "launch the same ones there" in words
+
+
+def test_where_a_file_does_not_run_in_the_interpreter_its_launches_on_the_gpu_count(count_products):
+    text = SOLUTION.read_text().replace("acc = tl.zeros(", "acc = tl.nothing(")
+    _, counted = count_products(text, {"only_on_a_gpu 0"})
+    assert counted == Verified({"only_on_a_gpu 0": 1}, 1.0)
 
 
 LOOP = """
