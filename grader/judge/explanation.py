@@ -17,6 +17,7 @@ from grader.course.spec import WRONG_RESULTS, Case, Exercise, Reason, Verdict
 from grader.course.submission import Submission
 from grader.course.symptoms import Symptom
 from grader.judge.contrast import contrast
+from grader.judge.dependence import dependence
 from grader.judge.facts import births
 from grader.judge.formula.of_file import formula_of_file
 from grader.judge.repair.edit import Edit
@@ -150,7 +151,8 @@ class Explainer:
             found = search.mend(self._mended.get(key, ()))
             if found is None:
                 search.put_back(workers[0])
-                return "", formula_of_file(workers[0], wrong.exercise, failing)
+                formula = formula_of_file(workers[0], wrong.exercise, failing)
+                return "", formula or dependence(workers[0], wrong.exercise, failing)
         except SyntaxError:
             return "", ""
         finally:

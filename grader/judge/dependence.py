@@ -1,0 +1,288 @@
+"""On which inputs a wrong output element depends, found by changing parts of the inputs one after the other.
+
+The function is called again with other values in one part of one input, such as a column: what changes then
+depends on that part. The same changes in the fp64 reference say on which parts it should depend. No text of
+the file is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+
+from grader.course.spec import PLAIN, Case, Exercise, Reason
+from grader.judge import comparison
+from grader.judge.inputs import tensors
+from grader.judge.trial import Trial
+from grader.worker.submission_worker import SubmissionWorker
+
+MOST_CASES = 2  # that are looked at
+MOST_CALLS = 90  # of the function, in all
+PARTS = 8  # into which an axis is cut at once
+FEW = 2  # parts of an axis that are cut again, because an element depends on these alone
+SAMPLED = 16  # wrong elements that are looked at
+# A change of an output by this share of its value is one; what rounding or the order of a sum does is less.
+STRONG = 0.02
+NONE = 1e-9  # so much smaller a value in the reference, in fp64, is a zero that was not rounded to it
+CHANCE = 0.2  # so many changes may be alike although the input has a wrong influence
+ALIKE = 0.02  # two changes that differ by this share are the same
+
+
+class Part(NamedTuple):
+    """Indices `start` up to `stop` of one axis of an input."""
+
+    name: str
+    axis: int
+    start: int
+    stop: int
+
+
+class Response(NamedTuple):
+    """How the sampled output elements change with a part, in the function and in the reference; fp64."""
+
+    part: Part
+    got: torch.Tensor
+    wanted: torch.Tensor
+
+
+class Element(NamedTuple):
+    """A wrong output element: its name, its place among the sampled ones, and what counts as large there."""
+
+    name: str
+    at: int
+    scale: float
+
+
+def dependence(worker: SubmissionWorker, exercise: Exercise, failing: Sequence[Case]) -> str:
+    """Say on which inputs a wrong element depends, and on which it should; "" if that is as it should be.
+
+    `worker` has the unedited file. `failing` are wrong cases that run in the interpreter, the preferred ones
+    first; fp32 alone is looked at, because rounding to 16 bits hides small changes, and no hidden case, of
+    which nothing may be shown.
+    """
+    if exercise.follow is not None:  # its outputs depend on a random choice
+        return ""
+    shown = [one for one in failing if one.dtype == "fp32" and not one.allocates and not one.label]
+    left = MOST_CALLS
+    for case in shown[:MOST_CASES]:
+        experiment = _Experiment.begun(worker, exercise, case, left)
+        if experiment is None:
+            continue
+        responses = experiment.responses()
+        left = experiment.left
+        words = _misplaced(experiment, responses) or _contrast(experiment, responses)
+        if words:
+            return words
+    return ""
+
+
+class _Experiment:
+    """The calls of one case: with its inputs, and with one part after the other changed."""
+
+    def __init__(self, worker: SubmissionWorker, trial: Trial, k: int, wrong: torch.Tensor, left: int):
+        self._worker, self._trial, self._k, self.left = worker, trial, k, left
+        self._wrong = wrong  # indices of the sampled elements, one in each row
+        self._values = trial.values
+        self._inputs = tensors(trial.values)
+        other = tensors(Trial(trial.exercise, trial.case, worker.session.seed, drawn=1).values)
+        self._others = {
+            name: torch.where(value == other[name], value + 1, other[name])
+            for name, value in self._inputs.items()
+        }
+        self.shapes = {
+            name: tuple(value.shape)
+            for name, value in self._inputs.items()
+            if not trial.case.layouts.get(name, PLAIN).expanded
+        }
+        self.named = (0, len(wrong) - 1)  # the sampled elements of which parts are named
+        self.wanted = self._sampled(trial.expected.reference)
+        self.got = self.wanted
+
+    @classmethod
+    def begun(cls, worker: SubmissionWorker, exercise: Exercise, case: Case, left: int) -> _Experiment | None:
+        """Call the function as it is; None if that shows no wrong number to look at."""
+        trial = Trial(exercise, case, worker.session.seed)
+        called = trial.call(worker)
+        if called is None:
+            return None
+        finding, _ = comparison.examine(exercise, case, trial.expected, called.outputs, called.untouched)
+        if finding is None or finding.reason not in (Reason.MISMATCH, Reason.PRECISION):
+            return None
+        k = exercise.outputs.index(finding.output)
+        got, reference = called.outputs[k].double(), trial.expected.reference[k]
+        # Zeros say little: a maximum with 0 hides on what its operand depends.
+        counts = reference.abs() > NONE * got.abs()
+        wrong = (finding.bad & counts & got.isfinite() & (got != 0.0)).nonzero()
+        if not len(wrong):
+            return None
+        half = SAMPLED // 2
+        if len(wrong) > SAMPLED:
+            wrong = torch.cat((wrong[:half], wrong[-half:]))
+        experiment = cls(worker, trial, k, wrong, left)
+        experiment.got = experiment._sampled(called.outputs)
+        return experiment
+
+    @property
+    def output(self) -> str:
+        """The name of the wrong output."""
+        return self._trial.exercise.outputs[self._k]
+
+    def elements(self) -> Iterator[Element]:
+        """Give the elements of which parts are named."""
+        for at in self.named:
+            index = self._wrong[at].tolist()
+            scale = max(abs(float(self.wanted[at])), abs(float(self.got[at])))
+            yield Element(f"{self.output}[{', '.join(map(str, index))}]", at, scale)
+
+    def responses(self) -> list[Response]:
+        """Change each input part by part; where few parts matter, or one that should not, it is cut again."""
+        return [
+            one
+            for name, shape in self.shapes.items()
+            for axis, size in enumerate(shape)
+            for one in self._within(Part(name, axis, 0, size))
+        ]
+
+    def _within(self, part: Part) -> list[Response]:
+        found = [one for one in map(self._response, _cut(part)) if one]
+        again = set[Part]()
+        for at in self.named:
+            parts = [one.part for one in found if one.got[at] != 0.0 or one.wanted[at] != 0.0]
+            again.update(parts if len(parts) <= FEW else ())
+        return [
+            finer
+            for one in found
+            for finer in (
+                self._within(one.part) if one.part in again and one.part.stop - one.part.start > 1 else [one]
+            )
+        ]
+
+    def _response(self, part: Part) -> Response | None:
+        """Return how the elements change with a part; None if the call fails or none is left."""
+        here = (slice(None),) * part.axis + (slice(part.start, part.stop),)
+        before, others = self._inputs[part.name], self._others[part.name]
+        if self.left <= 0 or torch.equal(before[here], others[here]):
+            return None
+        self.left -= 1
+        changed = before.clone()
+        changed[here] = others[here]
+        self._trial.values = {**self._values, part.name: changed}
+        try:
+            called = self._trial.call(self._worker)
+            wanted = comparison.expect(self._trial.exercise, self._trial.case, self._trial.values)
+        finally:
+            self._trial.values = self._values
+        if called is None:
+            return None
+        got = self._sampled(called.outputs) - self.got
+        return Response(part, got.nan_to_num(), self._sampled(wanted.reference) - self.wanted)
+
+    def _sampled(self, outputs: Sequence[torch.Tensor]) -> torch.Tensor:
+        return outputs[self._k].double()[tuple(self._wrong.T)]
+
+
+def _cut(part: Part) -> list[Part]:
+    """Cut a part into at most PARTS parts."""
+    step = -(-(part.stop - part.start) // PARTS)
+    starts = range(part.start, part.stop, step) if step else ()
+    return [part._replace(start=start, stop=min(start + step, part.stop)) for start in starts]
+
+
+def _misplaced(experiment: _Experiment, responses: Sequence[Response]) -> str:
+    """Say which part an element depends on and should not, or the other way round; "" if none is found."""
+    found = []
+    for element in experiment.elements():
+        for name, shape in experiment.shapes.items():
+            for axis in range(len(shape)):
+                mine = [one for one in responses if (one.part.name, one.part.axis) == (name, axis)]
+                words = _of_axis(element, mine, shape)
+                if words:
+                    found.append(words)
+        if found:
+            break
+    # A whole input says more than a part of it, and one place in place of another more than one too many.
+    found.sort(key=lambda words: words.rank)
+    return found[0].text if found else ""
+
+
+class _Words(NamedTuple):
+    rank: int
+    text: str
+
+
+def _of_axis(element: Element, responses: Sequence[Response], shape: Sequence[int]) -> _Words | None:
+    large = STRONG * element.scale
+    got = [one for one in responses if float(one.got[element.at]) != 0.0]
+    wanted = [one for one in responses if float(one.wanted[element.at]) != 0.0]
+    extra = [one for one in got if one not in wanted and abs(float(one.got[element.at])) > large]
+    missing = [one for one in wanted if one not in got and abs(float(one.wanted[element.at])) > large]
+    if not extra and not missing:
+        return None
+    name = responses[0].part.name
+    has = f"{element.name} depends on {_named([one.part for one in got], shape)}" if got else ""
+    if not wanted:
+        return _Words(0, f"{has}, and should not depend on `{name}`")
+    should = f"should depend on {_named([one.part for one in wanted], shape)}"
+    if not got:
+        return _Words(0, f"{element.name} does not depend on `{name}`, and {should}")
+    return _Words(1 if extra and missing else 2, f"{has}, and {should}{'' if missing else ' alone'}")
+
+
+def _named(parts: Sequence[Part], shape: Sequence[int]) -> str:
+    """Name parts of one axis: `y[3]`, `columns 0 to 31 of b`, `k[:, 3, :]`."""
+    runs = [[parts[0].start, parts[0].stop]]
+    for part in parts[1:]:
+        if part.start == runs[-1][1]:
+            runs[-1][1] = part.stop
+        else:
+            runs.append([part.start, part.stop])
+    name, axis = parts[0].name, parts[0].axis
+    if len(shape) == 2:
+        listed = ", ".join(f"{a}" if b == a + 1 else f"{a} to {b - 1}" for a, b in runs[:3])
+        many = "s" * (len(runs) > 1 or runs[0][1] > runs[0][0] + 1)
+        more = " and others" if len(runs) > 3 else ""
+        return f"{('row', 'column')[axis]}{many} {listed}{more} of `{name}`"
+    listed = ", ".join(f"{a}" if b == a + 1 else f"{a}..{b - 1}" for a, b in runs[:3])
+    around = [":"] * len(shape)
+    around[axis] = listed
+    more = " and others" if len(runs) > 3 else ""
+    return f"{name}[{', '.join(around)}]{more}"
+
+
+def _contrast(experiment: _Experiment, responses: Sequence[Response]) -> str:
+    """Say with which inputs the elements change as they should, and with which not.
+
+    "" unless there are both, and for each input all changes say the same.
+    """
+    right, wrong, ratios = list[str](), list[str](), list[torch.Tensor]()
+    scale = torch.maximum(experiment.wanted.abs(), experiment.got.abs())
+    for name in experiment.shapes:
+        mine = [one for one in responses if one.part.name == name]
+        if not mine:
+            continue
+        got, wanted = (torch.stack(values) for values in zip(*((r.got, r.wanted) for r in mine), strict=True))
+        large = wanted.abs() > STRONG * scale
+        got, wanted = got[large], wanted[large]
+        if not got.numel():
+            continue
+        alike = (got - wanted).abs() <= ALIKE * wanted.abs()
+        if bool(alike.all()):
+            right.append(f"`{name}`")
+        elif float(alike.double().mean()) < CHANCE:
+            wrong.append(f"`{name}`")
+            ratios.append(got / wanted)
+        else:
+            return ""
+    if not right or not wrong:
+        return ""
+    follows = f"{experiment.output} changes with {_listed(right)} as it should"
+    low, high = (float(end) for end in ratios[0].aminmax())
+    if len(wrong) == 1 and high - low <= ALIKE * abs(high):
+        return f"{follows}, and {float(ratios[0].median()):.3g} times as much as it should with {wrong[0]}"
+    return f"{follows}, but not with {_listed(wrong)}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

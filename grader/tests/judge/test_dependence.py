@@ -1,0 +1,118 @@
+"""On which inputs a wrong element depends: said by experiment, and only where it is not as it should be."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from grader.course import catalog
+from grader.judge import dependence
+from grader.judge.trial import Called, Trial
+from grader.tests.helpers.course import SEED
+
+EXERCISES = {each.name: each for entry in catalog.find() for each in entry.lab.exercises}
+
+
+@pytest.fixture
+def say(monkeypatch):
+    """Says on what the outputs of a wrong function of torch depend, in the case nearest to some sizes."""
+
+    def call(trial, worker):
+        worker.calls += 1
+        outputs = worker.function(**{k: v for k, v in trial.values.items() if isinstance(v, torch.Tensor)})
+        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        return Called([*outputs], [torch.zeros_like(one, dtype=torch.bool) for one in outputs], True)
+
+    monkeypatch.setattr(Trial, "call", call)
+
+    def say_it(name, function, sizes, dtype="fp32", label=""):
+        cases = [one for one in EXERCISES[name].cases if one.dtype == dtype and not one.layouts]
+        cases.sort(key=lambda one: sum(abs(one.params[size] - n) for size, n in sizes.items()))
+        worker = SimpleNamespace(session=SimpleNamespace(seed=SEED), function=function, calls=0)
+        words = dependence.dependence(worker, EXERCISES[name], [replace(cases[0], label=label)])
+        assert worker.calls <= dependence.MOST_CALLS + dependence.MOST_CASES
+        return words
+
+    return say_it
+
+
+def bias_of_the_first_tile(a, b, bias):
+    return (a @ b + bias[torch.arange(b.shape[1]) % 32]).relu()
+
+
+def softmax_of_the_sum_of_all_rows(x):
+    shifted = (x - x.amax(1, keepdim=True)).exp()
+    return shifted / shifted.sum()
+
+
+SAID = {
+    "one element of an input for all": (
+        "elementwise_add",
+        lambda x, y: x + y[0],
+        {"n": 129},
+        "out[1] depends on y[0], and should depend on y[1]",
+    ),
+    "the neighbour's element": (
+        "elementwise_add",
+        lambda x, y: x.roll(1) + y,
+        {"n": 129},
+        "out[0] depends on x[128], and should depend on x[0]",
+    ),
+    "an input that is not used": (
+        "elementwise_add",
+        lambda x, y: x + x + 0 * y,
+        {"n": 129},
+        "out[0] does not depend on `y`, and should depend on y[0]",
+    ),
+    "a column too many": (
+        "matmul",
+        lambda a, b: a @ b + (a @ b).roll(64, 1),
+        {"m": 128, "n": 128, "k": 128},
+        "out[0, 0] depends on columns 0, 64 of `b`, and should depend on column 0 of `b` alone",
+    ),
+    "the bias of another tile": (
+        "matmul_bias_relu",
+        bias_of_the_first_tile,
+        {"m": 128, "n": 128, "k": 128},
+        "depends on bias[",
+    ),
+    "a sum over all rows": (
+        "softmax_forward",
+        softmax_of_the_sum_of_all_rows,
+        {"rows": 3, "cols": 130},
+        "of `x`, and should depend on row 0 of `x` alone",
+    ),
+    "an input with a wrong factor": (
+        "layer_norm_forward",
+        lambda x, weight, bias: torch.layer_norm(x, x.shape[1:], weight, 2 * bias),
+        {"rows": 3, "cols": 130},
+        "out changes with `x` and `weight` as it should, and 2 times as much as it should with `bias`",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", SAID)
+def test_what_a_wrong_element_depends_on_is_said(say, what):
+    name, function, sizes, words = SAID[what]
+    assert words in say(name, function, sizes)
+
+
+def test_nothing_is_said_where_each_element_depends_on_what_it_should(say):
+    assert say("elementwise_add", lambda x, y: 2 * x + 2 * y, {"n": 129}) == ""
+    assert say("softmax_forward", lambda x: torch.softmax(x, 1) ** 2, {"rows": 3, "cols": 130}) == ""
+
+
+def test_nothing_is_said_of_a_right_function_or_of_rounded_results(say):
+    assert say("elementwise_add", lambda x, y: x + y, {"n": 129}) == ""
+    assert say("elementwise_add", lambda x, y: x + y[0], {"n": 129}, dtype="fp16") == ""
+
+
+def test_nothing_is_said_of_a_hidden_case(say):
+    assert say("elementwise_add", lambda x, y: x + y[0], {"n": 129}, label="hidden 1") == ""
+
+
+def test_a_result_that_a_maximum_hides_is_no_evidence(say):
+    """The reference is 0 in one place and the wrong result in another: neither shows what it depends on."""
+    decided_by_the_product = lambda a, b, bias: torch.where(a @ b > 0, a @ b + bias, 0.0)  # noqa: E731
+    assert say("matmul_bias_relu", decided_by_the_product, {"m": 128, "n": 128, "k": 128}) == ""
