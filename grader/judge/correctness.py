@@ -166,6 +166,10 @@ def _grade(
                 if zeros is not None and not zeros[k][finding.index].isnan():
                     return _read(lab, case, finding)
             wrong = _wrong(lab, exercise, case, finding, values, expected[call], got, results)
+            elsewhere = unlike if finding.reason is Reason.UNWRITTEN and bool(finding.bad.all()) else None
+            if elsewhere:
+                words = f"nothing was written to it: {elsewhere.where}"
+                return replace(wrong, cause=words, plain_cause=words, frames=elsewhere.frames)
             return replace(wrong, plain_cause=race.plain_cause) if race else wrong
         if call == 0 and results and not all(map(same_bits, results[0], got)):
             return _unlike(lab, exercise, results[0], got)

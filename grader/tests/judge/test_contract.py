@@ -92,6 +92,22 @@ def test_a_wrong_value_is_named_before_what_is_returned(submissions):
     assert outcome.label == "WRONG/MISMATCH"
 
 
+@pytest.mark.parametrize("new", ["torch.empty_like(x)", "torch.zeros_like(out)"])
+def test_an_output_left_alone_for_a_tensor_of_its_own_is_said_to_be(submissions, new):
+    line = "    n = x.numel()\n"
+    (outcome,) = graded(submissions, 1, solved(1, (line, f"    out = {new}\n{line}")), PLAIN_ADD)
+    assert outcome.label == "WRONG/UNWRITTEN"
+    assert outcome.cause == outcome.plain_cause
+    assert outcome.cause.startswith("nothing was written to it: `out` was passed, and another tensor")
+    assert outcome.frames[0].code == "return out"
+
+
+def test_a_part_left_unwritten_is_not_blamed_on_what_is_returned(submissions):
+    (outcome,) = graded(submissions, 1, solved(1, ("mask=mask)", "mask=mask & (offs > 3))")), PLAIN_ADD)
+    assert outcome.reason is Reason.UNWRITTEN
+    assert not outcome.plain_cause
+
+
 def test_a_dy_that_is_taken_as_it_comes_is_named_as_such(submissions):
     text = solved(2, ("softmax_backward(dy.contiguous(), y)", "softmax_backward(dy, y)"))
     expanded, transposed, padded = graded(submissions, 2, text, *DY)
