@@ -22,6 +22,7 @@ MOST_CASES = 2  # that are looked at
 MOST_CALLS = 90  # of the function, in all
 PARTS = 8  # into which an axis is cut at once
 FEW = 2  # parts of an axis that are cut again, because an element depends on these alone
+MOST_LINES = 3  # that are named
 SAMPLED = 16  # wrong elements that are looked at
 # A change of an output by this share of its value is one; what rounding or the order of a sum does is less.
 STRONG = 0.02
@@ -99,14 +100,16 @@ class _Experiment:
         self.named = (0, len(wrong) - 1)  # the sampled elements of which parts are named
         self.wanted = self._sampled(trial.expected.reference)
         self.got = self.wanted
+        self.lines: dict[str, list[int]] = {}  # that load from an input
 
     @classmethod
     def begun(cls, worker: SubmissionWorker, exercise: Exercise, case: Case, left: int) -> _Experiment | None:
         """Call the function as it is; None if that shows no wrong number to look at."""
         trial = Trial(exercise, case, worker.session.seed)
-        called = trial.call(worker)
+        called = trial.call(worker, witnessed=True)
         if called is None:
             return None
+        loads = worker.witnessed.loads
         finding, _ = comparison.examine(exercise, case, trial.expected, called.outputs, called.untouched)
         if finding is None or finding.reason not in (Reason.MISMATCH, Reason.PRECISION):
             return None
@@ -122,6 +125,7 @@ class _Experiment:
             wrong = torch.cat((wrong[:half], wrong[-half:]))
         experiment = cls(worker, trial, k, wrong, left)
         experiment.got = experiment._sampled(called.outputs)
+        experiment.lines = {name: trial.loaded_in(loads, name) for name in experiment.shapes}
         return experiment
 
     @property
@@ -199,12 +203,19 @@ def _misplaced(experiment: _Experiment, responses: Sequence[Response]) -> str:
                 mine = [one for one in responses if (one.part.name, one.part.axis) == (name, axis)]
                 words = _of_axis(element, mine, shape)
                 if words:
-                    found.append(words)
+                    found.append(words._replace(text=f"{words.text}{_loaded(name, experiment.lines[name])}"))
         if found:
             break
     # A whole input says more than a part of it, and one place in place of another more than one too many.
     found.sort(key=lambda words: words.rank)
     return found[0].text if found else ""
+
+
+def _loaded(name: str, lines: Sequence[int]) -> str:
+    """Say where an input is loaded; "" where that is not known, or in many lines."""
+    if not 0 < len(lines) <= MOST_LINES:
+        return ""
+    return f"; `{name}` is loaded in {'lines' if len(lines) > 1 else 'line'} {_listed([*map(str, lines)])}"
 
 
 class _Words(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -26,7 +27,7 @@ from grader.judge.inputs import (
 )
 from grader.results.outcome import Outcome
 from grader.worker.submission_worker import SubmissionWorker
-from grader.worker.witness.record import Witnessed
+from grader.worker.witness.record import Load, Witnessed
 
 LIMIT_S = 5.0  # of one call: an edited file may have an endless loop
 DRAWN_CALLS = 3_000_000  # call numbers from here on are drawn for trials
@@ -84,6 +85,11 @@ class Trial:
         )
         masks = [untouched(arena, *pair) for pair in zip(self._outputs, poisoned, strict=True)]
         return Called([arena.view(buffer.tensor).clone() for buffer in self._outputs], masks, is_clean)
+
+    def loaded_in(self, loads: Sequence[Load], name: str) -> list[int]:
+        """Return the lines that load from an input, of those that were seen in a call."""
+        offsets = {buffer.tensor.offset for buffer in self._inputs if buffer.name == name}
+        return sorted({one.line for one in loads if one.offset in offsets})
 
     def right(self, worker: SubmissionWorker, witnessed: bool = False) -> float:
         """Return how much of the worker's present file is right: 1.0 for all of it, less than 0 if it fails.

@@ -10,6 +10,7 @@ from grader.course import catalog
 from grader.judge import dependence
 from grader.judge.trial import Called, Trial
 from grader.tests.helpers.course import SEED
+from grader.worker.witness.record import Load, Witnessed
 
 EXERCISES = {each.name: each for entry in catalog.find() for each in entry.lab.exercises}
 
@@ -18,8 +19,11 @@ EXERCISES = {each.name: each for entry in catalog.find() for each in entry.lab.e
 def say(monkeypatch):
     """Says on what the outputs of a wrong function of torch depend, in the case nearest to some sizes."""
 
-    def call(trial, worker):
+    def call(trial, worker, witnessed=False):
         worker.calls += 1
+        if witnessed:
+            first = min(buffer.tensor.offset for buffer in trial._inputs)
+            worker.witnessed = Witnessed(loads=(Load(first, 17), Load(first, 12), Load(first + 1, 5)))
         outputs = worker.function(**{k: v for k, v in trial.values.items() if isinstance(v, torch.Tensor)})
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
         return Called([*outputs], [torch.zeros_like(one, dtype=torch.bool) for one in outputs], True)
@@ -57,7 +61,7 @@ SAID = {
         "elementwise_add",
         lambda x, y: x.roll(1) + y,
         {"n": 129},
-        "out[0] depends on x[128], and should depend on x[0]",
+        "out[0] depends on x[128], and should depend on x[0]; `x` is loaded in lines 12 and 17",
     ),
     "an input that is not used": (
         "elementwise_add",

@@ -113,6 +113,14 @@ def test_where_no_edit_helps_a_formula_that_the_values_follow_is_named(submissio
     assert set(found.values()) == {"the values in `out` are those of `exp(y) - sum(y * dy, axis=1)`"}
 
 
+def test_where_no_formula_is_found_it_is_said_on_what_an_element_depends(submissions):
+    text = changed(LAB_1, ("y_ptr + offs, mask=mask", "y_ptr + (offs * 5 + 3) % n, mask=mask"))
+    found, _ = causes(submissions, 1, text, *sizes("n=127,fp32", "n=129,fp32"))
+    line = line_of(text, "y_ptr + (offs")
+    said = f"out[0] depends on y[3], and should depend on y[0]; `y` is loaded in line {line}"
+    assert set(found.values()) == {said}
+
+
 def test_a_function_that_calls_a_wrong_one_has_the_same_cause(submissions):
     text = changed(LAB_2, ("x - shift), axis=0)", "x - shift), axis=0) * 2.0"))
     names = [f"{function}/{rows}" for function in ("softmax_forward",) for rows in ROWS]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from grader.system.text import one_line
 from grader.worker.protocol import Json, ProtocolError, decode
 
 MOST_FACTS = 4  # of a kind in one call; a report shows the first
+MOST_LOADS = 64
 MOST_AXES = 8
 LARGEST = 1 << 63  # of any number in a record
 MOST_LINES = 10**7  # of a file
@@ -69,12 +70,21 @@ class Birth:
 
 
 @dataclass(frozen=True)
+class Load:
+    """A line that loads from a lent tensor, which begins `offset` bytes into the lent memory."""
+
+    offset: int
+    line: int
+
+
+@dataclass(frozen=True)
 class Witnessed:
-    """What was seen of one call."""
+    """What was seen of one call. Two are the same if the same is wrong with the calls."""
 
     outside: tuple[Outside, ...] = ()
     races: tuple[Race, ...] = ()
     births: tuple[Birth, ...] = ()  # an inf, and the NaN that came of it; only if they were asked for
+    loads: tuple[Load, ...] = field(default=(), compare=False)
 
     @classmethod
     def claimed(cls, claim: Json) -> Witnessed:
@@ -88,6 +98,8 @@ class Witnessed:
             *map(_is_possible_place, found.outside),
             *map(_is_possible_race, found.races),
             *map(_is_possible_birth, found.births),
+            *(0 <= one.offset < LARGEST and 0 < one.line < MOST_LINES for one in found.loads),
+            len(found.loads) <= MOST_LOADS,
         )
         if longest > MOST_FACTS or not all(valid):
             return cls()
@@ -95,6 +107,7 @@ class Witnessed:
             tuple(replace(one, tensor=_shown(one.tensor)) for one in found.outside),
             tuple(replace(one, tensor=_shown(one.tensor)) for one in found.races),
             tuple(replace(one, operation=one_line(one.operation)) for one in found.births),
+            found.loads,
         )
 
 

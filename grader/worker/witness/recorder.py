@@ -21,7 +21,7 @@ from triton.runtime.interpreter import InterpretedFunction, TensorHandle
 
 from grader.worker.witness.memory import Region, name_of
 from grader.worker.witness.races import ATOMIC, LOAD, NAMES, STORE, Access, conflict
-from grader.worker.witness.record import MOST_FACTS, Index, Outside, Race, Witnessed
+from grader.worker.witness.record import MOST_FACTS, MOST_LOADS, Index, Load, Outside, Race, Witnessed
 
 # Lanes of one launch that are kept for the search for races, and of all launches of a call. Small cases of an
 # exercise have fewer; programs of large ones do the same.
@@ -42,13 +42,14 @@ class Recorder:
         self._files, self._lent = files, lent
         self._outside: dict[tuple[int, int, bool], Outside] = {}
         self._races: list[Race] = []
+        self._loads: dict[Load, None] = {}
         self._kept = 0  # lanes of all launches
         self._launch: _Launch | None = None
         self.masked = True  # whether the access that runs was written with a mask
 
     def found(self) -> Witnessed:
         """Return what was seen so far."""
-        return Witnessed(tuple(self._outside.values()), tuple(self._races))
+        return Witnessed(tuple(self._outside.values()), tuple(self._races), loads=tuple(self._loads))
 
     @contextlib.contextmanager
     def launch(
@@ -87,10 +88,17 @@ class Recorder:
             and HIGHEST(addresses, axis=None) <= region.stop - size
         ):
             region, safe = self._doubtful(launch, kind, pointers, lanes, region, size)
+        line = self._line()
+        if kind == LOAD and region is not None and line:
+            self._note_load(region, line)
         if region is not None and launch.accesses is not None:
             whole = pointers.get_element_ty().is_int()
-            self._keep(launch, region, kind, size, addresses, lanes, values, waits, whole)
+            self._keep(launch, region, kind, size, addresses, lanes, values, waits, whole, line)
         return safe
+
+    def _note_load(self, region: Region, line: int) -> None:
+        if region.origin in self._lent and len(self._loads) < MOST_LOADS:
+            self._loads[Load(region.origin - self._lent.start, line)] = None
 
     def _doubtful(
         self,
@@ -149,6 +157,7 @@ class Recorder:
         values: NDArray[np.generic] | None,
         waits: bool,
         whole: bool,
+        line: int,
     ) -> None:
         """Keep an access until the launch has ended, unless there are too many, or no second program."""
         builder = interpreter.interpreter_builder
@@ -161,7 +170,7 @@ class Recorder:
         x, y, z = builder.grid_idx
         program = (x * builder.grid_dim[1] + y) * builder.grid_dim[2] + z
         active = np.ones((1,) * addresses.ndim, bool) if lanes is None else lanes
-        at = (region.start, kind, program, self._line(), size)
+        at = (region.start, kind, program, line, size)
         launch.accesses.append(Access(*at, addresses, active, values, waits, whole))
 
     def _look_for_a_race(self, launch: _Launch) -> None:
