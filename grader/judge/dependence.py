@@ -204,9 +204,7 @@ def _misplaced(experiment: _Experiment, responses: Sequence[Response]) -> str:
                 words = _of_axis(element, mine, shape)
                 if words:
                     found.append(words._replace(text=f"{words.text}{_loaded(name, experiment.lines[name])}"))
-        if found:
-            break
-    # A whole input says more than a part of it, and one place in place of another more than one too many.
+    # One place in place of another says most, and that an input should not matter at all says least.
     found.sort(key=lambda words: words.rank)
     return found[0].text if found else ""
 
@@ -234,11 +232,11 @@ def _of_axis(element: Element, responses: Sequence[Response], shape: Sequence[in
     name = responses[0].part.name
     has = f"{element.name} depends on {_named([one.part for one in got], shape)}" if got else ""
     if not wanted:
-        return _Words(0, f"{has}, and should not depend on `{name}`")
+        return _Words(2, f"{has}, and should not depend on `{name}`")
     should = f"should depend on {_named([one.part for one in wanted], shape)}"
     if not got:
-        return _Words(0, f"{element.name} does not depend on `{name}`, and {should}")
-    return _Words(1 if extra and missing else 2, f"{has}, and {should}{'' if missing else ' alone'}")
+        return _Words(1, f"{element.name} does not depend on `{name}`, and {should}")
+    return _Words(0 if extra and missing else 1, f"{has}, and {should}{'' if missing else ' alone'}")
 
 
 def _named(parts: Sequence[Part], shape: Sequence[int]) -> str:
