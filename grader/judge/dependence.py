@@ -141,27 +141,33 @@ class _Experiment:
             yield Element(f"{self.output}[{', '.join(map(str, index))}]", at, scale)
 
     def responses(self) -> list[Response]:
-        """Change each input part by part; where few parts matter, or one that should not, it is cut again."""
-        return [
-            one
-            for name, shape in self.shapes.items()
-            for axis, size in enumerate(shape)
-            for one in self._within(Part(name, axis, 0, size))
-        ]
+        """Change each input part by part; parts are cut again where an element depends on few of an axis.
 
-    def _within(self, part: Part) -> list[Response]:
-        found = [one for one in map(self._response, _cut(part)) if one]
-        again = set[Part]()
+        A part is cut only while enough calls are left for all of its parts.
+        """
+        axes = [(name, axis) for name, shape in self.shapes.items() for axis in range(len(shape))]
+        found = {(name, axis): self._of(Part(name, axis, 0, self.shapes[name][axis])) for name, axis in axes}
+        while self.left >= PARTS:
+            again = next(((axis, part) for axis in axes for part in self._to_cut(found[axis])), None)
+            if again is None:
+                break
+            axis, part = again
+            at = [one.part for one in found[axis]].index(part)
+            found[axis][at : at + 1] = self._of(part)
+        return [one for axis in axes for one in found[axis]]
+
+    def _of(self, part: Part) -> list[Response]:
+        return [one for one in map(self._response, _cut(part)) if one]
+
+    def _to_cut(self, of_axis: Sequence[Response]) -> list[Part]:
+        """Return the parts of an axis to cut: an element depends on few, or should, and it may be on less."""
+        wide = list[Part]()
         for at in self.named:
-            parts = [one.part for one in found if one.got[at] != 0.0 or one.wanted[at] != 0.0]
-            again.update(parts if len(parts) <= FEW else ())
-        return [
-            finer
-            for one in found
-            for finer in (
-                self._within(one.part) if one.part in again and one.part.stop - one.part.start > 1 else [one]
-            )
-        ]
+            got = [one.part for one in of_axis if one.got[at] != 0.0]
+            wanted = [one.part for one in of_axis if one.wanted[at] != 0.0]
+            for parts in (got, wanted):
+                wide += [one for one in parts if len(parts) <= FEW and one.stop - one.start > 1]
+        return wide
 
     def _response(self, part: Part) -> Response | None:
         """Return how the elements change with a part; None if the call fails or none is left."""
