@@ -168,10 +168,13 @@ class SpeedTest:
         return self._outcome(arm, rounds, result, usual_us, disturbed, peers, configs)
 
     def _alone(self, plans: Mapping[tuple[str, int], int]) -> list[float]:
-        """Time blocks of the reference, each after the same writing as in a round, in microseconds."""
+        """Time blocks of the reference, each after the same writing as in a round, in microseconds.
+
+        Each writes the same values: no host code of the student runs now, which could keep a result of them.
+        """
         times, writing = [], []
+        values = self.buffer_sets.draw()
         for number in range(ALONE_BLOCKS):
-            values = self.buffer_sets.draw()
             self._queue("reference", plans["reference", number % 2])
             writing.append(self._write(values))
             times.append(self._block("reference", plans["reference", number % 2], BLOCK_LIMIT_S))

@@ -139,6 +139,39 @@ def test_the_reference_in_the_students_seat_is_not_held_to_the_students_task(fig
     assert outcome.verdict in (Verdict.PASS, Verdict.SLOW, Verdict.INCONCLUSIVE), outcome.where
 
 
+def test_blocks_of_the_reference_alone_draw_once_and_each_writes_its_inputs_again(fight, monkeypatch):
+    """Drawing takes as long as writing, and no code of the student's runs that could remember a result."""
+    events, inside = [], []
+    alone, draw, write, block = (
+        speed.SpeedTest._alone,
+        speed.BufferSets.draw,
+        speed.BufferSets.write,
+        speed.SpeedTest._block,
+    )
+
+    def noted(name, method):
+        def run(self, *arguments):
+            if inside:
+                events.append(name)
+            return method(self, *arguments)
+
+        return run
+
+    def watched(self, plans):
+        inside.append(events.append("alone"))
+        try:
+            return alone(self, plans)
+        finally:
+            inside.clear()
+
+    monkeypatch.setattr(speed.SpeedTest, "_alone", watched)
+    monkeypatch.setattr(speed.SpeedTest, "_block", noted("block", block))
+    monkeypatch.setattr(speed.BufferSets, "draw", noted("draw", draw))
+    monkeypatch.setattr(speed.BufferSets, "write", noted("write", write))
+    assert fight(ADD).timing
+    assert events == 2 * ["alone", "draw", *speed.ALONE_BLOCKS * ["write", "block"]]
+
+
 def test_a_block_shorter_than_an_empty_one_is_not_scored(fight, monkeypatch):
     monkeypatch.setattr(speed.SpeedTest, "empty_us", 1e9)
     outcome = fight(ADD)
