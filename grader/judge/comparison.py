@@ -60,6 +60,7 @@ class Expected:
     allowed: tuple[torch.Tensor, ...]  # absolute error of each element, broadcasts; unused if bitwise
     allowed_norm: tuple[float, ...]  # relative Frobenius norm of the error
     inputs: Inputs = field(default_factory=dict)
+    factors: tuple[float, ...] = ()  # by which the exercise's units were multiplied to get `allowed`
 
 
 def expect(exercise: Exercise, case: Case, inputs: Inputs) -> Expected:
@@ -87,15 +88,17 @@ def calibrate(
     if shapes[0] != shapes[1]:
         raise ValueError(f"the reference has shapes {shapes[0]}, PyTorch's own result {shapes[1]}")
     if case.bitwise:
-        return Expected(reference, rounded, rounded, (0.0,) * len(reference), inputs)
+        zeros = (0.0,) * len(reference)
+        return Expected(reference, rounded, rounded, zeros, inputs, zeros)
     epsilon = torch.finfo(TORCH_DTYPES[case.dtype]).eps
-    allowed, allowed_norm = [], []
+    factors, allowed, allowed_norm = [], [], []
     for value, own, unit in zip(
         reference, by_torch, exercise.tolerance.unit(case, wide, reference), strict=True
     ):
         error = (own.double() - value).abs()
         worst = (error / unit).max().item() if value.numel() else 0.0
-        allowed.append((2.0 * worst + exercise.tolerance.floor) * unit)
+        factors.append(2.0 * worst + exercise.tolerance.floor)
+        allowed.append(factors[-1] * unit)
         norm = value.norm().item()
         own_norm = error.norm().item() / norm if norm else 0.0
         # With few elements the norm varies as much as a single error, and if terms cancel, one unit is a
@@ -103,7 +106,7 @@ def calibrate(
         chance = exercise.tolerance.floor * _norm_of(unit, value) / norm if norm else 0.0
         floor = exercise.tolerance.floor_norm * epsilon + NORM_FP32 + chance / max(value.numel(), 1) ** 0.5
         allowed_norm.append(2.0 * own_norm + floor)
-    return Expected(reference, rounded, tuple(allowed), tuple(allowed_norm), inputs)
+    return Expected(reference, rounded, tuple(allowed), tuple(allowed_norm), inputs, tuple(factors))
 
 
 def followed(

@@ -16,6 +16,7 @@ from grader.judge.diagnosis import diagnosed
 from grader.judge.inputs import bands_whole, in_dtype, same_bits, tensors
 from grader.results.error_map import map_of
 from grader.results.outcome import Outcome
+from grader.worker.shared_memory import Buffer
 
 FP64_EVERY = 8  # on average one block in this many is checked against fp64
 
@@ -46,31 +47,38 @@ class Verifier:
         for slot, ((inputs, outputs), drawn) in enumerate(zip(sets.sets[k], values, strict=True)):
             if quick and slot != secret:
                 continue
-            given = tensors(drawn)
-            for buffer in inputs:
-                if not same_bits(sets.arena.view(buffer.tensor), given[buffer.name]):
-                    where = f"{buffer.name} is an input and was changed by the call"
-                    return diagnosed(self.lab, Verdict.MUTATED_INPUT, Reason.NONE, Symptom.MUTATED, where)
-            for buffer in outputs:
-                if not bands_whole(sets.arena, buffer, sets.sentinel):
-                    where, written = f"memory around {buffer.name} was written", Symptom.OUT_OF_BOUNDS_WRITE
-                    return diagnosed(self.lab, Verdict.OUT_OF_BOUNDS, Reason.WRITE, written, where)
+            damaged = None if quick else self._damaged(inputs, outputs, drawn)
+            if damaged:
+                return damaged
             got = [sets.arena.view(buffer.tensor) for buffer in outputs]
             tolerance, wanted = self.tolerance, None
             if tolerance and not (slot == secret and sets.chance.whole(FP64_EVERY) == 0):
                 wanted = self._wanted(drawn, got, slot == secret)
+            symptom = None
             if tolerance is None or wanted is None:
                 expected, symptom = self._expect_in_fp64(drawn, got)
-                finding, _ = comparison.compare(sets.exercise, sets.case, expected, got, symptom=symptom)
             elif slot != secret and all(self._agreement(got, wanted, tolerance)):
                 continue
             else:
                 expected = self._expect_by_torch(drawn, wanted, tolerance)
-                if comparison.within(sets.case, expected, got):
-                    continue
-                finding, _ = comparison.compare(sets.exercise, sets.case, expected, got)
+            if symptom is None and comparison.within(sets.case, expected, got):
+                continue
+            finding, _ = comparison.compare(sets.exercise, sets.case, expected, got, symptom=symptom)
             if finding:
                 return self._found(finding, drawn, expected.reference, got)
+        return None
+
+    def _damaged(self, inputs: Sequence[Buffer], outputs: Sequence[Buffer], drawn: Inputs) -> Outcome | None:
+        """Return the outcome of a call that changed an input or a band; None if it did not."""
+        arena, given = self.buffer_sets.arena, tensors(drawn)
+        for buffer in inputs:
+            if not same_bits(arena.view(buffer.tensor), given[buffer.name]):
+                where = f"{buffer.name} is an input and was changed by the call"
+                return diagnosed(self.lab, Verdict.MUTATED_INPUT, Reason.NONE, Symptom.MUTATED, where)
+        for buffer in outputs:
+            if not bands_whole(arena, buffer, self.buffer_sets.sentinel):
+                where, written = f"memory around {buffer.name} was written", Symptom.OUT_OF_BOUNDS_WRITE
+                return diagnosed(self.lab, Verdict.OUT_OF_BOUNDS, Reason.WRITE, written, where)
         return None
 
     def _wanted(self, drawn: Inputs, got: Tensors, choice: bool) -> tuple[torch.Tensor, ...] | None:
@@ -121,10 +129,8 @@ class Verifier:
         exercise, case = self.buffer_sets.exercise, self.buffer_sets.case
         expected = comparison.expect(exercise, case, drawn)
         expected, symptom = comparison.followed(exercise, case, expected, got, None)
-        wide = in_dtype(drawn, torch.float64)
-        units = exercise.tolerance.unit(case, wide, expected.reference)
         # Two results within the tolerance of the exact value differ by at most twice the tolerance.
-        factors = tuple(2.0 * (a / u).max().item() for a, u in zip(expected.allowed, units, strict=True))
+        factors = tuple(2.0 * factor for factor in expected.factors)
         self.tolerance = Tolerance(factors, tuple(2.0 * norm for norm in expected.allowed_norm))
         return expected, symptom
 

@@ -8,7 +8,7 @@ import torch
 
 from grader.course import catalog
 from grader.course.spec import Verdict
-from grader.judge import timed_outputs
+from grader.judge import comparison, timed_outputs
 from grader.judge.buffer_sets import LINE, LINES_PER_OUTPUT, PAGE_LINES, BufferSets
 from grader.judge.inputs import Rng
 from grader.judge.timed_outputs import Verifier
@@ -96,18 +96,50 @@ def verified():
     return verifier, sets, values
 
 
+def counted(monkeypatch, owner, name):
+    """Calls of a function, which still does what it did."""
+    calls, real = [], getattr(owner, name)
+    monkeypatch.setattr(owner, name, lambda *asked, **more: calls.append(asked) or real(*asked, **more))
+    return calls
+
+
 def test_right_outputs_are_right_by_their_norms(verified, monkeypatch):
-    """Then no call but the secret one is looked at element by element."""
-    verifier, _, values = verified
-    looked, compare = [], timed_outputs.comparison.compare
-
-    def counted(*asked, **more):
-        looked.append(1)
-        return compare(*asked, **more)
-
-    monkeypatch.setattr(timed_outputs.comparison, "compare", counted)
+    """Then no call but the secret one is looked at element by element, and nothing is looked at twice."""
+    verifier, sets, values = verified
+    within = counted(monkeypatch, timed_outputs.comparison, "within")
+    compared = counted(monkeypatch, timed_outputs.comparison, "compare")
+    inputs = counted(monkeypatch, timed_outputs, "same_bits")
+    bands = counted(monkeypatch, timed_outputs, "bands_whole")
     assert verifier.check(0, values) is None
-    assert len(looked) == 1
+    assert (len(within), len(compared)) == (1, 0)
+    assert len(inputs) == 2 * sets.calls + sets.calls - 1  # x, y, and outputs of which all bits count
+    assert len(bands) == sets.calls
+
+
+def test_a_check_in_fp64_computes_the_unit_of_the_tolerance_once():
+    """It is a formula of many steps; the tolerance for PyTorch's results follows from the same numbers."""
+    lab = catalog.find()[1].lab
+    exercise = next(one for one in lab.exercises if one.speed)
+    case = replace(exercise.speed.shapes[0], params={"rows": 5, "cols": 1001})
+    units, unit = [], exercise.tolerance.unit
+
+    def noted(*asked):
+        units.append(unit(*asked))
+        return units[-1]
+
+    once = replace(exercise, tolerance=replace(exercise.tolerance, unit=noted))
+    sets = BufferSets(Arena.create("cpu", 1 << 26), once, case, 1, seed=5)
+    values = sets.draw()
+    sets.write(values)
+    (_, (out,)) = sets.sets[0][0]
+    sets.arena.view(out.tensor).copy_(values[0]["x"].softmax(dim=1))
+    verifier = Verifier(lab, sets)
+    assert verifier.check(0, values) is None
+    assert len(units) == 1
+    allowed = comparison.expect(exercise, case, values[0]).allowed
+    assert 2.0 * (allowed[0] / units[0][0]).max().item() == pytest.approx(verifier.tolerance.factors[0])
+    sets.arena.view(out.tensor)[3, 7] *= 1.05
+    assert verifier.check(0, values).verdict is Verdict.WRONG
 
 
 @pytest.mark.parametrize("wide", [False, True], ids=["by PyTorch", "in fp64"])
