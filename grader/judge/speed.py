@@ -35,7 +35,7 @@ TUNE_LIMIT_S = 120.0
 BLOCK_LIMIT_S = 60.0
 EMPTY_BLOCKS = 15
 ATTEMPTS = 2  # to time a shape, while the timing decides nothing
-ALONE_BLOCKS = 6  # of the reference before the student's process begins, and as many after it has ended
+ALONE_BLOCKS = 6  # of the reference before the student's file is loaded, and as many after its process
 MOST_DISTURBED = 0.2  # share of rounds that may be dropped for throttling, or for other work on the GPU
 # The judge's writing of the inputs may take this much longer than without the student's process, and no more:
 # a kernel beside it would take every other slice of the GPU's time.
@@ -54,7 +54,9 @@ class SpeedTest:
     """One shape of one exercise; `run` gives the outcome.
 
     The student's process has ended then, and its worker starts another for the next shape: what it left on
-    the GPU would slow the blocks of the reference by which the next shape is judged.
+    the GPU would slow the blocks of the reference by which the next shape is judged. Another process sets
+    itself up while the reference warms up, and then waits: no block is timed beside that, and no line of the
+    student's file runs before the reference has been timed alone.
     """
 
     def __init__(
@@ -117,6 +119,7 @@ class SpeedTest:
             words = "this GPU has too little memory for the timed size"
             return Outcome(Verdict.NOT_GRADED, where=words, needs_gpu=True)
         self.case = case
+        self._must(self.student.begin())
         self._must(self.reference.start())
         self._ring(FEWEST_CALLS)
         arm, call_us = self._fastest_arm()
@@ -171,6 +174,7 @@ class SpeedTest:
         """Time blocks of the reference, each after the same writing as in a round, in microseconds.
 
         Each writes the same values: no host code of the student runs now, which could keep a result of them.
+        A process for the student's file may exist, stopped, in which no line of it has run yet.
         """
         times, writing = [], []
         values = self.buffer_sets.draw()
@@ -244,6 +248,7 @@ class SpeedTest:
 
         The plan is queued now if it is not yet. Without `k` the time is only looked at, not scored.
         """
+        assert not self.student.is_setting_up, "it would use the GPU beside a timed block"
         if self._worker(side).queued != plan:
             self._queue(side, plan)
         other = self.reference if side == "student" else self.student
@@ -301,13 +306,17 @@ class SpeedTest:
         return self._usable(plan)
 
     def _warm(self, side: str, plan: int, limit_s: float) -> float:
-        """Run until WARM_CALLS and WARM_US are done; return microseconds a call of a block after that."""
+        """Run as `_make_warm` does; return microseconds a call of a block after that."""
+        self._make_warm(side, plan, limit_s)
+        return self._block(side, plan, BLOCK_LIMIT_S) / self.buffer_sets.calls
+
+    def _make_warm(self, side: str, plan: int, limit_s: float) -> None:
+        """Run until WARM_CALLS and WARM_US are done."""
         spent, calls = 0.0, 0
         while calls < WARM_CALLS or spent < WARM_US:
             spent += self._open_block(side, plan, limit_s)
             calls += self.buffer_sets.calls
             limit_s = BLOCK_LIMIT_S
-        return self._block(side, plan, BLOCK_LIMIT_S) / self.buffer_sets.calls
 
     def _open_block(self, side: str, plan: int, limit_s: float) -> float:
         """Run a plan with the gate open, so that all is compiled and allocated; microseconds, roughly."""
@@ -316,11 +325,20 @@ class SpeedTest:
         return (time.perf_counter_ns() - start) / 1e3
 
     def _fastest_arm(self) -> tuple[Arm, float]:
+        """Return the fastest baseline, and microseconds of its call.
+
+        While the baselines warm up, the student's process sets itself up; it is waited for before any of
+        them is timed. Each then runs once more, because the GPU may have waited.
+        """
         self.buffer_sets.write(self.buffer_sets.draw())
-        times = [
-            (self._warm("reference", self._plan("reference", 0, arm), BLOCK_LIMIT_S), arm)
-            for arm in self.speed.baselines
-        ]
+        plans = [(self._plan("reference", 0, arm), arm) for arm in self.speed.baselines]
+        for plan, _ in plans:
+            self._make_warm("reference", plan, BLOCK_LIMIT_S)
+        self._must(self.student.set_up())
+        times = []
+        for plan, arm in plans:
+            self._open_block("reference", plan, BLOCK_LIMIT_S)
+            times.append((self._block("reference", plan, BLOCK_LIMIT_S) / self.buffer_sets.calls, arm))
         best, arm = min(times, key=lambda pair: pair[0])
         return arm, best
 

@@ -3,7 +3,7 @@
 Method: rounds in ABBA order, an order-statistic interval of the median (Conover, Practical Nonparametric
 Statistics), and, as in NVIDIA's nvbench, a stop rule that looks at the width and never at the value. The
 reference can be slowed by what a submission leaves on the GPU: of each round the faster block counts, and
-of all rounds no more than the reference takes while no process of the submission exists.
+of all rounds no more than the reference takes while no process of the submission runs.
 `test_timing_simulation.py` shows that no subset of slowed blocks raises a percentage by more than noise.
 """
 
@@ -67,10 +67,11 @@ def _within(half: float, low: float, middle: float, high: float) -> bool:
 
 
 def usual_us(before: Sequence[float], after: Sequence[float], overhead_us: float) -> float:
-    """Return the time of the reference's block while no process of the submission exists, in microseconds.
+    """Return the time of the reference's block while no process of the submission runs, in microseconds.
 
-    `before` and `after` are blocks taken then, in pairs that follow one another: as in a round the faster of
-    two counts. Of the two medians it is the larger, because a GPU may become slower as it gets warm.
+    `before` are blocks taken before any line of it has run, and `after` when its process has ended; in pairs
+    that follow one another: as in a round the faster of two counts. Of the two medians it is the larger,
+    because a GPU may become slower as it gets warm.
     """
     return max(median(map(min, blocks[::2], blocks[1::2])) for blocks in (before, after)) - overhead_us
 

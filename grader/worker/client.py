@@ -108,6 +108,11 @@ class Worker:
         `late` is a number of seconds, and what is called once if the answer has not come by then. Raises
         WorkerGoneError after the limit, on an invalid answer, and if the worker ends.
         """
+        self.send(kind, payload, limit_s)
+        return self.answer(limit_s, exchanger, late)
+
+    def send(self, kind: Kind, payload: JsonObject, limit_s: float) -> None:
+        """Send a frame, for which `answer` waits; WorkerGoneError if the worker has ended."""
         if not self.alive:
             raise WorkerGoneError("the file's process has ended")
         self._block += 1
@@ -116,6 +121,19 @@ class Worker:
             self._channel.settimeout(limit_s)
             self._channel.sendall(pack(kind, self._block, payload))
             self._channel.setblocking(False)
+        except OSError:
+            raise WorkerGoneError(self._how_it_ended()) from None
+
+    def answer(
+        self,
+        limit_s: float,
+        exchanger: Exchanger | None = None,
+        late: tuple[float, Callable[[], None]] | None = None,
+    ) -> tuple[Kind, JsonObject]:
+        """Wait for the answer to the frame that was sent last, as `ask` does; the time counts from now."""
+        if not self.alive:
+            raise WorkerGoneError("the file's process has ended")
+        try:
             began = time.monotonic()
             answer = self._answer(began + limit_s, limit_s, exchanger, late)
             if time.monotonic() - began > SHORT_S:  # long enough to fill a disk

@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
@@ -81,6 +82,8 @@ class SubmissionWorker:
         self._given = given  # modules of the lab that the file may import
         self._parts = parts  # other files of the student that it imports
         self._worker: Worker | None = None
+        self._is_loaded = False  # whether the worker has imported the file
+        self.is_setting_up = False  # from `begin` until `set_up` has taken the answer
         self._plans = 0
         self.decoys = 0  # how many inputs were drawn that are not graded
         self._reply: JsonObject = {}
@@ -95,8 +98,36 @@ class SubmissionWorker:
 
     def start(self) -> Outcome | None:
         """Make sure that a worker runs and has imported the file; return an outcome if that fails."""
-        if self._never_loads or (self._worker and self._worker.alive):
+        if self._never_loads:
             return self._never_loads
+        failed = self.set_up()
+        if failed or self._is_loaded:
+            return failed
+        self._is_loaded = True
+        self._never_loads = self._ask(Kind.LOAD, {}, LOAD_LIMIT_S, loading=True)
+        return self._never_loads
+
+    def set_up(self) -> Outcome | None:
+        """Make sure that a worker runs and is set up; return GRADER_FAULT if that fails.
+
+        No line of the file has run in a new one: only `start` imports it.
+        """
+        failed = self.begin()
+        if failed or not self.is_setting_up:
+            return failed
+        assert self._worker is not None
+        self.is_setting_up = False
+        failed = self._taken(Kind.SETUP, partial(self._worker.answer, LOAD_LIMIT_S))
+        return self._not_set_up(failed.where) if failed else None
+
+    def begin(self) -> Outcome | None:
+        """Make sure that a worker runs, which sets itself up while this process does something else.
+
+        It creates its CUDA context then: nothing is timed until `set_up` has returned. Returns GRADER_FAULT
+        if the worker has ended at once. Does nothing for a file that cannot be imported.
+        """
+        if self._never_loads or (self._worker and self._worker.alive):
+            return None
         # Into a folder that no worker can write to: an earlier worker could have left a link there.
         path = self._submission.path
         copy = self.session.private_folder(f"{path.stem}-source") / path.name
@@ -149,13 +180,20 @@ class SubmissionWorker:
         pages = self._gate.descriptors if self._gate else ()
         look_every_s = LOOK_SELDOM_S if self._ahead else LOOK_EVERY_S
         self._worker = Worker(parent, memory, tuple(map(Path, write)), operators, pages, look_every_s)
-        failed = self._ask(Kind.SETUP, encode(setup), LOAD_LIMIT_S)
-        if failed:  # before any line of the student's file ran
-            self._worker.end()
-            fault = "the process for the file could not be set up"
-            return Outcome(Verdict.GRADER_FAULT, where=f"{fault}: {failed.where}", fault=fault)
-        self._never_loads = self._ask(Kind.LOAD, {}, LOAD_LIMIT_S, loading=True)
-        return self._never_loads
+        self._is_loaded, self.is_setting_up = False, True
+        try:
+            self._worker.send(Kind.SETUP, encode(setup), LOAD_LIMIT_S)
+        except WorkerGoneError as gone:
+            return self._not_set_up(gone.why)
+        return None
+
+    def _not_set_up(self, why: str) -> Outcome:
+        """End the worker, in which no line of the student's file has run: this is a fault of the grader."""
+        assert self._worker is not None
+        self.is_setting_up = False
+        self._worker.end()
+        fault = "the process for the file could not be set up"
+        return Outcome(Verdict.GRADER_FAULT, where=f"{fault}: {why}", fault=fault)
 
     def _new_gate(self) -> Gate | None:
         """Return a gate for a new worker process; None on a CPU, and on a GPU that has none."""
@@ -361,8 +399,15 @@ class SubmissionWorker:
             self.queued = 0
         if self._still:
             self.hold(still=False)
+        return self._taken(kind, partial(self._worker.ask, kind, payload, limit_s, exchanger, late), loading)
+
+    def _taken(
+        self, kind: Kind, answered: Callable[[], tuple[Kind, JsonObject]], loading: bool = False
+    ) -> Outcome | None:
+        """Take the answer to a frame; return an outcome if it failed."""
+        assert self._worker is not None
         try:
-            answer, reply = self._worker.ask(kind, payload, limit_s, exchanger, late)
+            answer, reply = answered()
         except WorkerGoneError as gone:
             return Outcome(gone.verdict, gone.reason, where=gone.why, printed=self._worker.printed)
         if answer is Kind.FAILED:
@@ -428,7 +473,8 @@ class SubmissionWorker:
             self._worker.kill()
 
     def close(self) -> None:
-        """End the worker."""
+        """End the worker, also one that is still setting itself up."""
+        self.is_setting_up = False
         if self._worker:
             self._worker.end()
         if self._gate:

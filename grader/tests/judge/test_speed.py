@@ -172,6 +172,87 @@ def test_blocks_of_the_reference_alone_draw_once_and_each_writes_its_inputs_agai
     assert events == 2 * ["alone", "draw", *speed.ALONE_BLOCKS * ["write", "block"]]
 
 
+@pytest.fixture
+def events(monkeypatch):
+    """What happens in a speed test, in order; of a worker only if it is the student's."""
+    seen = []
+
+    def noted(owner, name, event):
+        method = getattr(owner, name)
+
+        def run(self, *arguments, **named):
+            told = event(self, *arguments)
+            if told and seen[-1:] != [told]:
+                seen.append(told)
+            return method(self, *arguments, **named)
+
+        monkeypatch.setattr(owner, name, run)
+
+    def of_students(event):
+        return lambda worker, *_: "" if worker._trusted else event
+
+    noted(SubmissionWorker, "begin", of_students("begin"))
+    noted(SubmissionWorker, "set_up", of_students("set up"))
+    noted(SubmissionWorker, "start", of_students("start"))
+    noted(SubmissionWorker, "close", of_students("close"))
+    noted(speed.SpeedTest, "_open_block", lambda _, side, *__: f"{side} runs")
+    noted(speed.SpeedTest, "_block", lambda _, side, *__: f"{side} is timed")
+    noted(speed.SpeedTest, "_alone", lambda *_: "alone")
+    return seen
+
+
+def test_the_students_process_sets_itself_up_while_the_reference_warms_up(fight, events):
+    assert fight(ADD).timing
+    first = ["begin", "reference runs", "set up", "begin", "reference runs", "reference is timed"]
+    # No line of the file before the reference was timed alone; `start` finds the process set up.
+    then = ["alone", "reference is timed", "start", "set up", "begin", "student runs", "student is timed"]
+    assert events[: len(first + then)] == first + then
+
+
+def test_a_process_that_cannot_be_set_up_is_a_fault_of_the_grader_and_nothing_is_timed(
+    fight, events, monkeypatch
+):
+    begin = SubmissionWorker.begin
+
+    def then_killed(self):
+        new = not (self._worker and self._worker.alive)
+        failed = begin(self)
+        if new and not self._trusted:
+            self._worker.kill()
+        return failed
+
+    monkeypatch.setattr(SubmissionWorker, "begin", then_killed)
+    outcome = fight(ADD)
+    assert outcome.verdict is Verdict.GRADER_FAULT
+    assert outcome.where.startswith("the process for the file could not be set up: ")
+    assert outcome.fault == "the process for the file could not be set up"
+    assert events == ["begin", "reference runs", "set up", "begin", "close"]
+
+
+def test_a_failure_meanwhile_ends_the_process_that_sets_itself_up(fight, events, monkeypatch):
+    seen = []
+
+    def fails(self, *_):
+        seen.append((self.student, self.student._worker, self.student.is_setting_up))
+        raise speed.UnfitError(Outcome(Verdict.GRADER_FAULT, where="the reference failed"))
+
+    monkeypatch.setattr(speed.SpeedTest, "_make_warm", fails)
+    assert fight(ADD).where == "the reference failed"
+    ((student, process, was_setting_up),) = seen
+    assert was_setting_up
+    assert not process.alive
+    assert events == ["begin", "close"]
+    assert student.start() is None  # by a new process
+    assert student._worker is not process
+
+
+def test_no_block_is_timed_beside_a_process_that_sets_itself_up(fight, monkeypatch):
+    set_up = SubmissionWorker.set_up
+    monkeypatch.setattr(SubmissionWorker, "set_up", lambda one: set_up(one) if one._trusted else None)
+    with pytest.raises(AssertionError, match="beside a timed block"):
+        fight(ADD)
+
+
 def test_a_block_shorter_than_an_empty_one_is_not_scored(fight, monkeypatch):
     monkeypatch.setattr(speed.SpeedTest, "empty_us", 1e9)
     outcome = fight(ADD)
@@ -230,8 +311,8 @@ def test_a_reference_that_slows_down_once_the_student_runs_decides_nothing(fight
 def by_a_clock(monkeypatch, time_of):
     """Blocks take the microseconds of `time_of(side, position, running)`, and not what they took.
 
-    `position` is 0 or 1 of a round's blocks of that side, None outside rounds; `running` says whether the
-    student's process exists.
+    `position` is 0 or 1 of a round's blocks of that side, None outside rounds; `running` says whether a
+    process exists that has run a line of the student's.
     """
     take, counts = speed.SpeedTest._block, {}
     alone, rounds = speed.SpeedTest._alone, speed.SpeedTest._round
@@ -253,7 +334,7 @@ def by_a_clock(monkeypatch, time_of):
         if inside and inside[-1]:
             at = counts[side] = 1 - counts.get(side, 1)
         worker = self.student._worker
-        return time_of(side, at, worker is not None and worker.alive)
+        return time_of(side, at, worker is not None and worker.alive and self.student._is_loaded)
 
     monkeypatch.setattr(speed.SpeedTest, "_block", block)
     monkeypatch.setattr(speed.SpeedTest, "_alone", within(alone, False))

@@ -53,6 +53,40 @@ def test_a_killed_worker_is_a_crash_and_the_next_call_gets_a_new_one(worker):
     assert grade_case(worker, lab, exercise, case).verdict is Verdict.PASS
 
 
+def test_no_line_of_the_file_runs_in_a_process_that_is_only_set_up(warm, tmp_path):
+    (tmp_path / "elementwise_add.py").write_text("print('this line has run')\n")
+    arena = Arena.create("cpu", 1 << 20)
+    worker = SubmissionWorker(warm, Submission.read(tmp_path / "elementwise_add.py"), arena, interpreted=True)
+    assert worker.begin() is None
+    assert worker.is_setting_up
+    process = worker._worker
+    assert worker.set_up() is None
+    assert not worker.is_setting_up
+    assert worker.printed == ""
+    assert worker.start() is None
+    assert worker._worker is process
+    assert worker.printed == "this line has run\n"
+    assert worker.start() is None  # which imports nothing again
+    assert worker.printed == "this line has run\n"
+    worker.close()
+    arena.close()
+
+
+def test_a_file_that_cannot_be_imported_is_tried_once(warm, tmp_path):
+    (tmp_path / "elementwise_add.py").write_text("import nothing_of_this_name\n")
+    arena = Arena.create("cpu", 1 << 20)
+    worker = SubmissionWorker(warm, Submission.read(tmp_path / "elementwise_add.py"), arena, interpreted=True)
+    failed = worker.start()
+    assert failed is not None
+    assert failed.verdict is not Verdict.GRADER_FAULT
+    process = worker._worker
+    assert worker.begin() is worker.set_up() is None
+    assert worker.start() is failed
+    assert worker._worker is process
+    worker.close()
+    arena.close()
+
+
 def test_a_python_file_cannot_name_the_kernels_of_others_as_its_own():
     module = types.ModuleType("submission")
     module.kernels = ["sgemm_128x64"]  # a global of the student's, which the screen permits
