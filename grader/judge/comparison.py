@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -96,14 +96,15 @@ def calibrate(
         reference, by_torch, exercise.tolerance.unit(case, wide, reference), strict=True
     ):
         error = (own.double() - value).abs()
-        worst = (error / unit).max().item() if value.numel() else 0.0
+        most = (error / unit).max() if value.numel() else error.sum()
+        norms = value.norm(), error.norm(), unit.expand_as(value).norm()
+        worst, norm, error_norm, unit_norm = _numbers((most, *norms))
         factors.append(2.0 * worst + exercise.tolerance.floor)
         allowed.append(factors[-1] * unit)
-        norm = value.norm().item()
-        own_norm = error.norm().item() / norm if norm else 0.0
+        own_norm = error_norm / norm if norm else 0.0
         # With few elements the norm varies as much as a single error, and if terms cancel, one unit is a
         # large share of it.
-        chance = exercise.tolerance.floor * _norm_of(unit, value) / norm if norm else 0.0
+        chance = exercise.tolerance.floor * unit_norm / norm if norm else 0.0
         floor = exercise.tolerance.floor_norm * epsilon + NORM_FP32 + chance / max(value.numel(), 1) ** 0.5
         allowed_norm.append(2.0 * own_norm + floor)
     return Expected(reference, rounded, tuple(allowed), tuple(allowed_norm), inputs, tuple(factors))
@@ -126,17 +127,23 @@ def followed(
 
 def invalid(expected: Sequence[Expected]) -> str:
     """Say what is wrong with a case's own reference or tolerance; empty if both are finite."""
+    names, finite = list[str](), list[torch.Tensor]()
     for one in expected:
         for name, values in (("the reference", one.reference), ("the tolerance", one.allowed)):
-            if not all(bool(value.isfinite().all()) for value in values):
-                return f"{name} of this case contains NaN or inf"
-        if not all(math.isfinite(norm) for norm in one.allowed_norm):
-            return "the tolerance of this case is not finite"
+            names += [name] * len(values)
+            finite += [value.isfinite().all() for value in values]
+    for name, is_finite in zip(names, _numbers(finite), strict=True):
+        if not is_finite:
+            return f"{name} of this case contains NaN or inf"
+    if not all(math.isfinite(norm) for one in expected for norm in one.allowed_norm):
+        return "the tolerance of this case is not finite"
     return ""
 
 
-def _norm_of(unit: torch.Tensor, value: torch.Tensor) -> float:
-    return unit.expand_as(value).norm().item()
+def _numbers(asked: Iterable[torch.Tensor]) -> list[float]:
+    """Return the values of several tensors of one element; the GPU is waited for once."""
+    wide = [one.double() for one in asked]
+    return [float(one) for one in torch.stack(wide).tolist()] if wide else []
 
 
 def examine(
@@ -179,7 +186,26 @@ def compare(
 
 
 def within(case: Case, expected: Expected, outputs: Tensors) -> bool:
-    """Return whether `compare` would find nothing; the GPU is waited for once, and nothing else is said."""
+    """Return whether `compare` would find nothing; the GPU is waited for once, and nothing else is said.
+
+    For tolerances above 0, as those of every exercise are: `compare` divides by them.
+    """
+    return bool(_within(case, expected, outputs))
+
+
+def is_right(exercise: Exercise, case: Case, expected: Expected, outputs: Tensors) -> bool:
+    """Return whether `examine` would find nothing, as `within` does."""
+    return bool(_is_right(exercise, case, expected, outputs))
+
+
+def _is_right(exercise: Exercise, case: Case, expected: Expected, outputs: Tensors) -> torch.Tensor:
+    expected, symptom = followed(exercise, case, expected, outputs, None)
+    right = _within(case, expected, outputs)
+    return right if symptom is None else torch.zeros_like(right)
+
+
+def _within(case: Case, expected: Expected, outputs: Tensors) -> torch.Tensor:
+    """Return what `within` does, as a bool in the outputs' memory."""
     found = []
     for got, reference, rounded, allowed, allowed_norm in zip(
         outputs, expected.reference, expected.rounded, expected.allowed, expected.allowed_norm, strict=True
@@ -190,7 +216,9 @@ def within(case: Case, expected: Expected, outputs: Tensors) -> bool:
             error, norm = got.to(reference.dtype) - reference, reference.norm()
             found.append((error.norm() <= allowed_norm * norm) | (norm == 0.0))
             found.append((error.abs_() <= allowed).all())  # NaN compares false
-    return bool(torch.stack(found).all()) if found else True
+    if not found:
+        return torch.ones((), dtype=torch.bool, device=outputs[0].device)
+    return torch.stack(found).all()
 
 
 def agrees(exercise: Exercise, case: Case, expected: Expected, outputs: Tensors, name: str) -> bool:
@@ -209,17 +237,21 @@ def _examine_one(
     if case.bitwise:
         bad = _bits(got) != _bits(rounded)
         used = float("inf") if bad.any() else 0.0
+        if not used:
+            return None, used
     else:
-        share = (got.to(reference.dtype) - reference).abs() / expected.allowed[k]
+        error = got.to(reference.dtype) - reference
+        norms = reference.norm(), error.norm()
+        share = error.abs_() / expected.allowed[k]
         bad = ~(share <= 1.0)  # NaN compares false, so it is bad
-        used = share.nan_to_num(nan=float("inf")).max().item()
-    if not case.bitwise and not bad.any():
-        finding, norm_used = _examine_norm(name, expected, k, got)
-        used = max(used, norm_used)
-        if finding:
-            return finding, used
-    if not bad.any():
-        return None, used
+        worst = share.nan_to_num(nan=float("inf")).max()
+        is_bad, used, norm, error_norm = _numbers((bad.any(), worst, *norms))
+        if not is_bad:
+            norm_used = error_norm / norm / expected.allowed_norm[k] if norm else 0.0
+            norm_used = float("inf") if norm_used != norm_used else norm_used
+            wrong = norm_used > 1.0
+            used = max(used, norm_used)
+            return _wrong_together(name, got, reference, norm_used) if wrong else None, used
     if untouched is not None and (untouched & bad).any():
         return _finding(name, Reason.UNWRITTEN, untouched & bad, got, reference, used), used
     infinite = bad & ~got.isfinite()
@@ -230,18 +262,12 @@ def _examine_one(
     ), used
 
 
-def _examine_norm(name: str, expected: Expected, k: int, got: torch.Tensor) -> tuple[Finding | None, float]:
-    """Check the error of all elements together, which may be too large although each alone is not."""
-    reference = expected.reference[k]
+def _wrong_together(name: str, got: torch.Tensor, reference: torch.Tensor, used: float) -> Finding:
+    """Return the finding for an error of all elements together, which is too large although none alone is."""
     error = got.to(reference.dtype) - reference
-    norm = reference.norm().item()
-    used = error.norm().item() / norm / expected.allowed_norm[k] if norm else 0.0
-    used = float("inf") if used != used else used
-    if used <= 1.0:
-        return None, used
     bad = ~(error.abs() < 0.5 * error.abs().max())
     reason = Reason.PRECISION if _nearly(got, reference) else Reason.MISMATCH
-    return _finding(name, reason, bad, got, reference, used), used
+    return _finding(name, reason, bad, got, reference, used)
 
 
 def _nearly(got: torch.Tensor, reference: torch.Tensor) -> bool:
@@ -279,11 +305,12 @@ def accepted_nulls(
     """
     if min(value.numel() for value in expected.reference) < FEWEST_FOR_NULLS:
         return []
-    return [
-        name
+    asked = {
+        name: _is_right(exercise, case, expected, outputs)
         for name, outputs in _nulls(expected, inputs, other)
-        if name not in case.also_right and examine(exercise, case, expected, outputs)[0] is None
-    ]
+        if name not in case.also_right
+    }
+    return [name for name, is_accepted in zip(asked, _numbers(asked.values()), strict=True) if is_accepted]
 
 
 def _nulls(expected: Expected, inputs: Inputs, other: Expected) -> Iterator[tuple[str, list[torch.Tensor]]]:

@@ -33,6 +33,7 @@ from grader.judge.inputs import (
     shapes_in,
     tensors,
     untouched,
+    whole_outside,
 )
 from grader.results.error_map import map_of
 from grader.results.outcome import Outcome
@@ -109,7 +110,8 @@ def _grade(
     session, arena = worker.session, worker.arena
     draws = [draw(exercise, case, session.seed, session.device, call) for call in range(2)]
     inputs, outputs = lay_out(exercise, case, Placer(), shapes_in(draws[0]))
-    rng = Rng(session.seed, f"poison/{exercise.name}/{case.name}", session.device)
+    # A number that is drawn on a GPU waits for all the work before it.
+    rng = Rng(session.seed, f"poison/{exercise.name}/{case.name}", "cpu")
     for buffer in inputs:
         band_input(arena, buffer)
     failed = worker.start()
@@ -146,9 +148,8 @@ def _grade(
         if barred:
             return barred
         if finding:
-            moved = returned.in_another_order(
-                lab, exercise, case, got, partial(_is_right, exercise, case, expected[call]), worker.text
-            )
+            is_right = partial(comparison.is_right, exercise, case, expected[call])
+            moved = returned.in_another_order(lab, exercise, case, got, is_right, worker.text)
             if moved:
                 return moved
         if finding and call == 0 and results:
@@ -194,10 +195,6 @@ def _only_at_first(lab: Lab, finding: comparison.Finding) -> Outcome:
         lab, Verdict.WRONG, finding.reason, Symptom.FIRST_CALL, first.words, finding
     )
     return replace(outcome, first_wrong=first, used=finding.used, error_map=map_of(finding))
-
-
-def _is_right(exercise: Exercise, case: Case, expected: comparison.Expected, got: Tensors) -> bool:
-    return comparison.examine(exercise, case, expected, got)[0] is None
 
 
 def _unlike(lab: Lab, exercise: Exercise, first: Tensors, second: Tensors) -> Outcome:
@@ -259,10 +256,14 @@ def _call(
     if exchange:
         exchange.end()
     changed = [*(exchange.changed if exchange else ())]
-    for buffer, before in zip(inputs, inputs_before, strict=True):
-        if not same_bits(held(arena, buffer), before):
-            changed.append(buffer.name)
-    outside = [first_change_outside(arena, *pair) for pair in zip(outputs, outputs_before, strict=True)]
+    same = [same_bits(held(arena, one), was) for one, was in zip(inputs, inputs_before, strict=True)]
+    whole = [whole_outside(arena, *pair) for pair in zip(outputs, outputs_before, strict=True)]
+    answers = torch.stack(same + whole).tolist()  # the GPU is waited for once
+    changed += [buffer.name for buffer, is_same in zip(inputs, answers, strict=False) if not is_same]
+    outside = [
+        None if is_whole else first_change_outside(arena, buffer, before)
+        for buffer, before, is_whole in zip(outputs, outputs_before, answers[len(same) :], strict=True)
+    ]
     masks = [untouched(arena, *pair) for pair in zip(outputs, outputs_before, strict=True)]
     written = Written([arena.view(buffer.tensor).clone() for buffer in outputs], masks, decoys, ungated)
     foreign = foreign_operators(worker, lab, exercise)

@@ -243,6 +243,13 @@ def is_blank(values: torch.Tensor, untouched: torch.Tensor) -> bool:
     return bool((untouched | (values == one)).all())
 
 
+def whole_outside(arena: Arena, buffer: Buffer, before: torch.Tensor) -> torch.Tensor:
+    """Return whether no guard element of an output has changed, as a bool in the arena's memory."""
+    if buffer.parts:
+        return torch.stack([whole_outside(arena, *pair) for pair in _split(buffer, before)]).all()
+    return same_bits(_now_outside(arena, buffer, before), before)
+
+
 def first_change_outside(arena: Arena, buffer: Buffer, before: torch.Tensor) -> int | None:
     """Return the nearest changed guard element, as an offset in elements from the tensor's first one.
 
@@ -252,15 +259,20 @@ def first_change_outside(arena: Arena, buffer: Buffer, before: torch.Tensor) -> 
         found = (first_change_outside(arena, *pair) for pair in _split(buffer, before))
         return next((offset for offset in found if offset is not None), None)
     dtype = TORCH_DTYPES[buffer.tensor.dtype]
-    now = arena.bytes(buffer.start, buffer.stop).view(BITS[dtype]).clone()
-    if buffer.tensor.span:
-        _interior(buffer, now).copy_(_interior(buffer, before))
-    changed = (now != before).nonzero()
+    changed = (_now_outside(arena, buffer, before) != before).nonzero()
     if changed.numel() == 0:
         return None
     behind = changed[changed >= GUARD // dtype.itemsize]
     nearest = behind.min() if behind.numel() else changed.max()
     return int(nearest) - GUARD // dtype.itemsize
+
+
+def _now_outside(arena: Arena, buffer: Buffer, before: torch.Tensor) -> torch.Tensor:
+    """Return a copy of a region, in which the tensor's own elements are as before."""
+    now = arena.bytes(buffer.start, buffer.stop).view(before.dtype).clone()
+    if buffer.tensor.span:
+        _interior(buffer, now).copy_(_interior(buffer, before))
+    return now
 
 
 def _interior(buffer: Buffer, region: torch.Tensor) -> torch.Tensor:

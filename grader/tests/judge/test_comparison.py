@@ -8,6 +8,7 @@ import warnings
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from grader.course import catalog
 from grader.course.spec import Case, Exercise, Tolerance
@@ -45,6 +46,7 @@ class Drawn:
 
     def finding(self, *outputs, untouched=None):
         found = comparison.examine(self.exercise, self.case, self.expected, outputs, untouched)[0]
+        assert comparison.is_right(self.exercise, self.case, self.expected, outputs) == (found is None)
         if self.exercise.follow is None:  # the short answer is the same
             assert comparison.within(self.case, self.expected, outputs) == (found is None)
         return found
@@ -179,7 +181,9 @@ def test_worthless_answer_that_happens_to_be_right_is_left_out_where_the_case_sa
 def test_copy_of_an_input_is_among_the_worthless_answers():
     exercise = dataclasses.replace(EXERCISES["softmax_forward"], reference=lambda x: (x.clone(),))
     case = Case({"rows": 9, "cols": 31})
-    exercise = dataclasses.replace(exercise, torch_op=exercise.reference)
+    # That of softmax is below 0 where a result is.
+    tolerance = Tolerance(lambda *asked: tuple(1.0 + one.abs() for one in asked[2]))
+    exercise = dataclasses.replace(exercise, torch_op=exercise.reference, tolerance=tolerance)
     one = drawn(exercise, case)
     assert "a copy of x" in comparison.accepted_nulls(exercise, case, one.expected, one.inputs, one.other)
 
@@ -471,3 +475,55 @@ def test_of_gradients_only_the_warning_that_cublas_has_no_context_is_not_heard(m
     with pytest.warns(UserWarning, match=words) if heard else contextlib.nullcontext():
         expected = comparison.expect(exercise, case, inputs)
     assert all(map(torch.equal, expected.reference, wanted.reference))
+
+
+# On a GPU: each question to which Python needs the answer waits for all the work before it
+
+
+class Waits(TorchDispatchMode):
+    """Counts what would wait for a GPU: a number that Python reads, and sizes that the values decide."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, function, types, arguments=(), named=None):
+        named = named or {}
+        waits = function.name() in ("aten::_local_scalar_dense", "aten::equal", "aten::nonzero")
+        # Several numbers are read at once by a copy to the host, which is seen as the stack before it.
+        self.count += waits or function.name() == "aten::stack"
+        return function(*arguments, **named)
+
+
+def waits(call, *arguments):
+    with Waits() as mode:
+        call(*arguments)
+    return mode.count
+
+
+def test_what_waits_is_counted():
+    value = torch.tensor([1.0, 2.0])
+    assert waits(value[0].item) == 1
+    assert waits(lambda: bool(value.any())) == 1
+    assert waits(value.sum) == 0
+
+
+@pytest.mark.parametrize("name", ["softmax_forward/rows=29,cols=1001,fp16", "layer_norm_backward"])
+def test_a_right_output_is_waited_for_once(name):
+    one = named(next(case for case in CASES if case.startswith(name)))
+    outputs = len(one.expected.rounded)
+    wide = {k: v.double() if isinstance(v, torch.Tensor) else v for k, v in one.inputs.items()}
+    by_torch = tuple(one.exercise.torch_op(**one.inputs))
+    arguments = one.exercise, one.case, one.inputs, wide, one.expected.reference, by_torch
+    assert waits(comparison.calibrate, *arguments) == outputs
+    assert waits(comparison.examine, one.exercise, one.case, one.expected, by_torch) == outputs
+    assert waits(comparison.invalid, [one.expected, one.other]) == 1
+
+
+def test_worthless_answers_are_waited_for_together():
+    one = named(next(case for case in CASES if case.startswith("softmax_forward/rows=29")))
+    asked = one.exercise, one.case, one.expected, one.inputs, one.other
+    worthless = [*comparison._nulls(one.expected, one.inputs, one.other)]
+    assert len(worthless) > 3
+    # The verdict about each is put together from its parts, and all are read at the end.
+    assert waits(comparison.accepted_nulls, *asked) <= len(worthless) + 1
