@@ -53,9 +53,20 @@ class Called(NamedTuple):
 class Trial:
     """A case with inputs in lent memory, and what is expected of it."""
 
-    def __init__(self, exercise: Exercise, case: Case, seed: int, start: int = 0, drawn: int = 0):
-        """`start` is a place in lent memory, in bytes; another number `drawn` gives other inputs."""
-        self.exercise, self.case, self._seed = exercise, case, seed
+    def __init__(
+        self,
+        exercise: Exercise,
+        case: Case,
+        seed: int,
+        start: int = 0,
+        drawn: int = 0,
+        limit_s: float = LIMIT_S,
+    ):
+        """`start` is a place in lent memory, in bytes; another number `drawn` gives other inputs.
+
+        A call may take `limit_s` seconds.
+        """
+        self.exercise, self.case, self._seed, self._limit_s = exercise, case, seed, limit_s
         self.values = draw(exercise, case, seed, "cpu", DRAWN_CALLS + drawn)
         self.expected = comparison.expect(exercise, case, self.values)
         self._inputs, self._outputs = lay_out(exercise, case, Placer(start), shapes_in(self.values))
@@ -75,8 +86,8 @@ class Trial:
         poisoned = [poison_output(arena, buffer, rng) for buffer in self._outputs]
         calls = [(self._inputs, self._outputs)]
         named = numbers(self.values)
-        plan = worker.prepare(self.exercise, calls, LIMIT_S, named=named, allocates=self.case.allocates)
-        if isinstance(plan, Outcome) or worker.go(plan, LIMIT_S, witnessed=witnessed, traced=traced):
+        plan = worker.prepare(self.exercise, calls, self._limit_s, named=named, allocates=self.case.allocates)
+        if isinstance(plan, Outcome) or worker.go(plan, self._limit_s, witnessed=witnessed, traced=traced):
             return None
         is_clean = all(
             same_bits(held(arena, buffer), before) for buffer, before in zip(self._inputs, lent, strict=True)
