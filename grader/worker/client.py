@@ -263,7 +263,7 @@ class Worker:
         self._channel.close()
 
     def kill(self) -> None:
-        """Kill the worker's processes from another thread: the one that waits for an answer then ends it."""
+        """Kill the worker's processes; `end` then waits for them, in the thread that waits for an answer."""
         with contextlib.suppress(ProcessLookupError):
             if self.alive:
                 os.killpg(self.pid, signal.SIGKILL)

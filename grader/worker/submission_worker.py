@@ -468,7 +468,10 @@ class SubmissionWorker:
         return self._worker.printed if self._worker else ""
 
     def kill(self) -> None:
-        """Kill the worker while another thread waits for its answer, which is an outcome then."""
+        """Kill the worker, and do not wait for its end, as `close` does.
+
+        If another thread waits for its answer, that is an outcome then.
+        """
         if self._worker:
             self._worker.kill()
 

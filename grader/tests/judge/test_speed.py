@@ -194,6 +194,7 @@ def events(monkeypatch):
     noted(SubmissionWorker, "begin", of_students("begin"))
     noted(SubmissionWorker, "set_up", of_students("set up"))
     noted(SubmissionWorker, "start", of_students("start"))
+    noted(SubmissionWorker, "kill", of_students("kill"))
     noted(SubmissionWorker, "close", of_students("close"))
     noted(speed.SpeedTest, "_open_block", lambda _, side, *__: f"{side} runs")
     noted(speed.SpeedTest, "_block", lambda _, side, *__: f"{side} is timed")
@@ -207,6 +208,13 @@ def test_the_students_process_sets_itself_up_while_the_reference_warms_up(fight,
     # No line of the file before the reference was timed alone; `start` finds the process set up.
     then = ["alone", "reference is timed", "start", "set up", "begin", "student runs", "student is timed"]
     assert events[: len(first + then)] == first + then
+
+
+def test_the_students_process_ends_while_the_reference_warms_up_and_before_it_is_timed_alone(fight, events):
+    assert fight(ADD).timing
+    last = events[events.index("kill") :]
+    assert last[:5] == ["kill", "reference runs", "close", "reference runs", "alone"]
+    assert not any(event.startswith("student") for event in last)
 
 
 def test_a_process_that_cannot_be_set_up_is_a_fault_of_the_grader_and_nothing_is_timed(
