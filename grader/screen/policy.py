@@ -29,6 +29,7 @@ from grader.screen.forms import (
     plain_annotation,
     text,
 )
+from grader.screen.hooks import Hooks
 from grader.screen.launches import missing_launch
 from grader.screen.scopes import MUTABLE, PYTHON_OWN, File, Scope, parameters, run_when_imported
 from grader.screen.tensors import ARGS, Kind, Tensors, any_tensor
@@ -137,6 +138,7 @@ class Names:
         self.modules = {one.rsplit(".", cut)[0] for one in known for cut in range(1, one.count(".") + 1)}
         numbers = {name for one in lab.functions for name in one.numbers}
         self.tensors = Tensors(file, graded, numbers, own.functions)
+        self.hooks = Hooks(file)
         nodes = list(file.scopes)
         self.fields = {
             part.target.id
@@ -503,7 +505,7 @@ class Names:
             for name in dict.fromkeys(self._constant_tensors(node)):
                 yield f"{name} is a constant of the kernel; pass a tensor as an argument without tl.constexpr"
         for keyword in node.keywords:
-            if keyword.arg == "pre_hook" and not self._harmless_hook(keyword.value):
+            if keyword.arg == "pre_hook" and not self.hooks.is_harmless(keyword.value):
                 yield "a pre_hook is permitted only where it sets a descriptor's block_shape and nothing else"
 
     def _strange_options(self, node: ast.Call) -> Iterator[str]:
@@ -543,61 +545,3 @@ class Names:
                 values, top = self.file.values(name), self.file.tree.body
                 return bool(values) and all(isinstance(one, ast.FunctionDef) and one in top for one in values)
         return False
-
-    def _harmless_hook(self, value: ast.AST | None, depth: int = ALIASES) -> bool:
-        """Whether a hook sets a block_shape alone; of a parameter, whether all that is passed for it does."""
-        if isinstance(value, ast.Constant) and value.value is None:
-            return True
-        found = self.file.scopes[value].find(value.id) if isinstance(value, ast.Name) else None
-        if (
-            isinstance(value, ast.Name)
-            and found
-            and isinstance(found.node, ast.FunctionDef)
-            and (
-                found.values[value.id] == [None]  # a parameter, which is given no other value
-            )
-        ):
-            passed = list(self._passed(found.node, value.id))
-            return bool(depth and passed) and all(self._harmless_hook(one, depth - 1) for one in passed)
-        functions = self.file.functions_of(value)
-        return bool(functions) and all(
-            isinstance(function, ast.FunctionDef) and all(map(_only_sets_block_shape, function.body))
-            for function in functions
-        )
-
-    def _passed(self, function: ast.FunctionDef, name: str) -> Iterator[ast.AST | None]:
-        """What the file's calls of a function, and its default, give one parameter; None where unknown."""
-        args = function.args
-        first = [one.arg for one in [*args.posonlyargs, *args.args]]
-        defaults = dict(zip(reversed(first), reversed(args.defaults), strict=False))
-        defaults |= {
-            one.arg: value for one, value in zip(args.kwonlyargs, args.kw_defaults, strict=True) if value
-        }
-        if name in defaults:
-            yield defaults[name]
-        for node in self.file.scopes:
-            if isinstance(node, ast.Call) and function in self.file.functions_of(node.func):
-                named = {keyword.arg: keyword.value for keyword in node.keywords}
-                if None in named or any(isinstance(one, ast.Starred) for one in node.args):
-                    yield None
-                elif name in named:
-                    yield named[name]
-                elif name in first and first.index(name) < len(node.args):
-                    yield node.args[first.index(name)]
-                elif name not in defaults:
-                    yield None
-
-
-def _only_sets_block_shape(statement: ast.stmt) -> bool:
-    match statement:
-        case ast.Assign([target], value):
-            targets = target.elts if isinstance(target, ast.Tuple) else [target]
-            calls = any(isinstance(node, ast.Call) for node in ast.walk(value))
-            return not calls and all(
-                isinstance(one, ast.Name) or getattr(one, "attr", "") == "block_shape" for one in targets
-            )
-        case ast.If(_, body, orelse):
-            return all(map(_only_sets_block_shape, [*body, *orelse]))
-        case ast.Return(None | ast.Constant(None)) | ast.Pass() | ast.Expr(ast.Constant()):
-            return True
-    return False

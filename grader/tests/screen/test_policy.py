@@ -352,6 +352,70 @@ AT_MODULE_LEVEL = {
         "C = made(*[1, hook])",
         "a pre_hook",
     ),
+    "hook behind numbers that are unpacked": (
+        "def hook(nargs): print(nargs)\ndef made(n, h=None): return triton.Config({}, pre_hook=h)\n"
+        "C = [made(*size, hook) for size in [(64,)]]",
+        "a pre_hook",
+    ),
+    "hook in what is unpacked": (
+        "def hook(nargs): print(nargs)\ndef made(n, h=None): return triton.Config({}, pre_hook=h)\n"
+        "def every(h): return [made(*size) for size in [(64, h)]]\nC = every(hook)",
+        "a pre_hook",
+    ),
+    "hook in a list that grows": (
+        "def hook(nargs): print(nargs)\ndef made(n, h=None): return triton.Config({}, pre_hook=h)\n"
+        "def every(h):\n    sizes = [64]\n    sizes.append(h)\n    return made(*sizes)\nC = every(hook)",
+        "a pre_hook",
+    ),
+    "hook that is unpacked by a call": (
+        "def hook(nargs): print(nargs)\ndef made(n, h=None): return triton.Config({}, pre_hook=h)\n"
+        "def both(h): return 64, h\nC = made(*both(hook))",
+        "a pre_hook",
+    ),
+    "hook that calls in a condition": (
+        "def hook(nargs):\n    if print(nargs):\n        pass\nC = triton.Config({}, pre_hook=hook)",
+        "a pre_hook",
+    ),
+    "hook that calls in a loop": (
+        "def hook(nargs):\n    for a in zip(print(nargs)): pass\nC = triton.Config({}, pre_hook=hook)",
+        "a pre_hook",
+    ),
+    "hook that calls by a key": (
+        "def of(a): return print(a)\ndef hook(nargs):\n    a = min(nargs, key=of)\n"
+        "C = triton.Config({}, pre_hook=hook)",
+        "a pre_hook",
+    ),
+    "hook that calls one that prints": (
+        "def more(nargs): print(nargs)\ndef hook(nargs):\n    more(nargs)\n"
+        "C = triton.Config({}, pre_hook=hook)",
+        "a pre_hook",
+    ),
+    "hook that launches": (
+        'def hook(nargs):\n    x = nargs["x_ptr"]\n    a = kernel[(1,)](x, x, x, 1, BLOCK=64)\n'
+        "C = triton.Config({}, pre_hook=hook)",
+        "a pre_hook",
+    ),
+    "hook that calls itself": (
+        "def hook(nargs):\n    hook(nargs)\nC = triton.Config({}, pre_hook=hook)",
+        "a pre_hook",
+    ),
+    "hook that sets an argument": (
+        'def hook(nargs):\n    nargs["n"] = 3\nC = triton.Config({}, pre_hook=hook)',
+        "storing to",
+    ),
+    "hook that sets strides": (
+        'def hook(nargs):\n    nargs["a_desc"].strides = [1, 1]\nC = triton.Config({}, pre_hook=hook)',
+        "storing to",
+    ),
+    "hook that sets a base in a loop": (
+        'def hook(nargs):\n    for a in ("a", "b"):\n        nargs[a].base = nargs["c"].base\n'
+        "C = triton.Config({}, pre_hook=hook)",
+        "storing to",
+    ),
+    "hook whose loop sets an argument": (
+        'def hook(nargs):\n    for nargs["n"] in (1, 2): pass\nC = triton.Config({}, pre_hook=hook)',
+        "storing to",
+    ),
     "hook that calls for a name": (
         "def hook(nargs):\n    a = print(nargs)\nC = triton.Config({}, pre_hook=hook)",
         "a pre_hook",
@@ -407,6 +471,55 @@ def test_line_of_the_module_is_refused(code, words):
     assert LINE <= outcome.frames[0].line <= LINE + code.count("\n"), outcome.where
     assert words in wheres[0] or "`__name__`" in wheres[0], outcome.where
     refused(above(code), outcome.frames[0].line, "")
+
+
+HOOKS = {
+    "by a helper, behind sizes that are unpacked": (
+        "def hook(nargs):\n    nargs['a_desc'].block_shape = [nargs['BLOCK']]\n"
+        "def made(m, n, hook=None):\n    return triton.Config({'BLOCK': m}, num_warps=n, pre_hook=hook)\n"
+        "SIZES = [(64, 4), (128, 8)]\nPLAIN = [made(*size) for size in SIZES]\n"
+        "C = [made(*size, hook) for size in SIZES] + [made(*size, hook=hook) for size in SIZES]"
+    ),
+    "by a helper, in a loop of the module": (
+        "def made(m, n, pre_hook=None):\n    return triton.Config({}, num_warps=n, pre_hook=pre_hook)\n"
+        "C = []\nfor sizes in itertools.product((64, 128), [4, 8]):\n    C.append(made(*sizes))"
+    ),
+    "by conditions on meta-parameters": (
+        "def hook(nargs):\n    m, n = nargs['BLOCK_M'], nargs.get('BLOCK_N', 64)\n"
+        "    if nargs['EPILOGUE'] and n > 64:\n        nargs['c_desc'].block_shape = [m, n // 2]\n"
+        "    elif not isinstance(nargs['c_desc'], torch.Tensor):\n"
+        "        nargs['c_desc'].block_shape = [m, max(n, 16)]\n    else:\n        return\n"
+        "    nargs['a_desc'].block_shape = [m, n] if nargs['T'] else [n, m]\n"
+        "C = [triton.Config({}, pre_hook=hook)]"
+    ),
+    "by several assignments and a loop": (
+        "def hook(nargs):\n    size: int = triton.cdiv(nargs['M'], 2)\n"
+        "    for name in ('a_desc', 'b_desc'):\n        nargs[name].block_shape = [size, 64]\n"
+        "    nargs['c_desc'].block_shape = nargs['d_desc'].block_shape = [size, size]\n"
+        "    (nargs['d_desc'].block_shape, size) = [64, 64], 3\nC = [triton.Config({}, pre_hook=hook)]"
+    ),
+    "by a function that it calls": (
+        "def common(nargs):\n    nargs['a_desc'].block_shape = [nargs['BLOCK']]\n"
+        "def hook(nargs):\n    common(nargs)\n    nargs['b_desc'].block_shape = [64]\n"
+        "C = [triton.Config({}, pre_hook=hook)]"
+    ),
+}
+
+
+@pytest.mark.parametrize("code", HOOKS.values(), ids=HOOKS)
+def test_a_hook_may_set_block_shapes_in_any_plain_way(code):
+    assert "pre_hook=" in code
+    assert verdict("import itertools\n" + above(code)) is None
+
+
+def test_a_file_of_many_hooks_is_read_quickly():
+    code = "".join(
+        f"def hook{at}(nargs):\n" + f"    hook{at + 1}(nargs)\n" * 30 for at in reversed(range(20))
+    )
+    code = "def hook20(nargs): pass\n" + code + "C = [triton.Config({}, pre_hook=hook0)]"
+    begin = time.monotonic()
+    assert verdict(above(code)) is None
+    assert time.monotonic() - begin < 10
 
 
 def test_the_line_named_is_the_line():
