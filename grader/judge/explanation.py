@@ -147,8 +147,11 @@ class Explainer:
         item = next(item for item, _ in wrong.answers)
         workers = self._workers_for(item)
         try:
-            search = Search(workers, wrong.submission, wrong.exercise, failing, passing)
+            settled = self._searched(wrong, key)
+            search = Search(workers, wrong.submission, wrong.exercise, failing, passing, settled)
             found = search.mend(self._mended.get(key, ()))
+            if found is None and self._by_another(wrong, key):
+                return "", ""
             if found is None:
                 search.put_back(workers[0])
                 formula = formula_of_file(workers[0], wrong.exercise, failing)
@@ -160,6 +163,15 @@ class Explainer:
                 worker.close()
         self._mended.setdefault(key, []).extend(found.edits)
         return sentence(found), ""
+
+    def _searched(self, wrong: Wrong, key: str) -> set[str]:
+        """Return the functions in which another wrong function's mistake was looked for, and not found."""
+        if key in self._mended:
+            return set()
+        source = Source(wrong.submission.text)
+        reached = {function.name for function in source.reached_from(wrong.exercise.name)}
+        others = [name for name in self._wrong.get(key, ()) if name in reached - {wrong.exercise.name}]
+        return {function.name for other in others for function in source.reached_from(other)}
 
     def _by_another(self, wrong: Wrong, key: str) -> str:
         """Name a function that is wrong, and that this one calls."""

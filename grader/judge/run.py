@@ -426,8 +426,8 @@ class Run:
         zeros, ran = dict.fromkeys(verified.launched, 0), False
         worker = self._worker("products", item, self._arena("host"), interpreted=True)
         for case in sorted(cases, key=_size, reverse=True):
-            trial = Trial(item.exercise, case, self.seed, limit_s=case.limit_s)
-            if worker.start() is None and trial.right(worker) == 1.0:
+            trial = Trial(item.exercise, case, self.seed)
+            if worker.start() is None and trial.right(worker, limit_s=case.limit_s) == 1.0:
                 ran = True
                 if wanted & worker.launched.keys():
                     # A product is two operations, and half of the products are wanted.

@@ -53,25 +53,20 @@ class Called(NamedTuple):
 class Trial:
     """A case with inputs in lent memory, and what is expected of it."""
 
-    def __init__(
-        self,
-        exercise: Exercise,
-        case: Case,
-        seed: int,
-        start: int = 0,
-        drawn: int = 0,
-        limit_s: float = LIMIT_S,
-    ):
-        """`start` is a place in lent memory, in bytes; another number `drawn` gives other inputs.
-
-        A call may take `limit_s` seconds.
-        """
-        self.exercise, self.case, self._seed, self._limit_s = exercise, case, seed, limit_s
+    def __init__(self, exercise: Exercise, case: Case, seed: int, start: int = 0, drawn: int = 0):
+        """`start` is a place in lent memory, in bytes; another number `drawn` gives other inputs."""
+        self.exercise, self.case, self._seed = exercise, case, seed
         self.values = draw(exercise, case, seed, "cpu", DRAWN_CALLS + drawn)
         self.expected = comparison.expect(exercise, case, self.values)
         self._inputs, self._outputs = lay_out(exercise, case, Placer(start), shapes_in(self.values))
 
-    def call(self, worker: SubmissionWorker, witnessed: bool = False, traced: bool = False) -> Called | None:
+    def call(
+        self,
+        worker: SubmissionWorker,
+        witnessed: bool = False,
+        traced: bool = False,
+        limit_s: float = LIMIT_S,
+    ) -> Called | None:
         """Call the worker's present file; None if that fails.
 
         `worker.witnessed` says afterwards what was seen of its loads and stores, if they were `witnessed`, or
@@ -86,8 +81,8 @@ class Trial:
         poisoned = [poison_output(arena, buffer, rng) for buffer in self._outputs]
         calls = [(self._inputs, self._outputs)]
         named = numbers(self.values)
-        plan = worker.prepare(self.exercise, calls, self._limit_s, named=named, allocates=self.case.allocates)
-        if isinstance(plan, Outcome) or worker.go(plan, self._limit_s, witnessed=witnessed, traced=traced):
+        plan = worker.prepare(self.exercise, calls, limit_s, named=named, allocates=self.case.allocates)
+        if isinstance(plan, Outcome) or worker.go(plan, limit_s, witnessed=witnessed, traced=traced):
             return None
         is_clean = all(
             same_bits(held(arena, buffer), before) for buffer, before in zip(self._inputs, lent, strict=True)
@@ -102,14 +97,14 @@ class Trial:
         offsets = {buffer.tensor.offset for buffer in self._inputs if buffer.name == name}
         return sorted({one.line for one in loads if one.offset in offsets})
 
-    def right(self, worker: SubmissionWorker, witnessed: bool = False) -> float:
+    def right(self, worker: SubmissionWorker, witnessed: bool = False, limit_s: float = LIMIT_S) -> float:
         """Return how much of the worker's present file is right: 1.0 for all of it, less than 0 if it fails.
 
         Elements count when they are written, more when they are right but for digits, and most within the
         tolerance. If `witnessed`, a file that reads or writes outside of a tensor, or that races, is not all
         right.
         """
-        called = self.call(worker, witnessed)
+        called = self.call(worker, witnessed, limit_s=limit_s)
         if called is None or not called.is_clean:
             return -1.0 if called is None else 0.0
         finding, _ = comparison.examine(self.exercise, self.case, self.expected, called.outputs)

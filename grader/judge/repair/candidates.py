@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from grader.judge.repair import calls, insertions, names, operators, statements
 from grader.judge.repair.edit import Edit
@@ -11,13 +11,15 @@ from grader.judge.repair.source import Source
 MODULES = (operators, calls, statements, insertions, names)
 
 
-def candidates(source: Source, function: str) -> list[Edit]:
+def candidates(source: Source, function: str, settled: Collection[str] = ()) -> list[Edit]:
     """Return the edits of what `function` runs, by rank, each new text of the file once.
+
+    Functions that are `settled` are left as they are.
 
     A mistake is often made in several places: edits that replace the same text by the same are tried together
     as well.
     """
-    reached = source.reached_from(function)
+    reached = [one for one in source.reached_from(function) if one.name not in settled]
     singles = [edit for module in MODULES for one in reached for edit in module.edits(source, one)]
     found: dict[str, Edit] = {}
     for edit in sorted((*singles, *_together(source, singles)), key=lambda edit: edit.rank):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -16,8 +16,14 @@ from grader.judge.trial import LIMIT_S, Trial, elements
 from grader.worker.submission_worker import SubmissionWorker
 
 MOST_ELEMENTS = 1 << 16  # of a case on which every edit is tried, by the product of its sizes
-MOST_SINGLE, MOST_SECOND = 1000, 400  # edits that are tried; a count, so that two runs say the same
-GIVE_UP_S = 60.0  # on a machine that is so slow that the count takes longer
+# What is tried is counted in work and not in seconds, so that two runs say the same. A unit is about a
+# millisecond of one core, of which two need 8 s for all.
+WORK_FOR_ONE, WORK_FOR_TWO = 10_000, 4_000  # of single edits, and of second ones
+WORK_OF_A_TRY = 10  # of reading a file and calling it, whatever it does
+WORK_OF_AUTOGRAD = 15
+LANES_OF_WORK = 1000  # of the loads and stores, each of which is work as well
+GIVE_UP_S = 30.0  # on a machine that is so slow that the work takes longer
+SLOWER, SHORTEST_S = 4.0, 1.0  # a try that takes so many times as long as the unedited file has no end
 MOST_STEPS = 4  # edits that bring a file nearer, on top of which a second one is tried
 NEARER = 0.15  # by which the share of right elements must rise
 
@@ -51,13 +57,21 @@ class Bench:
         few = [case for case in passing if elements(case) <= MOST_ELEMENTS]
         self._passing = [Trial(exercise, case, seed, start) for case in few]
         self._large = [case for case in failing if case not in small]
+        self._is_differentiable = exercise.differentiable
+        self.limit_s = LIMIT_S
         self._trial = lambda case: Trial(exercise, case, seed, start)
 
     def score(self, text: str, at: int = 0) -> float:
         """Return how much of one failing case a text gets right."""
         if self._worker.start() or self._worker.edit(text, LIMIT_S):
             return -1.0
-        return self.failing[at].right(self._worker, witnessed=True)
+        return self.failing[at].right(self._worker, witnessed=True, limit_s=self.limit_s)
+
+    def work(self) -> int:
+        """Return the work of the last score, as the loads and stores of its call show it."""
+        seen = self._worker.witnessed
+        own = WORK_OF_A_TRY + self._is_differentiable * WORK_OF_AUTOGRAD
+        return own + seen.accesses + seen.lanes // LANES_OF_WORK
 
     def keeps(self) -> bool:
         """Return whether the text of the last score is right in the cases that were right before."""
@@ -81,17 +95,19 @@ class Search:
         exercise: Exercise,
         failing: Sequence[Case],
         passing: Sequence[Case],
+        settled: Collection[str] = (),
     ):
         """`failing` and `passing` are cases of the unedited file; each runs on a CPU.
 
-        The first failing one is tried with every edit. SyntaxError if the file is not Python.
+        The first failing one is tried with every edit. Functions in `settled` are not edited. SyntaxError if
+        the file is not Python.
         """
         self._source = Source(submission.text)
         part = workers[0].arena.size // len(workers)
         self._benches = [
             Bench(worker, exercise, failing, passing, part * at) for at, worker in enumerate(workers)
         ]
-        self._edits = candidates(self._source, exercise.name)
+        self._edits = candidates(self._source, exercise.name, settled)
 
     def mend(self, likely: Sequence[Edit] = ()) -> Repair | None:
         """Return the first edit by rank with which all cases are right, or two; None if there is none.
@@ -100,8 +116,13 @@ class Search:
         if the unedited file does not run here; its cases may have failed on a GPU.
         """
         self._end = time.monotonic() + GIVE_UP_S
-        edits = [*likely, *self._edits[:MOST_SINGLE]]
+        began = time.monotonic()
         base = self._benches[0].score(self._source.text)
+        limit_s = min(LIMIT_S, max(SHORTEST_S, SLOWER * (time.monotonic() - began)))
+        for bench in self._benches:
+            bench.limit_s = limit_s
+        work = self._benches[0].work()
+        edits = [*likely, *self._edits[: WORK_FOR_ONE // work]]
         if base < 0.0:
             raise NotRunError("the file does not run in the interpreter of this machine")
         if base == 1.0:  # what is wrong with this case is not seen here
@@ -115,7 +136,7 @@ class Search:
                 for at in range(len(self._benches[0].failing))
             ]
             worst = scores.index(min(scores))
-            most = MOST_SECOND // min(len(steps), MOST_STEPS)
+            most = WORK_FOR_TWO // (work * min(len(steps), MOST_STEPS))
             found, _ = self._sweep(self._edits[:most], step.parts, 1.0, worst)
             if found:
                 return Repair((step, found))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from grader.course.spec import Verdict
-from grader.judge.repair.search import Bench
+from grader.judge.repair.search import WORK_FOR_ONE, Bench
 from grader.system.text import one_line
 
 LAB_1 = Path("solutions/lab1_elementwise_add/elementwise_add.py").read_text()
@@ -65,6 +65,60 @@ def test_where_the_file_does_not_run_each_case_keeps_its_own_cause(submissions, 
     answers = [(submissions.asked[name], outcome, 0.0) for name, outcome in graded.items()]
     assert any(outcome.cause for _, outcome, _ in answers)
     assert submissions.run.explained(answers, lambda _: None) == answers
+
+
+def test_of_a_costly_kernel_fewer_edits_are_tried(submissions, monkeypatch):
+    lost = "tl.sin(x) * 0.5 + y * y * 3.0 + tl.cos(x)"
+    text = changed(LAB_1, ("x + y, mask", f"{lost}, mask"))
+    tried, score = [], Bench.score
+
+    def counted(bench, edited, at=0):
+        tried.append(edited)
+        return score(bench, edited, at)
+
+    monkeypatch.setattr(Bench, "score", counted)
+    causes(submissions, 1, text, *sizes(*SIZES))
+    cheap = len(tried)
+    tried.clear()
+    monkeypatch.setattr(Bench, "work", lambda _: WORK_FOR_ONE // 20)
+    causes(submissions, 1, text, *sizes(*SIZES))
+    assert cheap > 100
+    assert len(tried) == 1 + 20
+
+
+def test_the_work_of_a_try_is_that_of_its_loads_and_stores(submissions, monkeypatch):
+    worked, work = [], Bench.work
+    monkeypatch.setattr(Bench, "work", lambda bench: worked.append(work(bench)) or worked[-1])
+    wrong = changed(LAB_1, ("x + y, mask", "x - y, mask"))
+    often = changed(
+        wrong,
+        (
+            "    x = tl.load",
+            "    for _ in range(50):\n        tl.load(x_ptr + offs, mask=mask)\n    x = tl.load",
+        ),
+    )
+    for text in (wrong, often):
+        causes(submissions, 1, text, *sizes("n=127,fp32"))
+    assert worked[1] - worked[0] >= 50
+
+
+def test_a_caller_is_not_searched_where_the_function_that_it_calls_was(submissions, monkeypatch):
+    lost = "tl.sum(tl.sin(x) * x + tl.cos(x) * 3.0 + 0.5 * x * x * x, axis=0)"
+    text = changed(LAB_2, ("tl.sum(tl.exp(x - shift), axis=0)", lost))
+    tried, score = [], Bench.score
+
+    def counted(bench, edited, at=0):
+        tried.append(edited)
+        return score(bench, edited, at)
+
+    monkeypatch.setattr(Bench, "score", counted)
+    names = [f"softmax_forward/{rows}" for rows in ROWS]
+    found, _ = causes(submissions, 2, text, *names, "softmax/rows=29,cols=1001,fp32")
+    cause = found["softmax/correctness/rows=29,cols=1001,fp32"]
+    assert cause == "it calls `softmax_forward`, which is wrong: its cause comes first"
+    assert sum("tl.sin(x)" in one and lost not in one for one in tried) > 20
+    before = tried.index(text, 1)  # the second search begins with the file as it is
+    assert all(lost in one for one in tried[before:])
 
 
 def test_an_error_of_the_grader_leaves_the_answers_as_they_are(submissions, monkeypatch, capsys):

@@ -79,12 +79,14 @@ class Load:
 
 @dataclass(frozen=True)
 class Witnessed:
-    """What was seen of one call. Two are the same if the same is wrong with the calls."""
+    """What was seen of one call. Two are equal if the same was found, whatever the calls had to do."""
 
     outside: tuple[Outside, ...] = ()
     races: tuple[Race, ...] = ()
     births: tuple[Birth, ...] = ()  # an inf, and the NaN that came of it; only if they were asked for
     loads: tuple[Load, ...] = field(default=(), compare=False)
+    accesses: int = field(default=0, compare=False)  # loads, stores and atomics of all programs
+    lanes: int = field(default=0, compare=False)  # of all accesses, those that are masked off as well
 
     @classmethod
     def claimed(cls, claim: Json) -> Witnessed:
@@ -101,13 +103,16 @@ class Witnessed:
             *(0 <= one.offset < LARGEST and 0 < one.line < MOST_LINES for one in found.loads),
             len(found.loads) <= MOST_LOADS,
         )
-        if longest > MOST_FACTS or not all(valid):
+        counted = all(0 <= count < LARGEST for count in (found.accesses, found.lanes))
+        if longest > MOST_FACTS or not counted or not all(valid):
             return cls()
         return cls(
             tuple(replace(one, tensor=_shown(one.tensor)) for one in found.outside),
             tuple(replace(one, tensor=_shown(one.tensor)) for one in found.races),
             tuple(replace(one, operation=one_line(one.operation)) for one in found.births),
             found.loads,
+            found.accesses,
+            found.lanes,
         )
 
 

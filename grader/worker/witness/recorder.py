@@ -44,12 +44,15 @@ class Recorder:
         self._races: list[Race] = []
         self._loads: dict[Load, None] = {}
         self._kept = 0  # lanes of all launches
+        self._accesses = self._lanes = 0
         self._launch: _Launch | None = None
         self.masked = True  # whether the access that runs was written with a mask
 
     def found(self) -> Witnessed:
         """Return what was seen so far."""
-        return Witnessed(tuple(self._outside.values()), tuple(self._races), loads=tuple(self._loads))
+        outside, races = tuple(self._outside.values()), tuple(self._races)
+        loads = tuple(self._loads)
+        return Witnessed(outside, races, loads=loads, accesses=self._accesses, lanes=self._lanes)
 
     @contextlib.contextmanager
     def launch(
@@ -81,6 +84,8 @@ class Recorder:
         launch, addresses = self._launch, pointers.data
         if launch is None or not addresses.size:
             return None
+        self._accesses += 1
+        self._lanes += addresses.size
         region, safe = launch.regions.get(id(pointers.dtype)), None
         size = region.size if region else max(1, pointers.get_element_ty().primitive_bitwidth // 8)
         if region is None or not (
