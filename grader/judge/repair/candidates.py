@@ -20,13 +20,36 @@ def candidates(source: Source, function: str, settled: Collection[str] = ()) -> 
     as well.
     """
     reached = [one for one in source.reached_from(function) if one.name not in settled]
-    singles = [edit for module in MODULES for one in reached for edit in module.edits(source, one)]
+    singles = [
+        edit
+        for module in MODULES
+        for one in reached
+        for edit in module.edits(source, one)
+        if not _tunes(source, edit)
+    ]
     found: dict[str, Edit] = {}
     for edit in sorted((*singles, *_together(source, singles)), key=lambda edit: edit.rank):
         text = source.with_replaced(edit.parts)
         if text != source.text:
             found.setdefault(text, edit)
     return list(found.values())
+
+
+def _tunes(source: Source, edit: Edit) -> bool:
+    """Return whether an edit writes something else for a parameter that the configs set.
+
+    Each value of it is right in a right file, and another often hides a mistake. Only a parameter of the
+    same kind, such as another BLOCK, may be meant in its place, where no call hands it on as itself.
+    """
+    for (begin, end), text in edit.parts:
+        name = source.between(begin, end)
+        if name in source.tuned and (
+            (begin, end) in source.handed_on
+            or text not in source.tuned
+            or text.partition("_")[0] != name.partition("_")[0]
+        ):
+            return True
+    return False
 
 
 def _together(source: Source, singles: Iterable[Edit]) -> list[Edit]:

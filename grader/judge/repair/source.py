@@ -125,6 +125,41 @@ class Source:
                         found[name] = Function(name, method, kernel=False)
         return found
 
+    @cached_property
+    def tuned(self) -> frozenset[str]:
+        """The constants of autotuned kernels that a config may set: they are keys of a dict of the file."""
+        keys: set[str] = set()
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Dict):
+                keys |= {
+                    one.value
+                    for one in node.keys
+                    if isinstance(one, ast.Constant) and isinstance(one.value, str)
+                }
+            elif isinstance(node, ast.Call) and called(node) == "dict":
+                keys |= {one.arg for one in node.keywords if one.arg}
+        kernels = (one for one in self.functions.values() if one.kernel)
+        return frozenset(
+            name
+            for kernel in kernels
+            if any({"autotune"} & _words_of(one) for one in kernel.node.decorator_list)
+            for name in kernel.constexprs & keys
+        )
+
+    @cached_property
+    def handed_on(self) -> frozenset[tuple[int, int]]:
+        """The spans of arguments that have the name of the parameter for which they are given."""
+        found: set[tuple[int, int]] = set()
+        for node in ast.walk(self.tree):
+            function = self.functions.get(called(node)) if isinstance(node, ast.Call) else None
+            if isinstance(node, ast.Call) and function:
+                pairs = [*zip(function.parameters, node.args, strict=False)]
+                pairs += [(one.arg, one.value) for one in node.keywords if one.arg]
+                found |= {
+                    self.span(one) for name, one in pairs if isinstance(one, ast.Name) and one.id == name
+                }
+        return frozenset(found)
+
     def reached_from(self, name: str) -> list[Function]:
         """Return the functions that a function of the file may run, itself first; [] if it is not there.
 

@@ -155,3 +155,45 @@ def function(c):
     found = [one for one in candidates(source, "function") if plain_or_none(source, one) == plain(right)]
     assert found
     assert found[0].mistake == "`N` and `M` are exchanged in the comparisons of the kernel"
+
+
+TUNED = """
+import triton
+import triton.language as tl
+
+
+def config(m, n, group):
+    tile = {"BLOCK_M": m, "BLOCK_N": n, "GROUP_M": group}
+    return triton.Config(tile, num_warps=4)
+
+
+@triton.jit
+def place(pid, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP_M: tl.constexpr):
+    first = pid // (tl.cdiv(N, BLOCK_N) * GROUP_M) * GROUP_M
+    return (first + pid % GROUP_M) * BLOCK_M, first * BLOCK_N
+
+
+@triton.autotune(configs=[config(64, 32, 8)], key=["M", "N"])
+@triton.jit
+def kernel(c_ptr, M, N, stride, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP_M: tl.constexpr):
+    m, n = place(tl.program_id(0), M, N, BLOCK_M, BLOCK_N, GROUP_M=GROUP_M)
+    rows = m + tl.arange(0, BLOCK_M)[:, None]
+    cols = n + tl.arange(0, BLOCK_N)[None, :]
+    tl.store(c_ptr + rows * stride + cols, 0.0, mask=(rows < M) & (cols < N))
+
+
+def function(c):
+    kernel[(8,)](c, *c.shape, c.stride(0))
+"""
+
+
+def test_a_parameter_that_configs_set_is_not_exchanged_for_another_value():
+    source = Source(TUNED)
+    assert source.tuned == {"BLOCK_M", "BLOCK_N", "GROUP_M"}
+    tried = candidates(source, "function")
+    parts = [(source.between(*span), text) for edit in tried for span, text in edit.parts]
+    assert len(parts) > 100
+    assert [text for old, text in parts if old == "GROUP_M"] == []
+    assert {text for old, text in parts if old == "BLOCK_M"} == {"BLOCK_N"}  # a common mistake
+    handed = TUNED.encode().index(b"BLOCK_M, BLOCK_N, GROUP_M=")
+    assert not [edit for edit in tried for (begin, _), _ in edit.parts if handed <= begin < handed + 33]
