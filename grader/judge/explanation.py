@@ -7,7 +7,7 @@ ones do not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -26,6 +26,7 @@ from grader.judge.repair.source import Source
 from grader.judge.trial import Trial, elements
 from grader.results.outcome import Outcome
 from grader.worker.submission_worker import SubmissionWorker
+from grader.worker.witness.record import Birth
 
 # Where the wrong elements lie, or that they are wrong: many mistakes look like this. Their usual cause is not
 # named when no edit of the line that it means has helped.
@@ -55,6 +56,7 @@ class Wrong(NamedTuple):
     exercise: Exercise
     submission: Submission
     answers: Sequence[tuple[CaseItem, Outcome]]
+    right: Collection[str] = ()  # other exercises of the file, of which every case is right
 
     def cases(self, right: bool, hidden: bool = True) -> list[Case]:
         """Return the cases that are right or wrong, by size; without hidden ones their sizes may be shown."""
@@ -131,7 +133,7 @@ class Explainer:
         try:
             if worker.start() or trial.call(worker, traced=True) is None:
                 return ""
-            return births(worker.witnessed.births)
+            return births(outside_of_right(wrong, worker.witnessed.births))
         finally:
             worker.close()
 
@@ -183,10 +185,38 @@ class Explainer:
         return f"it calls `{others[0]}`, which is wrong: its cause comes first"
 
 
+def outside_of_right(wrong: Wrong, seen: Sequence[Birth]) -> Sequence[Birth]:
+    """Return what was seen, or nothing if it was in a function that another exercise shows to be right.
+
+    Then what went in was wrong before.
+    """
+    source = Source(wrong.submission.text)
+    right = [function for name in wrong.right for function in source.reached_from(name)]
+    inside = any(
+        function.node.lineno <= one.line <= (function.node.end_lineno or 0)
+        for one in seen
+        for function in right
+    )
+    return () if inside else seen
+
+
 def sentence(found: Repair) -> str:
     """Return a repair in words: for each edit its line, and what is wrong there."""
     edits = sorted(found.edits, key=lambda edit: edit.line)
     return "; and ".join(f"line {edit.line}: {edit.mistake}" for edit in edits)
+
+
+def _all_right(
+    answers: Sequence[Answered], path: Path, submission_of: Callable[[Item], Submission]
+) -> set[str]:
+    """Return the exercises of a file of which every case that was graded is right."""
+    verdicts: dict[str, set[Verdict]] = {}
+    for item, outcome, _ in answers:
+        is_case = isinstance(item, CaseItem) and item.kind == CORRECTNESS
+        if is_case and isinstance(item.exercise, Exercise) and submission_of(item).path == path:
+            verdicts.setdefault(item.exercise.name, set()).add(outcome.verdict)
+    graded = {name: found - {Verdict.NOT_GRADED} for name, found in verdicts.items()}
+    return {name for name, found in graded.items() if found == {Verdict.PASS}}
 
 
 def explained(
@@ -212,7 +242,10 @@ def explained(
             continue
         if any(is_open(outcome) for _, outcome in mine):
             begin(exercise.name)
-            found = explainer.explain(Wrong(exercise, submission_of(mine[0][0]), mine))
+            submission = submission_of(mine[0][0])
+            beside = [pair for pair in answers if pair[0].entry.folder == folder]
+            right = _all_right(beside, submission.path, submission_of)
+            found = explainer.explain(Wrong(exercise, submission, mine, right))
             changed |= {(folder, name): outcome for name, outcome in found.items()}
     return [
         (item, changed.get((item.entry.folder, item.id), outcome), seconds)

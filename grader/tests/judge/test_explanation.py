@@ -6,8 +6,11 @@ from pathlib import Path
 import pytest
 
 from grader.course.spec import Verdict
+from grader.course.submission import Submission
+from grader.judge.explanation import Wrong, outside_of_right
 from grader.judge.repair.search import WORK_FOR_ONE, Bench
 from grader.system.text import one_line
+from grader.worker.witness.record import Birth
 
 LAB_1 = Path("solutions/lab1_elementwise_add/elementwise_add.py").read_text()
 LAB_2 = Path("solutions/lab2_online_softmax/online_softmax.py").read_text()
@@ -269,3 +272,22 @@ def test_a_nan_that_no_edit_mends_is_told_with_its_line_and_operands(submissions
     found, _ = causes(submissions, 1, text, *sizes("n=1009,fp32", "n=4099,values=cancelling,fp32"))
     line = line_of(text, "(x - x)")
     assert list(found.values()) == [f"line {line}: 0 / 0 is nan"]
+
+
+def test_a_nan_in_a_function_that_another_exercise_shows_to_be_right_came_in_with_its_inputs():
+    submission = Submission(Path("online_softmax.py"), LAB_2.encode())
+    born = [Birth("-", ("inf", "inf"), "nan", line_of(LAB_2, "dx = (y * (dy - dot))"), (0, 0, 0))]
+    forward = [Birth("/", ("0", "0"), "nan", line_of(LAB_2, "tl.sum(tl.exp(x - shift)"), (0, 0, 0))]
+    exercise = None  # what is asked does not depend on it
+    wrong = Wrong(exercise, submission, [], {"softmax_backward"})
+    assert outside_of_right(wrong, born) == ()
+    assert outside_of_right(wrong, forward) == forward
+    assert outside_of_right(Wrong(exercise, submission, []), born) == born
+
+
+def test_the_tensor_that_an_autograd_function_should_have_saved_is_named(submissions):
+    text = changed(LAB_2, ("ctx.save_for_backward(y)", "ctx.save_for_backward(x)"))
+    names = [f"softmax_backward/{rows}" for rows in ROWS]
+    found, _ = causes(submissions, 2, text, *names, "softmax/rows=29,cols=1001,fp32")
+    line = line_of(text, "ctx.save_for_backward(x)")
+    assert set(found.values()) == {f"line {line}: `x` is the wrong value in `ctx.save_for_backward(x)`"}

@@ -197,3 +197,40 @@ def test_a_parameter_that_configs_set_is_not_exchanged_for_another_value():
     assert {text for old, text in parts if old == "BLOCK_M"} == {"BLOCK_N"}  # a common mistake
     handed = TUNED.encode().index(b"BLOCK_M, BLOCK_N, GROUP_M=")
     assert not [edit for edit in tried for (begin, _), _ in edit.parts if handed <= begin < handed + 33]
+
+
+AUTOGRAD = """
+import torch
+
+
+def function(x):
+    return Function.apply(x)
+
+
+class Function(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, eps):
+        ctx.eps = x
+        ctx.save_for_backward(x)
+        return plain(x)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (y,) = ctx.saved_tensors
+        return gradient[(1,)](dy, y), None
+"""
+
+
+def test_what_an_autograd_function_keeps_is_looked_at_first():
+    source = Source(AUTOGRAD)
+    tried = candidates(source, "function")
+    first = [edit for edit in tried if edit.rank == 0]
+    texts = [source.with_replaced(edit.parts) for edit in tried[: len(first)]]
+    assert any("ctx.eps = eps" in text for text in texts)
+    assert any("save_for_backward(eps)" in text for text in texts)
+    (saved,) = [text for text in texts if ":= plain(x)" in text]
+    result = saved.partition("save_for_backward((")[2].partition(" ")[0]
+    assert f"return {result}\n" in saved
+    assert {edit.mistake for edit in first if "save" in edit.mistake} == {
+        "`x` is the wrong value in `ctx.save_for_backward(x)`"
+    }
