@@ -1,4 +1,4 @@
-"""Which formula the wrong outputs of a file follow: they are computed here, with two sets of inputs."""
+"""Which formula the wrong outputs of a file follow: they are computed here, in several sizes."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import torch
 
 from grader.course.spec import Case, Exercise
 from grader.judge import comparison
-from grader.judge.formula.search import follows, formula_of
+from grader.judge.formula.search import Followed, formula_of
 from grader.judge.formula.terms import terms_of
 from grader.judge.inputs import in_dtype
-from grader.judge.trial import Trial
+from grader.judge.trial import Trial, elements
 from grader.worker.submission_worker import SubmissionWorker
 
-MOST_CASES = 2  # that are looked at
+MOST_CASES = 3  # that are looked at, each of another size
+FEWEST_CASES = 2  # in one size a mean over a sum is a number, and many formulas say the same
 MOST_ELEMENTS = 1 << 16  # of an output
 
 
@@ -22,24 +23,41 @@ def formula_of_file(worker: SubmissionWorker, exercise: Exercise, failing: Seque
     """Return in words which formula a wrong output of the worker's present file follows; "" if none is found.
 
     `failing` are wrong cases that run in the interpreter, the preferred ones first. The formula must hold for
-    every element, with both sets of inputs.
+    every element of all that are looked at, and of the first one with two sets of inputs.
     """
     if exercise.follow is not None:  # its outputs depend on a random choice
         return ""
-    single = [case for case in failing if case.dtype == "fp32" and not case.is_far]
-    for case in single[:MOST_CASES]:
-        trials = [Trial(exercise, case, worker.session.seed, drawn=drawn) for drawn in range(2)]
-        called = [trial.call(worker) for trial in trials]
-        first, second = called
-        if first is None or second is None:
-            continue
-        finding, _ = comparison.examine(exercise, case, trials[0].expected, first.outputs)
-        k = exercise.outputs.index(finding.output) if finding else 0
-        got, again = first.outputs[k].double(), second.outputs[k].double()
-        if finding is None or got.numel() > MOST_ELEMENTS:
-            continue
-        terms, others = (terms_of(exercise.reference, in_dtype(one.values, torch.float64)) for one in trials)
-        found = formula_of(terms, got)
-        if found and bool(follows(again.reshape(-1), found.of(others, again.shape).reshape(-1))):
-            return f"the values in `{finding.output}` are those of `{found.text}`"
-    return ""
+    chosen = of_several_sizes(failing)
+    if len(chosen) < FEWEST_CASES:
+        return ""
+    seen: list[Followed] = []
+    output = ""
+    for case, drawn in [(chosen[0], 0), (chosen[0], 1), *((case, 0) for case in chosen[1:])]:
+        trial = Trial(exercise, case, worker.session.seed, drawn=drawn)
+        called = trial.call(worker)
+        if called is None:
+            return ""
+        finding, _ = comparison.examine(exercise, case, trial.expected, called.outputs)
+        if finding is None and not seen:  # what is wrong with this case is not seen here
+            return ""
+        output = output or (finding.output if finding else "")
+        got = called.outputs[exercise.outputs.index(output)].double()
+        if got.numel() > MOST_ELEMENTS:
+            return ""
+        terms = terms_of(exercise.reference, in_dtype(trial.values, torch.float64))
+        seen.append(Followed(terms, got))
+    found = formula_of(*seen[0], others=seen[1:])
+    return f"the values in `{output}` are those of `{found.text}`" if found else ""
+
+
+def of_several_sizes(failing: Sequence[Case]) -> list[Case]:
+    """Return the first case, the largest, and one between: what holds within a block may end behind it."""
+    by_size: dict[tuple[object, ...], Case] = {}
+    for case in failing:
+        if case.dtype == "fp32" and not case.is_far and elements(case) <= MOST_ELEMENTS:
+            size = tuple(value for value in case.params.values() if isinstance(value, int))
+            by_size.setdefault(size, case)
+    first, *more = by_size.values() or [None]
+    more.sort(key=lambda case: elements(case) if case else 0)
+    picked = [first, *more[-1:], *more[len(more) // 2 : -1]][:MOST_CASES]
+    return [case for case in picked if case]

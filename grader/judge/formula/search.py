@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
@@ -13,6 +15,7 @@ PLACES = 61  # elements that every formula is tried on; all elements, once it fi
 FEWER = 5  # of which each so many-th is enough to leave out nearly all formulas of three terms
 CLOSE = 5e-4  # relative error of an element that follows a formula, in fp32
 NOISE = 1e-5  # of the largest element, which is added: where terms cancel, digits are lost
+SUMMED = re.compile(r"sum\((\w+)")
 MOST_TERMS = 36
 MOST_HITS = 50  # formulas of one kind that are tried on all elements
 LEAST_FACTOR, MOST_FACTOR = 1e-5, 1e5  # of a term with a factor that is fitted
@@ -74,11 +77,19 @@ def follows(got: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     return ((values - got).abs() <= near).all(dim=-1)
 
 
-def formula_of(terms: Sequence[Term], got: torch.Tensor) -> Formula | None:
+class Followed(NamedTuple):
+    """The terms of one call, and its output, which may follow a formula of them; both in fp64."""
+
+    terms: Sequence[Term]
+    got: torch.Tensor
+
+
+def formula_of(terms: Sequence[Term], got: torch.Tensor, others: Sequence[Followed] = ()) -> Formula | None:
     """Return the formula of the terms that `got` follows: of those with the fewest operations, the shortest.
 
-    `terms` and `got` are in fp64. None if there is none, where too few elements say anything, and where there
-    is a NaN or inf.
+    It must hold for `others` as well, which are calls with other inputs, and best with other sizes. `terms`
+    and `got` are in fp64. None if there is none, where too few elements say anything, and where there is a
+    NaN or inf.
     """
     places = torch.linspace(0, got.numel() - 1, PLACES).long()
     if got.numel() < PLACES or not bool(got.isfinite().all()):
@@ -93,11 +104,34 @@ def formula_of(terms: Sequence[Term], got: torch.Tensor) -> Formula | None:
         fitting = [
             one
             for one in stage(plain, rows, sample)
-            if bool(follows(got.reshape(-1), one.of(terms, got.shape).reshape(-1)))
+            if not _counts(one.text)
+            and _holds(one, terms, got)
+            and all(_holds(one, _in_order(terms, other.terms), other.got) for other in others)
         ]
         if fitting:
             return min(fitting, key=lambda one: (len(one.text), one.text))
     return None
+
+
+def _counts(text: str) -> bool:
+    """Return whether a formula has the mean and the sum of one value, of which only their number is left."""
+    return any(f"mean({inner}" in text for inner in SUMMED.findall(text))
+
+
+def _holds(formula: Formula, terms: Sequence[Term], got: torch.Tensor) -> bool:
+    """Return whether every element follows a formula; False where a term is missing or has another shape."""
+    try:
+        values = formula.of(terms, got.shape)
+    except (RuntimeError, IndexError):
+        return False
+    return bool(follows(got.reshape(-1), values.reshape(-1)))
+
+
+def _in_order(terms: Sequence[Term], others: Sequence[Term]) -> list[Term]:
+    """Return the terms of another call in the order of these; NaN for a term that it does not have."""
+    known = {term.text: term for term in others}
+    missing = torch.tensor(torch.nan, dtype=torch.float64)
+    return [known.get(term.text, Term(term.text, missing)) for term in terms]
 
 
 def _sampled(

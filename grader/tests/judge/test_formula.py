@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from grader.course import catalog
-from grader.judge.formula.search import formula_of
+from grader.course.spec import Case
+from grader.judge.formula.of_file import of_several_sizes
+from grader.judge.formula.search import Followed, formula_of
 from grader.judge.formula.terms import Term, enclosed, terms_of
 from grader.judge.inputs import draw, in_dtype
 from grader.tests.helpers.course import SEED
@@ -115,3 +117,50 @@ def test_a_value_that_is_changed_in_place_keeps_its_formula():
 )
 def test_only_a_formula_with_an_operator_outside_gets_parentheses(text, beside):
     assert enclosed(text) == beside
+
+
+def of_size(cols, wrong, name="softmax_forward"):
+    """Terms and output of a wrong function for rows of a length."""
+    exercise = EXERCISES[name]
+    (case,) = [
+        case
+        for case in exercise.cases
+        if case.dtype == "fp32"
+        and case.params.get("cols") == cols
+        and case.name == f"rows={case.params['rows']},cols={cols},fp32"
+    ]
+    inputs = in_dtype(draw(exercise, case, SEED, "cpu", 0), torch.float64)
+    return Followed(terms_of(exercise.reference, inputs), wrong(**inputs).float().double())
+
+
+def test_a_formula_that_holds_in_one_size_only_is_no_formula():
+    def by_blocks(x):  # as long as a row is one block, what it is divided by is 1
+        return exponentials(x) / (1 + x.shape[1] // 1000 * x[:, :1].abs())
+
+    one, other = of_size(127, by_blocks), of_size(1001, by_blocks)
+    assert formula_of(*one)
+    assert formula_of(*one, others=[other]) is None
+
+
+def test_a_mean_over_a_sum_is_only_a_number():
+    one = of_size(127, lambda x: exponentials(x) / x.shape[1])
+    found = formula_of(*one)
+    assert found
+    assert found.text == "exp(x - max(x, axis=1)) / 127"
+
+
+def test_the_largest_of_the_cases_is_looked_at():
+    cases = [Case({"rows": 4, "cols": cols}) for cols in (129, 127, 200, 1001, 300, 70_000)]
+    halves = [Case({"rows": 4, "cols": 16385}, dtype="fp16")]
+    twice = [Case({"rows": 4, "cols": 129, "values": "large"})]
+    picked = [case.params["cols"] for case in of_several_sizes([*cases, *halves, *twice])]
+    assert picked == [129, 1001, 300]
+    assert of_several_sizes(halves) == []
+
+
+def test_a_formula_that_holds_in_every_size_is_named():
+    one, other = of_size(127, exponentials), of_size(1001, exponentials)
+    found = formula_of(*one, others=[other])
+    assert found
+    assert found.text == "exp(x - max(x, axis=1))"
+    assert formula_of(*one, others=[Followed(other.terms[:1], other.got)]) is None
