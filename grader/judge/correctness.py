@@ -143,7 +143,7 @@ def _grade(
         launched.update(worker.launched)
         earlier = results[0] if call else None
         finding, share = comparison.examine(exercise, case, expected[call], got, masks, earlier)
-        host = by_host(worker, lab, exercise, case, finding, decoys, got)
+        host = by_host(worker, lab, exercise, case, finding, decoys, expected[call], got)
         barred = host or witness.read_outside(lab, case, seen, finding)
         if barred:
             return barred

@@ -7,6 +7,7 @@ import pytest
 from grader.course import catalog
 from grader.course.spec import FAR_STRIDE, Reason, Verdict
 from grader.course.symptoms import Symptom
+from grader.tests.helpers.broken_files import BrokenFile, Grading
 
 SOLUTIONS = {
     1: "lab1_elementwise_add/elementwise_add.py",
@@ -164,3 +165,16 @@ def test_a_shift_that_becomes_the_maximum_is_found(submissions):
     text = solved(2, ("        m = m_new\n", "        m = shift\n"))
     case = "softmax_forward/rows=7,cols=20011,values=masked below,fp32"
     assert graded(submissions, 2, text, case)[0].label == "WRONG/NONFINITE"
+
+
+def test_a_result_of_zeros_is_no_proof_of_which_inputs_were_used(tmp_path):
+    grading = Grading(tmp_path)
+    try:  # all is dropped where p is one half
+        halved = BrokenFile(
+            "dropout", "all dropped", "random >= p", "0.5 * random >= p", "", [], "dropout_forward"
+        )
+        outcome = grading.grade(halved)["cpu"]
+    finally:
+        grading.session.close()
+    assert outcome.label == "WRONG/MISMATCH"
+    assert "share" in outcome.cause
