@@ -337,6 +337,8 @@ class Lab:
 
     * `causes` maps a symptom to a README hint and the likely cause. A symptom is a Symptom, or a member of an
       enumeration that lab.py derives from LabSymptom; each member of that needs a cause.
+    * `signs` are symptoms that many mistakes have: their cause is named only while no case could be looked at
+      more closely.
     * `also_allowed` names modules that the lab's files may import beyond the common ones, and single names
       such as `torch.library.triton_op` (see policy_names).
     * `given` names modules of the lab's folder that its files may import, with the names they may use; they
@@ -349,6 +351,7 @@ class Lab:
     title: str
     exercises: tuple[Exercise | Document, ...]
     causes: Mapping[AnySymptom, tuple[int, str]] = field(default_factory=dict)
+    signs: tuple[AnySymptom, ...] = ()
     also_allowed: tuple[str, ...] = ()
     given: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     headers: tuple[str, ...] = ()

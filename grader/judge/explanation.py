@@ -20,6 +20,7 @@ from grader.judge.contrast import contrast
 from grader.judge.dependence import dependence
 from grader.judge.facts import births
 from grader.judge.formula.of_file import formula_of_file
+from grader.judge.measured import measured_of_file
 from grader.judge.repair.edit import Edit
 from grader.judge.repair.search import NotRunError, Repair, Search
 from grader.judge.repair.source import Source
@@ -37,6 +38,9 @@ DOUBTFUL = {
     Symptom.LAST_COLUMNS_WRONG,
     Symptom.LAST_ROWS_WRONG,
     Symptom.NOT_FINITE,
+    Symptom.ALL_ZERO,
+    Symptom.PRECISION,
+    Symptom.SCALED,
     Symptom.GRADIENT,
     Symptom.WRONG,
 }
@@ -111,12 +115,13 @@ class Explainer:
                 name: replace(outcome, cause=formula, hint=hint) for name, outcome in guessed.items()
             }
         causes = {outcome.cause for outcome in guessed.values()}
-        doubtful = any(outcome.symptom in DOUBTFUL for outcome in guessed.values())
+        signs = DOUBTFUL | {*wrong.answers[0][0].entry.lab.signs}
+        doubtful = any(outcome.symptom in signs for outcome in guessed.values())
         if not guessed or (len(causes) == 1 and not doubtful):
             return failed | seen
         shown = wrong.cases(right=False, hidden=False)
         found = contrast(shown, wrong.cases(right=True, hidden=False)) if shown else ""
-        words = f"not found; {found}" if found else "not found"
+        words = "; ".join(filter(None, ("not found", self._measured(wrong), found)))
         return seen | {name: replace(outcome, cause=words, hint=hint) for name, outcome in guessed.items()}
 
     def _born(self, wrong: Wrong) -> str:
@@ -134,6 +139,16 @@ class Explainer:
             if worker.start() or trial.call(worker, traced=True) is None:
                 return ""
             return births(outside_of_right(wrong, worker.witnessed.births))
+        finally:
+            worker.close()
+
+    def _measured(self, wrong: Wrong) -> str:
+        """Say how the wrong results relate to the right ones."""
+        worker = self._workers_for(wrong.answers[0][0])[0]
+        try:
+            return (
+                "" if worker.start() else measured_of_file(worker, wrong.exercise, wrong.cases(right=False))
+            )
         finally:
             worker.close()
 

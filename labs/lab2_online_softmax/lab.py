@@ -291,6 +291,7 @@ LAB = Lab(
             differentiable=True,
         ),
     ),
+    signs=(Mistake.SUMS_BELOW_ONE, Mistake.SUMS_ABOVE_ONE, Mistake.SUM_NOT_RESCALED, Mistake.WRONG_SUM),
     causes={
         Symptom.NOTHING_WRITTEN: (
             5,

@@ -291,3 +291,15 @@ def test_the_tensor_that_an_autograd_function_should_have_saved_is_named(submiss
     found, _ = causes(submissions, 2, text, *names, "softmax/rows=29,cols=1001,fp32")
     line = line_of(text, "ctx.save_for_backward(x)")
     assert set(found.values()) == {f"line {line}: `x` is the wrong value in `ctx.save_for_backward(x)`"}
+
+
+def test_a_cause_that_many_mistakes_look_like_is_not_named_but_what_was_measured(submissions):
+    lost = "+ tl.sum(tl.exp(x - shift) * (1.3 + 0.1 * tl.sin(m_new * 5.0)), axis=0)"
+    text = changed(LAB_2, ("+ tl.sum(tl.exp(x - shift), axis=0)", lost))
+    cases = [f"softmax_forward/{rows}" for rows in ROWS]
+    graded = submissions.grade(2, text, *cases)
+    assert any("rescale" in outcome.cause for outcome in graded.values())
+    found, _ = causes(submissions, 2, text, *cases)
+    (cause,) = set(found.values())
+    assert re.match(r"not found; each row sums to 0\.\d+ to 0\.\d+ and not to 1", cause)
+    assert "rescale" not in cause
