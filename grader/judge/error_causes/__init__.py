@@ -24,6 +24,7 @@ from grader.judge.error_causes import (
     launches,
     names,
     policy,
+    roles,
     shapes,
     syntax,
 )
@@ -41,6 +42,7 @@ ERRORS = (
 PYTHON_RULES = (
     *syntax.RULES,
     *policy.RULES,
+    *roles.RULES,
     *arguments.RULES,
     *launches.RULES,
     *blocks.RULES,

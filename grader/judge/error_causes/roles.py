@@ -1,0 +1,198 @@
+"""Arguments and results that stand in the place of others: a value for a mask, a number for a pointer."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from grader.judge.error_causes.failed import Failed, constants, parameters, short
+
+_MASK = re.compile(r"[Mm]ask must have boolean scalar type|[Mm]ask argument .*(?:bool|int1)")
+_AXIS = re.compile(
+    r"[Aa]xis|convert float|__index__|constexpr|reduce|truth value|only integer|has no attribute|unhashable"
+)
+_NO_TENSOR = re.compile(
+    r"'(int|float|bool)' object has no attribute '(?:dtype|shape|stride|device|numel|data_ptr)'"
+)
+_PAIRED = {"max": "maximum", "min": "minimum"}
+_REDUCTIONS = ("max", "min", "sum", "argmax", "argmin")
+
+
+def mask(failed: Failed) -> str | None:
+    """A value where a load or a store takes its mask."""
+    if not _MASK.search(failed.text):
+        return None
+    for call in failed.calls():
+        name = _of_triton(call)
+        if name not in ("load", "store"):
+            continue
+        place = 1 if name == "load" else 2
+        given = {one.arg: one.value for one in call.keywords}
+        own = given.get("mask") or (call.args[place] if len(call.args) > place else None)
+        value = given.get("value") or (call.args[1] if len(call.args) > 1 else None)
+        if own is None:
+            continue
+        if name == "store" and value is not None and _is_condition(failed, value):
+            return (
+                f"`tl.store` takes the value and then the mask: {short(value)} and {short(own)} are exchanged"
+            )
+        what = "second" if name == "load" else "third"
+        place_words = "" if "mask" in given else f", its {what} argument,"
+        return f"the mask of `tl.{name}`{place_words} is {short(own)}, and that is no condition"
+    return None
+
+
+def reduced(failed: Failed) -> str | None:
+    """Two values for a function that reduces one block along an axis."""
+    if not failed.in_kernel or not _AXIS.search(failed.text):
+        return None
+    for call in failed.calls():
+        name = _of_triton(call)
+        if name in _REDUCTIONS and len(call.args) > 1 and _is_value(failed, call.args[1]):
+            words = (
+                f"`tl.{name}` reduces one block along an axis, and {short(call.args[1])} stands for the axis"
+            )
+            return f"{words}: `tl.{_PAIRED[name]}` takes two values" if name in _PAIRED else words
+    return None
+
+
+def shifted(failed: Failed) -> str | None:
+    """A launch that passes a number where the kernel has a pointer, because it leaves one argument out."""
+    launch = failed.launch()
+    if not _NO_TENSOR.search(failed.text) or launch is None:
+        return None
+    kernel, call = launch
+    plain = [one for one in parameters(kernel) if one not in constants(kernel)]
+    named = {one.arg for one in call.keywords}
+    if any(isinstance(one, ast.Starred) for one in call.args) or None in named:
+        return None
+    expected = [one for one in plain if one not in named]
+    host = failed.source.function(call.lineno)
+    for name, value in zip(expected, call.args, strict=False):
+        if "ptr" in name.lower() and _is_number(value, host):
+            given = f"{len(call.args)} of {len(expected)}"
+            count = f": {given} arguments are passed" if len(call.args) < len(expected) else ""
+            return f"the launch passes {short(value)}, a number, for the pointer `{name}`{count}"
+    return None
+
+
+def unpacked(failed: Failed) -> str | None:
+    """Results of a function of the file that are unpacked in another order than it returns them."""
+    if not failed.in_kernel or not re.search(r"incompatible|shape|rank|type", failed.text):
+        return None
+    functions = [one for frame in failed.frames if (one := failed.source.function(frame.line))]
+    for function in dict.fromkeys([failed.function, *functions]):
+        for node in ast.walk(function) if function else ():
+            match node:
+                case ast.Assign([ast.Tuple(targets)], ast.Call(ast.Name(name))):
+                    own = failed.source.defined(name)
+                    returned = _returned(own) if own else []
+                    found = [one.id for one in targets if isinstance(one, ast.Name)]
+                    given = [one for parts in returned for one in parts]
+                    if (
+                        len(found) == len(targets)
+                        and any(_crossed(found, parts) for parts in returned)
+                        and given
+                    ):
+                        parts = next(parts for parts in returned if _crossed(found, parts))
+                        return (
+                            f"line {node.lineno}: `{name}` returns `{', '.join(parts)}` and is unpacked as "
+                            f"`{', '.join(found)}`: in another order"
+                        )
+    return None
+
+
+def _returned(function: ast.FunctionDef) -> list[list[str]]:
+    """Return the names that a function returns in a tuple, for each such return."""
+    found = []
+    for node in ast.walk(function):
+        match node:
+            case ast.Return(ast.Tuple(parts)) if all(isinstance(one, ast.Name) for one in parts):
+                found.append([one.id for one in parts if isinstance(one, ast.Name)])
+    return found
+
+
+def _crossed(found: list[str], returned: list[str]) -> bool:
+    """Return whether a name is at another place on both sides: `acc` first here and last there."""
+    if len(found) != len(returned):
+        return False
+    return any(one in returned and returned.index(one) != at for at, one in enumerate(found))
+
+
+def _of_triton(call: ast.Call) -> str:
+    match call.func:
+        case ast.Attribute(ast.Name("tl"), name):
+            return name
+    return ""
+
+
+def _assigned(function: ast.AST | None, name: str) -> Iterator[ast.expr]:
+    for node in ast.walk(function) if function else ():
+        match node:
+            case ast.Assign(targets, value):
+                for target in targets:
+                    if isinstance(target, ast.Name) and target.id == name:
+                        yield value
+                    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+                        for one, part in zip(target.elts, value.elts, strict=False):
+                            if isinstance(one, ast.Name) and one.id == name:
+                                yield part
+
+
+def _is_condition(failed: Failed, node: ast.expr, depth: int = 4) -> bool:
+    match node:
+        case ast.Compare() | ast.BoolOp() | ast.UnaryOp(ast.Not()):
+            return True
+        case ast.BinOp(left, ast.BitAnd() | ast.BitOr(), right):
+            return _is_condition(failed, left, depth) or _is_condition(failed, right, depth)
+        case ast.Subscript(value) | ast.UnaryOp(ast.Invert(), value):
+            return _is_condition(failed, value, depth)
+        case ast.Name(name) if depth:
+            values = list(_assigned(failed.function, name))
+            return bool(values) and all(_is_condition(failed, one, depth - 1) for one in values)
+    return False
+
+
+def _is_value(failed: Failed, node: ast.expr) -> bool:
+    """Return whether an argument is computed in the kernel, and so is no axis."""
+    if isinstance(node, ast.Call):
+        return True
+    fixed = constants(failed.function) if failed.function else []
+    return isinstance(node, ast.BinOp) or (
+        isinstance(node, ast.Name)
+        and node.id not in fixed
+        and any(not isinstance(one, ast.Constant) for one in _assigned(failed.function, node.id))
+    )
+
+
+def _is_number(node: ast.expr, host: ast.AST | None) -> bool:
+    match node:
+        case ast.Constant(int() | float()):
+            return True
+        case ast.Call(ast.Attribute(attr="size" | "stride" | "numel" | "dim")) | ast.Call(ast.Name("len")):
+            return True
+        case ast.Subscript(ast.Attribute(attr="shape")):
+            return True
+        case ast.Name(name):
+            return _is_a_size(host, name) or any(
+                _is_number(one, None) for one in _assigned(host, name) if not isinstance(one, ast.Name)
+            )
+    return False
+
+
+def _is_a_size(host: ast.AST | None, name: str) -> bool:
+    """Return whether a name is unpacked from a shape: `(M, K), N = a.shape, b.shape[1]`."""
+    for node in ast.walk(host) if host else ():
+        if isinstance(node, ast.Assign):
+            pairs = [(target, node.value) for target in node.targets]
+            for target, value in pairs:
+                names = [one.id for one in getattr(target, "elts", ()) if isinstance(one, ast.Name)]
+                if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+                    pairs += [*zip(target.elts, value.elts, strict=False)]
+                elif name in names and isinstance(value, ast.Attribute) and value.attr == "shape":
+                    return True
+    return False
+
+
+RULES = (mask, reduced, shifted, unpacked)
