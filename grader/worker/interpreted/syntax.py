@@ -3,7 +3,8 @@
 Triton's interpreter, 3.6 to 3.9, runs a kernel as Python does. The compiler differs:
 
 * the variable of a `for` over `range` is a value of the kernel, with `.to` and a dtype;
-* so are the numbers that are assigned to several names at once;
+* so are the numbers that are assigned to several names at once, and what `+=` and the like assign;
+* a parameter that is a constant in this launch cannot change in a loop;
 * `max` and `min` of blocks, and `and`, `or` and `not`, work element by element.
 """
 
@@ -13,6 +14,7 @@ import ast
 import builtins
 import functools
 from collections.abc import Callable, Iterator
+from typing import TypeGuard
 
 import numpy as np
 import triton.language as tl
@@ -26,13 +28,28 @@ TYPES = {tl.int32: np.int32, tl.int64: np.int64}
 def read_kernels_as_the_compiler_does() -> None:
     """Let the interpreter rewrite kernels with these meanings."""
     # The interpreter puts its names into the globals of each kernel, unless the file has one of them.
-    for function in (values_of, builtin_of, logical, negated):
+    for function in (values_of, builtin_of, logical, negated, changeable):
         setattr(interpreter, PREFIX + function.__name__, function)
     interpreter.FunctionRewriter.ast_transformer = Rewriter()
 
 
 class Rewriter(interpreter.ASTTransformer):
     """Rewrites the syntax tree of a kernel before it is run."""
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:  # noqa: N802 - ast's name
+        """Look at the parameters before each loop that assigns to them."""
+        parameters = {one.arg for one in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
+        _Loops(parameters).visit(node)
+        self.generic_visit(node)
+        return node
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:  # noqa: N802 - ast's name
+        """Take `x += y` as `x = x + y`."""
+        if not isinstance(node.target, ast.Name):
+            self.generic_visit(node)
+            return node
+        value = ast.BinOp(ast.Name(node.target.id, ast.Load()), node.op, node.value)
+        return self.visit_Assign(ast.copy_location(ast.Assign([node.target], value), node))
 
     def visit_Assign(self, node: ast.Assign) -> ast.Assign:  # noqa: N802 - ast's name
         """Make what is assigned a value of the kernel."""
@@ -68,6 +85,37 @@ class Rewriter(interpreter.ASTTransformer):
         return ast.copy_location(_call(negated, node.operand), node)
 
 
+class _Loops(ast.NodeTransformer):
+    """Puts a call of `changeable` before each loop that assigns to parameters."""
+
+    def __init__(self, parameters: set[str]):
+        self._parameters = parameters
+
+    def visit_While(self, node: ast.While | ast.For) -> ast.stmt | list[ast.stmt]:
+        """Check what the loop changes."""
+        self.generic_visit(node)
+        names = {one.id for part in node.body for one in ast.walk(part) if _is_assigned(one)}
+        check = [
+            ast.copy_location(
+                ast.Expr(_call(changeable, ast.Constant(name), ast.Name(name, ast.Load()))), node
+            )
+            for name in sorted(names & self._parameters)
+        ]
+        return [*check, node]
+
+    def visit_For(self, node: ast.For) -> ast.stmt | list[ast.stmt]:
+        """Check what the loop changes, unless the compiler unrolls it."""
+        called = node.iter.func if isinstance(node.iter, ast.Call) else node.iter
+        if getattr(called, "attr", getattr(called, "id", "")) == "static_range":
+            self.generic_visit(node)
+            return node
+        return self.visit_While(node)
+
+
+def _is_assigned(node: ast.AST) -> TypeGuard[ast.Name]:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+
+
 def _call(function: Callable[..., object], *values: ast.expr) -> ast.Call:
     return ast.Call(ast.Name(PREFIX + function.__name__, ast.Load()), list(values), [])
 
@@ -77,6 +125,12 @@ def values_of(value: object) -> object:
     if type(value) is tuple:
         return tuple(map(values_of, value))
     return interpreter.interpreter_semantic.to_tensor(value, False)
+
+
+def changeable(name: str, value: object) -> None:
+    """Raise TypeError if a loop assigns to a constant, of which the compiler demands that it stay one."""
+    if isinstance(value, int | float | tl.constexpr):
+        raise TypeError(f"Loop carried variable {name} changed type: it is the constant {value} here")
 
 
 def builtin_of(function: Callable[..., object]) -> Callable[..., object]:
