@@ -32,6 +32,8 @@ class _Layout(BaseModel):
     pad: int = Field(0, ge=0)
     expanded: bool = False
     far: bool = False
+    step: int = Field(1, ge=1)
+    swapped: bool = False
 
 
 class _Case(BaseModel):

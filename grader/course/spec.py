@@ -91,6 +91,9 @@ WRAP = 2**32  # elements by which an offset is wrong that has wrapped around in 
 class Layout:
     """A tensor's layout in memory: `pad` unused elements after each row, or stored transposed, or both.
 
+    Elements of a row are `step` apart: with 2 the tensor is every second column of a wider one. Of a tensor
+    with four axes that is `swapped` the two in the middle are stored in the other order, as those of
+    `x.view(batch, length, heads, dim).transpose(1, 2)` are.
     An `expanded` input is one number with strides of 0, as autograd hands it to the backward pass of a sum.
     The rows of a matrix that is `far` are FAR_STRIDE elements apart.
     """
@@ -99,14 +102,25 @@ class Layout:
     pad: int = 0
     expanded: bool = False
     far: bool = False
+    step: int = 1
+    swapped: bool = False
 
     def __post_init__(self) -> None:
         if self.pad < 0:
             raise ValueError(f"pad is {self.pad}; rows cannot overlap")
-        if self.expanded and (self.transposed or self.pad or self.far):
+        if self.step < 1:
+            raise ValueError(f"step is {self.step}; elements cannot overlap")
+        if self.expanded and (self.transposed or self.has_gaps or self.far or self.swapped):
             raise ValueError("an expanded tensor has strides of 0, and no other layout")
-        if self.far and self.pad:
+        if self.far and (self.has_gaps or self.swapped):
             raise ValueError("rows that are far apart are not padded as well")
+        if self.swapped and self.transposed:
+            raise ValueError("a transposed tensor has the order of all its axes reversed")
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether there is memory between the tensor's elements that is not its own."""
+        return self.pad > 0 or self.step > 1
 
     def strides(self, shape: Shape) -> tuple[int, ...]:
         """Return the strides for `shape`, in elements."""
@@ -116,15 +130,21 @@ class Layout:
             if len(shape) != 2:
                 raise ValueError(f"only a matrix can have rows that lie far apart, not {shape}")
             return (1, FAR_STRIDE) if self.transposed else (FAR_STRIDE, 1)
-        stored = shape[::-1] if self.transposed else shape
-        strides: list[int] = []
-        step = 1
-        for axis in range(len(stored) - 1, -1, -1):
-            strides.insert(0, step)
-            step *= stored[axis]
-            if axis == len(stored) - 1:
+        if self.swapped and len(shape) != 4:
+            raise ValueError(f"only a tensor with four axes can have two of them swapped, not {shape}")
+        axes = list(range(len(shape)))  # in the order in which they are stored
+        if self.swapped:
+            axes[1], axes[2] = 2, 1
+        if self.transposed:
+            axes.reverse()
+        strides = [0] * len(shape)
+        step = self.step
+        for axis in reversed(axes):
+            strides[axis] = step
+            step *= shape[axis]
+            if axis == axes[-1]:
                 step += self.pad
-        return tuple(strides[::-1] if self.transposed else strides)
+        return tuple(strides)
 
 
 PLAIN = Layout()
@@ -164,6 +184,8 @@ class Case:
         for tensor, layout in self.layouts.items():
             words += [f"{tensor} transposed"] if layout.transposed else []
             words += [f"{tensor} padded {layout.pad}"] if layout.pad else []
+            words += [f"{tensor} step {layout.step}"] if layout.step > 1 else []
+            words += [f"{tensor} swapped"] if layout.swapped else []
             words += [f"{tensor} expanded"] if layout.expanded else []
             words += [f"{tensor} rows far apart"] if layout.far else []
         words += ["no out"] if self.allocates else []

@@ -43,6 +43,7 @@ class Symptom(str, enum.Enum):
     MUTATED = "mutated"
     NONDETERMINISTIC = "nondeterministic"
     RACE = "race"
+    OTHER_CONFIG = "other config"
     FOREIGN_KERNEL = "foreign kernel"
     HOST_READ = "host read"
     HOST_WAIT = "host wait"

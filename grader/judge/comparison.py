@@ -125,16 +125,23 @@ def followed(
     return calibrated, None if symptom is None else checked_symptom(symptom, exercise.name)
 
 
-def invalid(expected: Sequence[Expected]) -> str:
-    """Say what is wrong with a case's own reference or tolerance; empty if both are finite."""
-    names, finite = list[str](), list[torch.Tensor]()
+def invalid(case: Case, expected: Sequence[Expected]) -> str:
+    """Say what is wrong with a case's own reference or tolerance; empty if both are finite.
+
+    Where all bits are compared a result may be infinite.
+    """
+    faults, sound = list[str](), list[torch.Tensor]()
     for one in expected:
+        if case.bitwise:
+            faults += ["the reference of this case contains NaN"] * len(one.rounded)
+            sound += [~value.isnan().any() for value in one.rounded]
+            continue
         for name, values in (("the reference", one.reference), ("the tolerance", one.allowed)):
-            names += [name] * len(values)
-            finite += [value.isfinite().all() for value in values]
-    for name, is_finite in zip(names, _numbers(finite), strict=True):
-        if not is_finite:
-            return f"{name} of this case contains NaN or inf"
+            faults += [f"{name} of this case contains NaN or inf"] * len(values)
+            sound += [value.isfinite().all() for value in values]
+    for fault, is_sound in zip(faults, _numbers(sound), strict=True):
+        if not is_sound:
+            return fault
     if not all(math.isfinite(norm) for one in expected for norm in one.allowed_norm):
         return "the tolerance of this case is not finite"
     return ""

@@ -53,6 +53,8 @@ def _by_a_layout(wrong: Sequence[Case], right: Sequence[Case]) -> str:
         ("padded", lambda one: one.pad > 0),
         ("expanded", lambda one: one.expanded),
         ("far apart", lambda one: one.far),
+        ("spread over every second element", lambda one: one.step > 1),
+        ("stored in another order", lambda one: one.swapped),
     ):
         for name in names:
             here = [has(case.layouts.get(name, PLAIN)) for case in wrong]

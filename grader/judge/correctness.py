@@ -25,6 +25,7 @@ from grader.judge.inputs import (
     finish_writes,
     first_change_outside,
     held,
+    in_dtype,
     numbers,
     output_shapes,
     poison_output,
@@ -118,7 +119,7 @@ def _grade(
     if failed:
         return failed
     expected = [comparison.expect(exercise, case, drawn) for drawn in draws]
-    broken = comparison.invalid(expected)
+    broken = comparison.invalid(case, expected)
     if broken:  # a fault of the course, which costs no points
         return Outcome(Verdict.GRADER_FAULT, Reason.INVALID_REFERENCE, where=broken)
     accepted = comparison.accepted_nulls(exercise, case, expected[0], draws[0], expected[1])
@@ -130,7 +131,11 @@ def _grade(
     unlike: Outcome | None = None
     for call in runs(exercise, session.device, worker.is_gated):
         values = draws[call]
-        written = _call(worker, lab, exercise, case, inputs, outputs, rng, values, is_first=not results)
+        # A random choice is the same for every config.
+        other = exercise.follow is not None and call == 0 and bool(results)
+        written = _call(
+            worker, lab, exercise, case, inputs, outputs, rng, values, not results or other, other
+        )
         if isinstance(written, Outcome):
             return _with_cause(lab, written)
         got, masks, decoys, ungated = written
@@ -152,7 +157,7 @@ def _grade(
             moved = returned.in_another_order(lab, exercise, case, got, is_right, worker.text)
             if moved:
                 return moved
-        if finding and call == 0 and results:
+        if finding and call == 0 and results and not other:
             finding = None  # the first run on these inputs was right: reported below as nondeterministic
         if finding and call and len(results) == 1:
             again = _call(worker, lab, exercise, case, inputs, outputs, rng, draws[0])
@@ -160,7 +165,7 @@ def _grade(
                 return _unlike(lab, exercise, results[0], again.outputs)
         if finding:
             # On a CPU without gaps between rows, the interpreter would have seen a read outside.
-            gaps = session.device != "cpu" or any(layout.pad for layout in case.layouts.values())
+            gaps = session.device != "cpu" or any(layout.has_gaps for layout in case.layouts.values())
             if gaps and finding.reason is Reason.NONFINITE and finding.got != finding.got:
                 zeros = _zeros_around(worker, lab, exercise, case, inputs, outputs, rng, values)
                 k = exercise.outputs.index(finding.output)
@@ -173,7 +178,14 @@ def _grade(
                 return replace(wrong, cause=words, plain_cause=words, frames=elsewhere.frames)
             return replace(wrong, plain_cause=race.plain_cause) if race else wrong
         if call == 0 and results and not all(map(same_bits, results[0], got)):
-            return _unlike(lab, exercise, results[0], got)
+            if not other:
+                return _unlike(lab, exercise, results[0], got)
+            again = _call(worker, lab, exercise, case, inputs, outputs, rng, values)
+            if isinstance(again, Outcome):
+                return _with_cause(lab, again)
+            chosen = _unlike_by_config(lab, exercise, case, values, results[0], got, again.outputs)
+            if chosen:
+                return chosen
         if ungated and decoys is not None and not results:
             finding, _ = comparison.examine(
                 exercise, case, comparison.expect(exercise, case, decoys), *ungated[:2]
@@ -203,6 +215,25 @@ def _unlike(lab: Lab, exercise: Exercise, first: Tensors, second: Tensors) -> Ou
     return replace(outcome, error_map=map_of(comparison.difference(exercise, first, second)))
 
 
+def _unlike_by_config(
+    lab: Lab, exercise: Exercise, case: Case, values: Inputs, first: Tensors, other: Tensors, again: Tensors
+) -> Outcome | None:
+    """Return the outcome of a random choice that differs in two runs; None if only digits do.
+
+    The `other` run had another config of the autotuner than `first` and `again`.
+    """
+    if not all(map(same_bits, first, again)):
+        return _unlike(lab, exercise, first, again)
+    assert exercise.follow is not None
+    wide = in_dtype(values, torch.float64)
+    one, two = (exercise.follow(case, wide, [out.double() for out in outs]) for outs in (first, other))
+    if all(map(same_bits, one, two)):
+        return None
+    where, symptom = "two configs of the autotuner give different results", Symptom.OTHER_CONFIG
+    outcome = diagnosis.diagnosed(lab, Verdict.WRONG, Reason.NONDETERMINISTIC, symptom, where)
+    return replace(outcome, error_map=map_of(comparison.difference(exercise, first, other)))
+
+
 def _call(
     worker: SubmissionWorker,
     lab: Lab,
@@ -213,14 +244,23 @@ def _call(
     rng: Rng,
     values: Inputs,
     is_first: bool = False,
+    other_configs: bool = False,
 ) -> Written | Outcome:
     """Make one call: return what it wrote, or an outcome if something other than the values is wrong.
 
-    The first gated call of a case comes after one with the gate open, which compiles and allocates.
+    The first gated call of a case comes after one with the gate open, which compiles and allocates; so does
+    one with `other_configs` of the autotuner.
     """
     arena, session = worker.arena, worker.session
     named = numbers(values)
-    plan = worker.prepare(exercise, [(inputs, outputs)], case.limit_s, named=named, allocates=case.allocates)
+    plan = worker.prepare(
+        exercise,
+        [(inputs, outputs)],
+        case.limit_s,
+        named=named,
+        allocates=case.allocates,
+        other_configs=other_configs,
+    )
     if isinstance(plan, Outcome):
         return plan
     worker.decoys += 1
@@ -295,7 +335,7 @@ def _out_of_place(
     for buffer, offset in zip(outputs, outside, strict=True):
         if offset is not None:
             where, symptom = _outside(buffer, offset), Symptom.OUT_OF_BOUNDS_WRITE
-            if case.layouts.get(buffer.name, PLAIN).pad:
+            if case.layouts.get(buffer.name, PLAIN).has_gaps:
                 symptom = Symptom.PADDED_WRITE
             return diagnosis.diagnosed(lab, Verdict.OUT_OF_BOUNDS, Reason.WRITE, symptom, where)
     return None
@@ -391,7 +431,7 @@ def _zeros_around(
 
 def _read(lab: Lab, case: Case, finding: comparison.Finding) -> Outcome:
     """Return the outcome for a NaN read outside of an input: between its rows, or past its end."""
-    padded = any(layout.pad for layout in case.layouts.values())
+    padded = any(layout.has_gaps for layout in case.layouts.values())
     symptom = Symptom.OUT_OF_BOUNDS_READ if padded else Symptom.UNMASKED_READ
     first = finding.first_wrong()
     outcome = diagnosis.diagnosed(lab, Verdict.OUT_OF_BOUNDS, Reason.READ, symptom, first.words, finding)

@@ -21,6 +21,10 @@ GENERAL: dict[AnySymptom, str] = {  # causes where a lab has none of its own
     Symptom.OUT_OF_BOUNDS_READ: "a load has no mask, or a mask that lets too many lanes through",
     Symptom.MUTATED: "an input was written to; the result belongs in `out`",
     Symptom.NONDETERMINISTIC: "two runs on the same inputs differ: two programs write the same element",
+    Symptom.OTHER_CONFIG: (
+        "another config of the autotuner makes another choice: what an element gets must not depend on the "
+        "size of a block"
+    ),
     Symptom.RACE: "two programs access one element, and at least one of them stores it",
     Symptom.ALL_ZERO: "every element is 0: does the kernel run, and store?",
     Symptom.STALE: "these are the results of an earlier call: compute on every call",

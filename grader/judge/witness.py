@@ -39,7 +39,7 @@ def read_outside(lab: Lab, case: Case, seen: Witnessed, finding: Finding | None)
 
 
 def _is_padded(case: Case) -> bool:
-    return any(layout.pad for layout in case.layouts.values())
+    return any(layout.has_gaps for layout in case.layouts.values())
 
 
 def _outside(

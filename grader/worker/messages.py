@@ -54,6 +54,7 @@ class Plan:
     allocates: bool  # outputs are not passed: what the function returns is copied to their places
     named: dict[str, Number]  # keyword arguments of all calls
     calls: tuple[tuple[tuple[Place, ...], dict[str, Place]], ...]
+    other_configs: bool = False  # autotuned kernels take another config than in earlier calls
 
 
 @dataclass(frozen=True)

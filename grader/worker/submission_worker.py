@@ -216,10 +216,12 @@ class SubmissionWorker:
         function: str = "",
         named: Mapping[str, float] | None = None,
         allocates: bool = False,
+        other_configs: bool = False,
     ) -> int | Outcome:
         """Send a list of calls, and numbers that all of them get by name; return the plan's number.
 
-        If the function `allocates` its results, no output is passed, and what it returns is copied.
+        If the function `allocates` its results, no output is passed, and what it returns is copied. With
+        `other_configs` autotuned kernels take another config than in earlier calls, where they have one.
         """
         self._plans += 1
         numbers: dict[str, Number] = dict(named or {})
@@ -232,6 +234,7 @@ class SubmissionWorker:
             function=function or symbol,
             differentiable=exercise.differentiable,
             allocates=allocates,
+            other_configs=other_configs,
             named=numbers,
             calls=tuple(
                 (tuple(map(_place, inputs)), {buffer.name: _place(buffer) for buffer in outputs})

@@ -7,7 +7,7 @@ import functools
 import importlib
 import os
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import triton
 from triton.backends.nvidia.compiler import CUDAOptions
@@ -108,6 +108,47 @@ def tune_by_chance(seed: int, runs_first: bool) -> None:
     driver = triton.runtime.driver.active
     benchmark = first_that_runs()
     driver.get_benchmarker = lambda: benchmark
+
+
+class _OtherChoices(dict[object, triton.Config]):
+    """An autotuner's cache without a choice; `before` are those that were made, `asked` is the last key."""
+
+    def __init__(self, before: Mapping[object, triton.Config]):
+        super().__init__()
+        self.before = before
+        self.asked: object = None
+
+    def __contains__(self, key: object) -> bool:
+        self.asked = key
+        return super().__contains__(key)
+
+
+@contextlib.contextmanager
+def other_configs() -> Iterator[None]:
+    """Let autotuned kernels run another config than in earlier calls, where they have one.
+
+    Afterwards the earlier choices hold again. What a kernel computes must not depend on the config.
+    """
+    run, prune = Autotuner.run, Autotuner.prune_configs
+    begun: list[Autotuner] = []
+
+    def chosen_anew(self: Autotuner, *args: object, **options: object) -> object:
+        if self not in begun:
+            begun.append(self)
+            self.cache = _OtherChoices(self.cache)
+        return run(self, *args, **options)
+
+    def without_the_known(self: Autotuner, kwargs: dict[str, object]) -> list[triton.Config]:
+        configs, known = list(prune(self, kwargs)), self.cache.before.get(self.cache.asked)
+        return [one for one in configs if one is not known] or configs
+
+    Autotuner.run, Autotuner.prune_configs = chosen_anew, without_the_known
+    try:
+        yield
+    finally:
+        Autotuner.run, Autotuner.prune_configs = run, prune
+        for tuner in begun:
+            tuner.cache = tuner.cache.before
 
 
 def _tuning_key(tuner: Autotuner, kwargs: Mapping[str, object]) -> list[object]:

@@ -259,7 +259,17 @@ def _ready(module: ModuleType | nvcc.Library | None, arena: Arena, plan: Plan) -
             calls.append(ReadyCall(returned.delivering(function, outputs), inputs, plan.named, outputs))
         else:
             calls.append(ReadyCall(function, inputs, {**outputs, **plan.named}, outputs))
+    if plan.other_configs:
+        calls = [call._replace(function=_with_other_configs(call.function)) for call in calls]
     return calls
+
+
+def _with_other_configs(function: Callable[..., object]) -> Callable[..., object]:
+    def call(*inputs: torch.Tensor, **named: object) -> object:
+        with triton_settings.other_configs():
+            return function(*inputs, **named)
+
+    return call
 
 
 def _gradient(

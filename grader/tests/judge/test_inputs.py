@@ -38,6 +38,8 @@ LAYOUTS = {
     "padded": Layout(pad=3),
     "transposed": Layout(transposed=True),
     "both": Layout(True, 3),
+    "every second column": Layout(step=2),
+    "all three": Layout(True, 3, step=2),
 }
 ROWS, COLS = 5, 7
 each_dtype = pytest.mark.parametrize("dtype", TORCH_DTYPES)
@@ -242,7 +244,7 @@ def test_writing_the_whole_tensor_changes_nothing_outside(arena):
         assert not untouched(arena, buffer, before).any()
 
 
-SPANS = {"plain": 35, "padded": 47, "transposed": 35, "both": 53}
+SPANS = {"plain": 35, "padded": 47, "transposed": 35, "both": 53, "every second column": 69, "all three": 87}
 BAND = {"fp32": GUARD // 4, "fp16": GUARD // 2, "bf16": GUARD // 2}
 
 
@@ -252,7 +254,12 @@ def test_one_changed_element_outside_is_found_at_its_offset(arena, dtype, name):
     buffer = place(dtype, LAYOUTS[name])
     assert buffer.tensor.span == SPANS[name]
     # Rows of COLS elements are padded to COLS + 3, and where they are stored transposed, ROWS to ROWS + 3.
-    gaps = {"padded": [COLS, COLS + 2, 37], "both": [ROWS, ROWS + 2, 47]}.get(name, [])
+    gaps = {
+        "padded": [COLS, COLS + 2, 37],
+        "both": [ROWS, ROWS + 2, 47],
+        "every second column": [1, 2 * COLS - 1, 67],
+        "all three": [1, 2 * ROWS, 2 * ROWS + 2],
+    }.get(name, [])
     for offset in (
         -1,
         -100,
@@ -400,3 +407,15 @@ def test_case_of_a_lab_keeps_its_layouts_where_it_is_placed():
     case = Case({"rows": 3}, layouts={"x": Layout(pad=5)})
     buffer = Placer().place("x", (3, 4), case.dtype, case.layouts["x"])
     assert buffer.tensor.strides == (9, 1)
+
+
+def test_strides_of_an_unusual_layout_are_those_of_pytorchs_views():
+    wide, projected = torch.empty(5, 14), torch.empty(2, 6, 3, 19)
+    assert Layout(step=2).strides((5, 7)) == wide[:, ::2].stride()
+    assert Layout(step=2, transposed=True).strides((7, 5)) == wide[:, ::2].T.stride()
+    assert Layout(swapped=True, pad=3).strides((2, 3, 6, 16)) == projected[..., :16].transpose(1, 2).stride()
+    for wrong in ({"expanded": True, "step": 2}, {"far": True, "step": 2}, {"step": 0}):
+        with pytest.raises(ValueError, match=r"step|strides of 0|far apart"):
+            Layout(**wrong)
+    with pytest.raises(ValueError, match="four axes"):
+        Layout(swapped=True).strides((3, 4))

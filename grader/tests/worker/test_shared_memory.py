@@ -26,6 +26,8 @@ LAYOUTS = {
     "padded": Layout(pad=3),
     "transposed": Layout(transposed=True),
     "both": Layout(True, 3),
+    "every second column": Layout(step=2),
+    "all three": Layout(True, 3, step=2),
 }
 
 
