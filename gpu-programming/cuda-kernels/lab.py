@@ -95,10 +95,19 @@ def matrices(*sides):
     return tuple(Case(dict(zip("mnk", (side, side, side), strict=True)), "bf16") for side in sides)
 
 
-VECTORS = tuple(vector(n) for n in (1, 3, 127, 1023, 40003, 2**20 + 5))
+VECTORS = tuple(vector(n) for n in (1, 3, 48, 127, 1023, 1552, 40003, 2**20 + 5))
 PRODUCTS = tuple(
     Case({"m": m, "n": n, "k": k}, "bf16")
-    for m, n, k in ((1, 1, 1), (33, 17, 9), (64, 64, 64), (130, 127, 129), (256, 384, 512), (1000, 520, 264))
+    for m, n, k in (
+        (1, 1, 1),
+        (33, 17, 9),
+        (64, 64, 64),
+        (48, 80, 16),
+        (16, 48, 80),
+        (130, 127, 129),
+        (256, 384, 512),
+        (1000, 520, 264),
+    )
 )
 
 

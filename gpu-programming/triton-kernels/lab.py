@@ -37,6 +37,8 @@ def attention_inputs(rng, case):
     values = case.params.get("values", "normal")
     if values == "huge":  # exp of a score overflows without the maximum subtracted
         q = 30.0 * q
+    if values == "below":  # a number that stands in for -inf may not be above the scores
+        q, k = q + 16.0 * shape[3] ** 0.25, k - 160.0 * shape[3] ** -0.25
     if values == "rising":  # every block of keys raises the maximum
         ramp = rng.normal(shape[2]).abs().cumsum(dim=0)
         q, k = q + 1.0, k + (2.0 * ramp / ramp[-1])[:, None]
@@ -269,6 +271,7 @@ def sequences(batch, heads, length, dim, **more):
 
 
 FAR = Layout(far=True)
+EVEN = ((3, 48), (2, 1040), (1, 24576))  # multiples of 16 that no block divides
 SMALL = ((1, 1), (3, 2), (5, 127), (4, 129), (7, 1001))
 SWIGLU_CASES = (
     *(Case(shapes(r, c), "fp32") for r, c in (*SMALL, (1, 16385))),
@@ -279,6 +282,10 @@ SWIGLU_CASES = (
       for dtype in ("fp32", "fp16", "bf16")),
     Case(shapes(5, 127), "fp16", allocates=True),
     Case(shapes(3, 257), "fp16", dict.fromkeys(("gate", "up", "out"), FAR)),
+    *(Case(shapes(*shape), dtype) for shape, dtype in zip(EVEN, ("fp32", "fp16", "bf16"), strict=True)),
+    # Each tensor has another layout than those beside it.
+    Case(shapes(3, 130), "fp32", {"up": Layout(pad=14)}),
+    Case(shapes(3, 130), "fp16", {"out": FAR}),
 )  # fmt: skip
 PADDED_ROWS = {
     name: Layout(pad=pad) for name, pad in zip(("x", "residual", "out", "total"), (24, 8, 7, 5), strict=True)
@@ -292,10 +299,16 @@ NORM_CASES = (
     *(Case(shapes(7, 1001), dtype, PADDED_ROWS) for dtype in ("fp32", "fp16", "bf16")),
     Case(shapes(5, 127), "fp16", allocates=True),
     Case(shapes(3, 257), "fp16", dict.fromkeys(PADDED_ROWS, FAR)),
+    *(Case(shapes(*shape), dtype) for shape, dtype in zip(EVEN, ("fp16", "fp32", "bf16"), strict=True)),
+    Case(shapes(3, 130), "fp16", {"total": FAR}),
+    Case(shapes(3, 130), "fp16", {"x": Layout(pad=14)}),
+    Case(shapes(3, 130), "fp32", {"out": Layout(pad=14)}),
 )  # fmt: skip
 PADDED_HEADS = {
     name: Layout(pad=pad) for name, pad in zip(("q", "k", "v", "out"), (24, 8, 16, 7), strict=True)
 }
+SWAPPED = Layout(swapped=True)  # as a projection leaves them: all heads of one position beside each other
+SWAPPED_HEADS = dict.fromkeys(("q", "k", "v", "out"), SWAPPED)
 ATTENTION_CASES = (
     # One key has the weight 1.
     *(Case(sequences(1, 2, 1, 64), dtype, also_right=("a copy of v",)) for dtype in ("fp32", "fp16", "bf16")),
@@ -303,6 +316,12 @@ ATTENTION_CASES = (
     *(Case(sequences(*s), "fp16") for s in ((2, 3, 64, 32), (1, 1, 129, 128), (1, 2, 150, 64))),
     *(Case(sequences(1, 2, 100, 64, values=values), "fp16") for values in ("huge", "rising")),
     Case(sequences(1, 1, 70, 32, values="huge"), "fp32"),
+    *(Case(sequences(1, 1, 48, 64, values="below"), dtype) for dtype in ("fp32", "bf16")),
+    *(Case(sequences(1, 1, *s), "fp16") for s in ((48, 16), (80, 32), (144, 16))),
+    *(Case(sequences(2, 3, 40, 16), dtype, layouts)
+      for layouts in (SWAPPED_HEADS, {"q": Layout(pad=16), "v": SWAPPED, "out": SWAPPED})
+      for dtype in ("fp16", "bf16")),
+    Case(sequences(2, 3, 40, 16), "fp32", {"k": SWAPPED, "out": Layout(pad=16)}),
     *(Case(sequences(1, 2, 77, 64), dtype, PADDED_HEADS) for dtype in ("fp32", "fp16", "bf16")),
     Case(sequences(1, 2, 40, 32), "fp16", allocates=True),
     *(Case(sequences(*s), "bf16")

@@ -1,9 +1,15 @@
 """Lab 1: what is asked of elementwise_add, and how it is graded."""
 
+import math
+
 from grader.course.spec import Arm, Case, Codegen, Exercise, Lab, Speed, Tolerance
 from grader.course.symptoms import LabSymptom, Symptom
 
 ITEM_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
+# Numbers at which a sum differs that is right elsewhere: smallest and largest finite, smallest normal.
+SMALLEST = {"fp32": 2.0**-149, "fp16": 2.0**-24, "bf16": 2.0**-133}
+NORMAL = {"fp32": 2.0**-126, "fp16": 2.0**-14, "bf16": 2.0**-126}
+LARGEST = {"fp32": 2.0**128 - 2.0**104, "fp16": 65504.0, "bf16": 2.0**128 - 2.0**120}
 
 
 def inputs(rng, case):
@@ -13,7 +19,21 @@ def inputs(rng, case):
         x = x.where(rng.uniform(n) > 0.01, 1e4 * x)
     if values == "cancelling":  # sums far smaller than either side
         y = -x + 1e-3 * y
+    if values == "edges":
+        x, y = edges(rng, case, x), edges(rng, case, y)
+        y = y.where((x + y) == (x + y), x)  # inf - inf is NaN, whose bits nobody promises
     return {"x": x, "y": y}
+
+
+def edges(rng, case, x):
+    """Replace two elements in three by zeros of both signs and numbers at the ends of the range."""
+    numbers = (0.0, SMALLEST[case.dtype], NORMAL[case.dtype], LARGEST[case.dtype], math.inf)
+    # The zeros first and often, because two of them have to meet.
+    kinds = (-0.0, -0.0, -0.0, *numbers, *(-one for one in numbers[1:]))
+    drawn = rng.integers(0, len(kinds) * 3 // 2, *x.shape)
+    for kind, number in enumerate(kinds):
+        x = x.where(drawn != kind, number)
+    return x
 
 
 def torch_add(x, y, *, out=None):
@@ -31,6 +51,8 @@ class Mistake(LabSymptom):
 
     ONE_SIDE_ONLY = "one side only"
     OUT_IS_READ = "out is read"
+    SIGN_OF_ZERO = "sign of zero"
+    AT_THE_EDGES = "at the edges"
 
 
 def symptom_of(case, inputs, expected, got):
@@ -39,15 +61,30 @@ def symptom_of(case, inputs, expected, got):
         return Mistake.OUT_IS_READ
     if any(got.equal(side) for side in (x, y, 2.0 * x, 2.0 * y)):
         return Mistake.ONE_SIDE_ONLY
+    if case.params.get("values") == "edges":
+        return symptom_at_the_edges(case, x, y, expected, got)
     return None
 
 
+def symptom_at_the_edges(case, x, y, expected, got):
+    wrong = (got != expected) | (got.signbit() != expected.signbit())
+    if wrong.any() and ((got == 0.0) & (expected == 0.0))[wrong].all():
+        return Mistake.SIGN_OF_ZERO
+    smallest, largest = 2.0 * NORMAL[case.dtype], LARGEST[case.dtype]
+    sizes = [one.abs() for one in (x, y, expected)]
+    usual = [(smallest < size) & (size < largest) for size in sizes]
+    return None if (usual[0] & usual[1] & usual[2] & wrong).any() else Mistake.AT_THE_EDGES
+
+
 SIZES = (0, 1, 7, 127, 128, 129, 1009, 65537)
+EVEN = (48, 1552)  # multiples of 16, and of no block
 CASES = (
     *(Case({"n": n}, "fp32", bitwise=True) for n in (*SIZES, 2**20 + 3)),
     *(Case({"n": n}, "fp16", bitwise=True) for n in (0, 7, 129, 65537)),
     *(Case({"n": n}, "bf16", bitwise=True) for n in (*SIZES, 2**20 + 3)),
+    *(Case({"n": n}, dtype, bitwise=True) for n, dtype in zip(EVEN, ("fp32", "fp16"), strict=True)),
     *(Case({"n": 4099, "values": values}, "fp32", bitwise=True) for values in ("spikes", "cancelling")),
+    *(Case({"n": 4099, "values": "edges"}, dtype, bitwise=True) for dtype in ("fp32", "fp16", "bf16")),
     *(Case({"n": n}, dtype, bitwise=True, allocates=True) for n, dtype in ((0, "fp32"), (1009, "fp16"))),
 )
 
@@ -104,6 +141,14 @@ LAB = Lab(
         Symptom.ALL_ZERO: (
             2,
             "every element is 0: is the mask true where elements exist, and is the sum stored?",
+        ),
+        Mistake.SIGN_OF_ZERO: (
+            2,
+            "right but for the sign of a zero: -0.0 + -0.0 is -0.0, and becomes 0.0 where 0.0 is added to it",
+        ),
+        Mistake.AT_THE_EDGES: (
+            2,
+            "right but at the ends of the range: inf, the largest and the smallest numbers are added, too",
         ),
         Symptom.PRECISION: (1, "right but for the last digits: add in the dtype of the inputs, or in fp32"),
         Symptom.POWER_OF_TWO: (1, "the length of a tl.arange must be a power of two: fixed, with a mask"),

@@ -7,6 +7,7 @@ from grader.course.symptoms import LabSymptom, Symptom
 
 EPSILON = {"fp32": 2.0**-23, "fp16": 2.0**-10, "bf16": 2.0**-7}
 SMALLEST = {"fp32": 2.0**-126, "fp16": 2.0**-14, "bf16": 2.0**-126}  # smallest normal number
+LARGEST = {"fp32": 3e38, "fp16": 6e4, "bf16": 3e38}  # but for a few percent
 ITEM_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
 
 
@@ -17,6 +18,12 @@ def logits(rng, case):
         x = x + 10000.0
     if values == "negative":  # a maximum that starts at 0 makes every exp vanish
         x = x - 300.0
+    if values == "far below":  # a number that stands in for -inf may not be above them
+        x = x - 20000.0
+    if values == "lowest":  # the same number at half of the columns, and less at the others
+        x = (0.0 * x - LARGEST[case.dtype]).where(rng.uniform(rows, cols) > 0.5, -1.08 * LARGEST[case.dtype])
+    if values == "outlier":  # one number towers over its row, in which it stands anywhere
+        x = x.where(x < x.amax(dim=1, keepdim=True), 60.0)
     if values == "ascending":  # every block raises the maximum
         x = x.sort(dim=1).values
     if values == "descending":
@@ -192,16 +199,28 @@ PADDED = {"x": Layout(pad=24), "out": Layout(pad=7)}
 SMALL = ((1, 1), (3, 2), (5, 127), (5, 128), (4, 129), (29, 1001))
 LONG = ((3, 16385), (2, 40000), (1, 131072))
 EDGES = ("huge", "negative", "ascending", "descending", "masked", "masked below")
+# Multiples of 16 that no block divides.
+EVEN = ((3, 48), (2, 1040), (1, 24576))
+SPREAD = Layout(step=2)
 FAR = Layout(far=True)
+# Of a row whose largest values are all the same: one share, which may have few digits, or be seen before.
+ONE_VALUE = ("an earlier result", "fewer digits")
 
 FORWARD_CASES = (
     *(Case(shapes(r, c), "fp32") for r, c in (*SMALL, *LONG)),
     *(Case(shapes(r, c), "fp16") for r, c in (*SMALL[2:], LONG[1])),
     *(Case(shapes(r, c), "bf16") for r, c in (*SMALL, *LONG, (1000, 3001))),
     *(Case(shapes(7, 20011, values=values), "fp32") for values in EDGES),
+    *(Case(shapes(*shape), dtype) for shape, dtype in zip(EVEN, ("fp16", "fp32", "fp32"), strict=True)),
+    *(Case(shapes(3, 1009, values=values), "fp32") for values in ("far below", "outlier")),
+    *(
+        Case(shapes(3, 1009, values="lowest"), dtype, also_right=ONE_VALUE)
+        for dtype in ("fp32", "fp16", "bf16")
+    ),
     Case(shapes(7, 1009, values="constant"), "fp32", also_right=("uniform", "an earlier result")),
     *(Case(shapes(29, 1001), dtype, PADDED) for dtype in ("fp32", "fp16", "bf16")),
     *(Case(shapes(5, 127), dtype, allocates=True) for dtype in ("fp32", "fp16")),
+    *(Case(shapes(3, 1009), "fp32", {name: Layout(pad=15)}) for name in ("x", "out")),
 )
 BACKWARD_CASES = (
     *(Case(shapes(r, c), "fp32") for r, c in (*SMALL, *LONG)),
@@ -211,6 +230,9 @@ BACKWARD_CASES = (
       for dtype in ("fp32", "fp16", "bf16")),
     *(Case(shapes(5, 127), dtype, allocates=True) for dtype in ("fp32", "fp16")),
     Case(shapes(3, 257), "fp16", {"dy": FAR, "y": FAR, "out": FAR}),
+    *(Case(shapes(*shape), dtype) for shape, dtype in zip(EVEN, ("fp32", "fp16", "fp32"), strict=True)),
+    Case(shapes(3, 1009), "fp32", {"y": Layout(pad=15)}),
+    Case(shapes(3, 1009), "fp16", {"out": FAR}),
 )  # fmt: skip
 GRADIENT_CASES = (
     *(Case(shapes(r, c), "fp32") for r, c in ((4, 129), (29, 1001), (2, 40000))),
@@ -219,7 +241,10 @@ GRADIENT_CASES = (
     *(Case(shapes(5, 20011, values=values), "fp32") for values in ("masked", "masked below")),
     Case(shapes(29, 1001), "fp32", {"x": Layout(pad=24)}),
     *(Case(shapes(5, 129), "fp32", {"dy": layout})
-      for layout in (Layout(expanded=True), Layout(transposed=True), Layout(pad=9))),
+      for layout in (Layout(expanded=True), Layout(transposed=True), Layout(pad=9), SPREAD)),
+    Case(shapes(5, 144), "fp16", {"x": Layout(pad=8), "dy": Layout(transposed=True, pad=3)}),
+    Case(shapes(3, 1009, values="far below"), "fp32"),
+    Case(shapes(3, 1009, values="lowest"), "fp32", also_right=ONE_VALUE),
 )  # fmt: skip
 TIMED = tuple(Case(shapes(2**28 // cols, cols), "bf16") for cols in (4096, 32768))
 

@@ -180,6 +180,15 @@ TN_PADDED = {"a": Layout(transposed=True), "b": Layout(pad=8), "out": Layout(pad
 # Rows of A and of the result that begin beyond 2^31 elements.
 FAR = {"a": Layout(far=True), "out": Layout(far=True)}
 SQUARE = sizes(192, 192, 192)
+PADDED, ACROSS, SPREAD = Layout(pad=16), Layout(transposed=True), Layout(step=2)
+# Each pair of these layouts for each pair of matrices.
+PAIRS = tuple(
+    {"a": (PADDED, ACROSS, SPREAD)[i], "b": (PADDED, ACROSS, SPREAD)[k],
+     "out": (PADDED, ACROSS, SPREAD)[(i + k) % 3]}
+    for i in range(3) for k in range(3)
+)  # fmt: skip
+# Multiples of 16 that no block divides, in each dimension.
+EVEN = ((48, 80, 16), (16, 48, 80), (80, 16, 48), (16, 144, 136))
 
 EXACT_CASES = tuple(
     Case(sizes(*shape), dtype, layouts, bitwise=True)
@@ -208,6 +217,9 @@ MATMUL_CASES = (
     Case(sizes(1024, 512, 4096), "bf16", bitwise=True),
     *(Case(sizes(33, 65, 17), dtype, NT, allocates=True) for dtype in ("fp32", "fp16")),
     Case(sizes(3, 70, 150), "fp16", FAR),
+    *(Case(sizes(*shape), dtype) for shape in EVEN for dtype in ("fp16", "bf16")),
+    Case(sizes(*EVEN[1]), "fp32"),
+    *(Case(sizes(19, 21, 40), ("fp32", "fp16", "bf16")[k % 3], pair) for k, pair in enumerate(PAIRS)),
 )
 EPILOGUE_CASES = (
     *(Case(sizes(128, 128, 128), dtype, bitwise=True) for dtype in ("fp32", "fp16", "bf16")),
@@ -217,6 +229,9 @@ EPILOGUE_CASES = (
     Case(sizes(1031, 1027, 521), "bf16"),
     Case(sizes(33, 65, 17), "fp16", allocates=True),
     Case(sizes(3, 70, 150), "fp16", FAR),
+    *(Case(sizes(*shape), dtype)
+      for shape, dtype in zip(EVEN, ("fp16", "fp32", "fp16", "bf16"), strict=True)),
+    *(Case(sizes(19, 21, 40), ("fp32", "bf16", "fp16")[k % 3], pair) for k, pair in enumerate(PAIRS[::2])),
 )  # fmt: skip
 SIDE = 4096
 CODEGEN_CASE = Case(sizes(SIDE, SIDE, SIDE), "bf16")

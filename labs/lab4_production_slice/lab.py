@@ -11,6 +11,7 @@ from grader.course.symptoms import LabSymptom, Symptom
 EPSILON = {"fp32": 2.0**-23, "fp16": 2.0**-10, "bf16": 2.0**-7}
 SMALLEST = {"fp32": 2.0**-126, "fp16": 2.0**-14, "bf16": 2.0**-126}  # smallest normal number
 ITEM_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
+LARGEST = {"fp32": 3e38, "fp16": 6e4, "bf16": 3e38}  # but for a few percent
 LN_EPS, RMS_EPS = 1e-5, 1e-6
 
 
@@ -25,6 +26,15 @@ def rows_of(rng, case):
         return x + (1000.0 if case.dtype == "fp32" else 32.0)
     if values == "below":  # exp of any of them is 0 in fp32
         return x - 1000.0
+    if values == "far below":  # a number that stands in for -inf may not be above them
+        return x - 20000.0
+    if values == "lowest":  # the same number at half of the columns, and less at the others
+        low = 0.0 * x - LARGEST[case.dtype]
+        return low.where(rng.uniform(rows, cols) > 0.5, -1.08 * LARGEST[case.dtype])
+    if values == "above":  # exp of any of them is inf
+        return x + 10000.0
+    if values == "outlier":  # one number towers over its row, in which it stands anywhere
+        return x.where(x < x.amax(dim=1, keepdim=True), 60.0)
     if values == "aside":
         return x + 8.0
     if values == "masked below":  # a block of -inf, and then values whose exp is 0
@@ -697,6 +707,11 @@ SMALL = ((1, 1), (3, 2), (5, 127), (4, 129), (7, 1001))
 LONG = ((3, 16385), (2, 40000))
 PADDED = {"x": Layout(pad=24), "out": Layout(pad=7)}
 FAR = Layout(far=True)
+# Of a row whose largest values are all the same: one share, which may have few digits, or be seen before.
+ONE_VALUE = ("an earlier result", "fewer digits")
+EVEN = ((3, 48), (2, 1040), (1, 24576))  # multiples of 16 that no block divides
+# More rows than are usual in a group, or groups, and no multiple of any such number.
+PRIME = 37
 PADDED_BACKWARD = {"dy": Layout(pad=24), "x": Layout(pad=8), "y": Layout(pad=8)} | {
     name: Layout(pad=7) for name in ("dx", "out")
 }
@@ -711,10 +726,13 @@ def forward_cases(*values):
         *(Case(shapes(7, 1001), dtype, PADDED) for dtype in ("fp32", "bf16")),
         Case(shapes(5, 127), "fp16", allocates=True),
         Case(shapes(3, 257), "fp16", {"x": FAR, "out": FAR}),
+        *(Case(shapes(*shape), dtype) for shape, dtype in zip(EVEN, ("fp16", "fp32", "fp32"), strict=True)),
+        Case(shapes(3, 1009), "fp32", {"out": Layout(pad=15)}),
+        Case(shapes(3, 1009), "fp16", {"out": FAR}),
     )
 
 
-def backward_cases(padded, *values):
+def backward_cases(padded, *values, longest="fp32"):
     layouts = {name: PADDED_BACKWARD[name] for name in padded}
     return (
         *(Case(shapes(r, c), "fp32") for r, c in (*SMALL[1:], LONG[0])),
@@ -724,6 +742,12 @@ def backward_cases(padded, *values):
         *(Case(shapes(7, 1001), dtype, layouts) for dtype in ("fp32", "bf16")),
         Case(shapes(5, 127), "fp16", allocates=True),
         Case(shapes(3, 257), "fp16", dict.fromkeys(padded, FAR)),
+        Case(shapes(16, 48), "fp32"),
+        Case(shapes(*EVEN[1]), "bf16"),
+        Case(shapes(*EVEN[2]), longest),
+        # Each tensor has another layout than those beside it.
+        Case(shapes(3, 257), "fp32", {padded[1]: Layout(pad=15)}),
+        Case(shapes(3, 257), "fp16", {padded[2]: FAR}),
     )
 
 
@@ -733,17 +757,37 @@ def with_eps(*values):
 
 TRANSPOSED = {"dy": Layout(transposed=True)}  # as autograd hands it in behind a transpose
 EXPANDED = {"dy": Layout(expanded=True)}  # behind a sum
+SPREAD = {"dy": Layout(step=2)}  # behind a choice of every second column
 BOTH_CASES = (
     *(Case(shapes(r, c), "fp32") for r, c in ((4, 129), (7, 1001), (1, 16385))),
     *(Case(shapes(6, 130), "fp32", layouts) for layouts in (TRANSPOSED, EXPANDED, {"dy": Layout(pad=9)})),
+    Case(shapes(5, 144), "fp16", {"x": Layout(pad=8), **SPREAD}),
     *(Case(shapes(r, c), "fp16") for r, c in ((5, 127), (7, 1001))),
     *(Case(shapes(r, c), "bf16") for r, c in ((29, 1001), (300, 20011))),
 )
-SOFTMAX_CASES = (*forward_cases("below"), Case(shapes(3, 20011, values="masked below"), "fp16"))
-SOFTMAX_BOTH = (*BOTH_CASES, Case(shapes(3, 20011, values="masked below"), "fp16"))
-NORM_FORWARD = (*forward_cases("far", "narrow"), *with_eps(0.0, 1.0))
-NORM_BACKWARD = (*backward_cases(("dy", "x", "dx"), "narrow"), *with_eps(1.0))
-NORM_BOTH = (*BOTH_CASES, *with_eps(1.0))
+LOWEST = tuple(
+    Case(shapes(3, 1009, values="lowest"), dtype, also_right=ONE_VALUE) for dtype in ("fp32", "fp16", "bf16")
+)
+SOFTMAX_CASES = (
+    *forward_cases("below"),
+    Case(shapes(3, 20011, values="masked below"), "fp16"),
+    *(Case(shapes(3, 1009, values=values), "fp32") for values in ("far below", "above", "outlier")),
+    *LOWEST,
+)
+SOFTMAX_BOTH = (*BOTH_CASES, Case(shapes(3, 20011, values="masked below"), "fp16"), *LOWEST[:2])
+MANY_ROWS = (Case(shapes(PRIME, 3), "fp32"), Case(shapes(301, 130), "bf16"))
+NORM_FORWARD = (
+    *forward_cases("far", "narrow"),
+    Case(shapes(3, 1009, values="outlier"), "fp16"),
+    *with_eps(0.0, 1.0),
+)
+NORM_BACKWARD = (
+    *backward_cases(("dy", "x", "dx"), "narrow", longest="bf16"),
+    *MANY_ROWS,
+    Case(shapes(3, 257, values="outlier"), "bf16"),
+    *with_eps(1.0),
+)
+NORM_BOTH = (*BOTH_CASES, MANY_ROWS[1], *with_eps(1.0))
 TIMED = tuple(Case(shapes(2**27 // cols, cols), "bf16") for cols in (4096, 16384))
 
 
@@ -761,10 +805,14 @@ DROPOUT_CASES = (
     Case({**choices(2**14, 0.5), "seed": 40}, "fp32"),
     Case(choices(4099, 0.5), "fp16", allocates=True),
     Case(choices(2**24 + 5, 0.3), "bf16"),
+    *(Case(choices(n, 0.5), "fp16") for n in (48, 1552)),
 )
 DROPOUT_BOTH = (
     *(Case(choices(30001, p), "fp32") for p in (0.5, 0.1)),
-    *(Case({**choices(40 * 50, 0.5), "rows": 40}, "fp32", layouts) for layouts in (TRANSPOSED, EXPANDED)),
+    *(
+        Case({**choices(40 * 50, 0.5), "rows": 40}, "fp32", layouts)
+        for layouts in (TRANSPOSED, EXPANDED, SPREAD)
+    ),
     Case(choices(30001, 0.75), "fp16"),
     Case(choices(30001, 0.3), "bf16"),
     Case(choices(4099, 1.0), "fp32", also_right=("zeros", "an earlier result", "fewer digits")),
@@ -794,10 +842,19 @@ LINEAR_CASES = (
     Case(linears(9, 130, 20, eps=1.0), "fp32"),
     Case(linears(5, 127, 33), "fp16", allocates=True),
     Case(linears(3, 136, 3), "fp16", {"x": FAR, "weight": FAR, "out": FAR}),
+    # Multiples of 16, and of no block; each tensor has another layout than those beside it.
+    Case(linears(48, 80, 16), "bf16", {"weight": Layout(pad=16)}),
+    Case(linears(16, 48, 80), "fp16", {"x": Layout(pad=16)}),
+    Case(linears(144, 16, 48), "bf16", {"out": Layout(pad=16)}),
 )  # fmt: skip
 LINEAR_BOTH = (
     *(Case(linears(*s), "fp32") for s in ((4, 129, 6), (70, 127, 40), (2, 8201, 3))),
-    *(Case(linears(9, 130, 20), "fp32", layouts) for layouts in (TRANSPOSED, EXPANDED)),
+    *(
+        Case(linears(9, 130, 20), "fp32", layouts)
+        for layouts in (TRANSPOSED, EXPANDED, {"weight": Layout(pad=9), **SPREAD})
+    ),
+    Case(linears(301, 130, 3), "bf16"),
+    Case(linears(4, 48, 16), "fp16", {"x": Layout(pad=8), "dy": Layout(transposed=True, pad=3)}),
     Case(linears(9, 130, 20, eps=1.0), "fp32"),
     *(Case(linears(*s), "fp16") for s in ((5, 127, 33), (70, 136, 72))),
     *(Case(linears(*s), "bf16") for s in ((29, 1001, 65), (1000, 1024, 520), (300, 20011, 40))),
@@ -1011,6 +1068,9 @@ LAB = Lab(
         Mistake.SEED_IGNORED: (9, "another seed gave the same choice: hand `seed` to the generator"),
         Mistake.SEED_MOVES: (
             9, "the next seed gives the same choice at other elements: hand `seed` to the generator as it is",
+        ),
+        Symptom.OTHER_CONFIG: (
+            9, "another config drops other elements: an element's random number must not depend on `BLOCK`",
         ),
         Mistake.MASK_NOT_REPLAYED: (
             9, "dx is not 0 where y is: the same seed and the same offsets in both passes",

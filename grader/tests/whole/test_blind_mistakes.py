@@ -1,0 +1,81 @@
+"""Mistakes and right answers by somebody who has not seen the grader: what a CPU says of them.
+
+Line one of a file names the file it stands for, its kind and what is wrong with it.
+"""
+
+import re
+
+import pytest
+
+from grader.course import catalog
+from grader.course.specimens import Specimen
+from grader.tests.helpers.course import ROOT
+from grader.tests.whole.corpus import Examiner
+
+FILES = sorted((ROOT / "grader/tests/blind_mistakes_1").glob("*_[0-9][0-9]_*"))
+# What each shows that no case showed before: the input or the check by which it is found.
+FOUND_BY = {
+    "add_06_accumulator_from_zero": ("values that are -0.0", "WRONG"),
+    "add_09_n_to_int64": ("an integer argument that is 1", "CRASHED"),
+    "autotuned_matmul_07_grid_two_axes": ("out with a column stride", "OUT_OF_BOUNDS"),
+    "autotuned_matmul_08_even_k": ("a size that is a multiple of 16 and of no block", "OUT_OF_BOUNDS"),
+    "dropout_02_quarters": ("the choice of another config", "WRONG"),
+    "layer_norm_backward_02_chunks": ("more rows than groups, and no multiple of them", "WRONG"),
+    "softmax_02_floor": ("rows far below 0", "WRONG"),
+}
+
+
+def functions_of(file):
+    """The lab and the functions that a file answers."""
+    where, _, _ = re.sub(r"^(#|//) ", "", file.read_text("utf-8")).partition(" | ")
+    folder, _, name = where.rpartition("/")
+    for entry in (*catalog.find(), *catalog.capstone()):
+        names = [one.name for one in entry.lab.functions if one.file.endswith(name)]
+        if names and entry.folder.name.startswith(folder.rpartition("/")[2]):
+            return names
+    raise LookupError(f"{file.name}: no lab has {where}")
+
+
+@pytest.fixture(scope="module")
+def cpu(tmp_path_factory):
+    examiner = Examiner(tmp_path_factory.mktemp("blind"), "cpu")
+    yield examiner
+    examiner.close()
+
+
+def outcomes(examiner, file, expected):
+    """What each function of a file gets: the first outcome that is not PASS, or the last."""
+    names = functions_of(file)
+    specimen = Specimen(file, file, expected, expected, tuple(names), "correctness", None, "", "", "")
+    return {name: examiner.grade(specimen, name) for name in names}
+
+
+@pytest.mark.parametrize("name", FOUND_BY)
+def test_a_mistake_in_a_corner_is_found_on_a_cpu(cpu, name):
+    (file,) = (one for one in FILES if one.stem == name)
+    found = outcomes(cpu, file, ("",))
+    told = {function: f"{one.label}: {one.where} | {one.pattern}" for function, one in found.items()}
+    assert FOUND_BY[name][1] in {one.verdict.value for one in found.values()}, told
+
+
+HONEST = [one for one in FILES if one.name.startswith("honest_")]
+# What the static check refuses is no matter of cases.
+REFUSED = {"honest_autotuned_matmul_03_descriptors": "its pre_hook has a form that is not permitted"}
+
+
+def marked(file):
+    reason = REFUSED.get(file.stem)
+    return pytest.param(file, id=file.stem, marks=[pytest.mark.xfail(reason=reason)] if reason else [])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", [marked(file) for file in HONEST])
+def test_a_right_answer_of_another_form_passes(cpu, file):
+    found = outcomes(cpu, file, ("PASS",))
+    assert {one.label for one in found.values()} == {"PASS"}, [
+        f"{function}: {one.label} {one.where} {one.printed[-300:]}" for function, one in found.items()
+    ]
+
+
+def test_there_are_right_answers_to_look_at():
+    assert len(HONEST) > 10
