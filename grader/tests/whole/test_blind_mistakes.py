@@ -59,17 +59,10 @@ def test_a_mistake_in_a_corner_is_found_on_a_cpu(cpu, name):
 
 
 HONEST = [one for one in FILES if one.name.startswith("honest_")]
-# What the static check refuses is no matter of cases.
-REFUSED = {"honest_autotuned_matmul_03_descriptors": "its pre_hook has a form that is not permitted"}
-
-
-def marked(file):
-    reason = REFUSED.get(file.stem)
-    return pytest.param(file, id=file.stem, marks=[pytest.mark.xfail(reason=reason)] if reason else [])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("file", [marked(file) for file in HONEST])
+@pytest.mark.parametrize("file", HONEST, ids=lambda file: file.stem)
 def test_a_right_answer_of_another_form_passes(cpu, file):
     found = outcomes(cpu, file, ("PASS",))
     assert {one.label for one in found.values()} == {"PASS"}, [
