@@ -393,8 +393,8 @@ def test_a_save_is_graded_and_the_results_are_those_of_grade(tmp_path):
         watching.send_signal(signal.SIGINT)
         rest = watching.communicate(timeout=30)[0]
     assert watching.returncode == 0
-    assert "score 45.77 / 45.77, 54.23 not graded" in lines[-1]
-    assert rest.strip().endswith("last score 45.77 / 45.77, 54.23 not graded")
+    assert "score 47.42 / 47.42, 52.58 not graded" in lines[-1]
+    assert rest.strip().endswith("last score 47.42 / 47.42, 52.58 not graded")
     results = reading.read(course / "results" / "results.json")
     assert results.points == pytest.approx(17 / 26 * 70, abs=1e-5)
     assert (course / "results" / "summary.md").is_file()
