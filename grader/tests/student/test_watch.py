@@ -396,7 +396,7 @@ def test_a_save_is_graded_and_the_results_are_those_of_grade(tmp_path):
     assert "score 47.42 / 47.42, 52.58 not graded" in lines[-1]
     assert rest.strip().endswith("last score 47.42 / 47.42, 52.58 not graded")
     results = reading.read(course / "results" / "results.json")
-    assert results.points == pytest.approx(17 / 26 * 70, abs=1e-5)
+    assert results.points == pytest.approx(21 / 31 * 70, abs=1e-5)
     assert (course / "results" / "summary.md").is_file()
     assert "--tell" not in results.command
 
