@@ -19,9 +19,9 @@ MOST_ELEMENTS = 1 << 16  # of a case on which every edit is tried, by the produc
 # What is tried is counted in work and not in seconds, so that two runs say the same. A unit is about a
 # millisecond of one core, of which two need 8 s for all.
 WORK_FOR_ONE, WORK_FOR_TWO = 10_000, 4_000  # of single edits, and of second ones
-WORK_OF_A_TRY = 10  # of reading a file and calling it, whatever it does
+WORK_OF_A_TRY = 18  # of reading a file and calling it, whatever it does
 WORK_OF_AUTOGRAD = 15
-LANES_OF_WORK = 1000  # of the loads and stores, each of which is work as well
+ACCESSES_OF_WORK, LANES_OF_WORK = 3, 4000  # loads and stores, and their lanes, of one unit
 GIVE_UP_S = 30.0  # on a machine that is so slow that the work takes longer
 SLOWER, SHORTEST_S = 4.0, 1.0  # a try that takes so many times as long as the unedited file has no end
 MOST_STEPS = 4  # edits that bring a file nearer, on top of which a second one is tried
@@ -71,7 +71,7 @@ class Bench:
         """Return the work of the last score, as the loads and stores of its call show it."""
         seen = self._worker.witnessed
         own = WORK_OF_A_TRY + self._is_differentiable * WORK_OF_AUTOGRAD
-        return own + seen.accesses + seen.lanes // LANES_OF_WORK
+        return own + seen.accesses // ACCESSES_OF_WORK + seen.lanes // LANES_OF_WORK
 
     def keeps(self) -> bool:
         """Return whether the text of the last score is right in the cases that were right before."""

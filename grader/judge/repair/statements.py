@@ -48,7 +48,7 @@ def _of_a_statement(source: Source, statement: ast.stmt, function: Function, in_
             if name not in reads:
                 text = f"{name} += {source.text_of(value)}"
                 mistake = f"{code} overwrites what earlier iterations of the loop have added to `{name}`"
-                yield Edit.of_node(source, 1, statement, text, mistake)
+                yield Edit.of_node(source, 0, statement, text, mistake)
         case ast.Assign([ast.Tuple([first, second])], _):
             parts = (source.span(first), source.text_of(second)), (source.span(second), source.text_of(first))
             yield Edit(1, statement.lineno, f"{code} takes two values in the wrong order", parts)

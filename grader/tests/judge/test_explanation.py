@@ -102,7 +102,7 @@ def test_the_work_of_a_try_is_that_of_its_loads_and_stores(submissions, monkeypa
     )
     for text in (wrong, often):
         causes(submissions, 1, text, *sizes("n=127,fp32"))
-    assert worked[1] - worked[0] >= 50
+    assert worked[1] - worked[0] >= 50 // 3
 
 
 def test_a_caller_is_not_searched_where_the_function_that_it_calls_was(submissions, monkeypatch):
