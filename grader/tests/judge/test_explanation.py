@@ -294,7 +294,11 @@ def test_the_tensor_that_an_autograd_function_should_have_saved_is_named(submiss
 
 
 def test_a_cause_that_many_mistakes_look_like_is_not_named_but_what_was_measured(submissions):
-    lost = "+ tl.sum(tl.exp(x - shift) * (1.3 + 0.1 * tl.sin(m_new * 5.0)), axis=0)"
+    # Factors of a row that no one or two edits take out.
+    each = "tl.exp(x - shift)"
+    lost = (
+        f"+ tl.sum({each} * 1.3 + 0.1 * {each} * tl.sin(m_new * 5.0) + 0.2 * {each} * tl.cos(m_new), axis=0)"
+    )
     text = changed(LAB_2, ("+ tl.sum(tl.exp(x - shift), axis=0)", lost))
     cases = [f"softmax_forward/{rows}" for rows in ROWS]
     graded = submissions.grade(2, text, *cases)
