@@ -45,6 +45,7 @@ from grader.worker.submission_worker import SubmissionWorker
 torch.set_num_threads(1)
 
 
+ELSEWHERE = "nothing was written to it: the function returned something else in its place"
 FIRST_DECOY = 2_000_000  # call numbers from here on give data that is never graded
 
 
@@ -174,8 +175,7 @@ def _grade(
             wrong = _wrong(lab, exercise, case, finding, values, expected[call], got, results)
             elsewhere = unlike if finding.reason is Reason.UNWRITTEN and bool(finding.bad.all()) else None
             if elsewhere:
-                words = f"nothing was written to it: {elsewhere.where}"
-                return replace(wrong, cause=words, plain_cause=words, frames=elsewhere.frames)
+                return replace(wrong, cause=ELSEWHERE, plain_cause=ELSEWHERE, frames=elsewhere.frames)
             return replace(wrong, plain_cause=race.plain_cause) if race else wrong
         if call == 0 and results and not all(map(same_bits, results[0], got)):
             if not other:

@@ -517,7 +517,7 @@ def test_a_right_output_is_waited_for_once(name):
     arguments = one.exercise, one.case, one.inputs, wide, one.expected.reference, by_torch
     assert waits(comparison.calibrate, *arguments) == outputs
     assert waits(comparison.examine, one.exercise, one.case, one.expected, by_torch) == outputs
-    assert waits(comparison.invalid, [one.expected, one.other]) == 1
+    assert waits(comparison.invalid, one.case, [one.expected, one.other]) == 1
 
 
 def test_worthless_answers_are_waited_for_together():
