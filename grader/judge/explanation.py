@@ -103,7 +103,7 @@ class Explainer:
         hint = hints.pop() if len(hints) == 1 else None
         if cause:
             return {name: replace(outcome, cause=cause, hint=hint) for name, outcome in failed.items()}
-        born = self._born(wrong)
+        born = "" if formula else self._born(wrong)  # a NaN may come of the same mistake
         facts = {
             name: outcome.plain_cause or (born if outcome.reason is Reason.NONFINITE else "")
             for name, outcome in failed.items()

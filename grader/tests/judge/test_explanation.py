@@ -172,7 +172,8 @@ def test_where_no_edit_helps_a_formula_that_the_values_follow_is_named(submissio
 
 def test_where_no_formula_is_found_it_is_said_on_what_an_element_depends(submissions):
     text = changed(LAB_1, ("y_ptr + offs, mask=mask", "y_ptr + (offs * 5 + 3) % n, mask=mask"))
-    found, _ = causes(submissions, 1, text, *sizes("n=127,fp32", "n=129,fp32"))
+    # Among the ends of a dtype the same mistake adds inf and -inf.
+    found, _ = causes(submissions, 1, text, *sizes("n=127,fp32", "n=129,fp32", "n=4099,values=edges,fp16"))
     line = line_of(text, "y_ptr + (offs")
     said = f"out[0] depends on y[3], and should depend on y[0]; `y` is loaded in line {line}"
     assert set(found.values()) == {said}
