@@ -438,7 +438,7 @@ LAB = Lab(
         Mistake.NOT_CAUSAL: (6, "keys after the query count: put -inf in place of their scores"),
         Mistake.NO_SCALE: (7, "the scores lack the factor 1 / sqrt(dim)"),
         Mistake.WRONG_SCALE: (7, "the scores are divided by the square root of dim, not by dim"),
-        Mistake.EXP2: (7, "exp2(x) is exp(x * ln 2): multiply by log2(e) first"),
+        Mistake.EXP2: (7, "exp2(x) is exp(x * ln 2): multiply the scores by log2(e)"),
         Symptom.SPILLS: (8, "a tile does not fit the registers: fewer queries, or more warps"),
         Symptom.NO_TENSOR_CORES: (
             8, "tl.dot on 16-bit operands, not on their fp32 copies, uses tensor cores",

@@ -133,9 +133,18 @@ def _grade(
     for call in runs(exercise, session.device, worker.is_gated):
         values = draws[call]
         # A random choice is the same for every config.
-        other = exercise.follow is not None and call == 0 and bool(results)
+        changes_config = exercise.follow is not None and call == 0 and bool(results)
         written = _call(
-            worker, lab, exercise, case, inputs, outputs, rng, values, not results or other, other
+            worker,
+            lab,
+            exercise,
+            case,
+            inputs,
+            outputs,
+            rng,
+            values,
+            opens_first=not results or changes_config,
+            other_configs=changes_config,
         )
         if isinstance(written, Outcome):
             return _with_cause(lab, written)
@@ -158,7 +167,7 @@ def _grade(
             moved = returned.in_another_order(lab, exercise, case, got, is_right, worker.text)
             if moved:
                 return moved
-        if finding and call == 0 and results and not other:
+        if finding and call == 0 and results and not changes_config:
             finding = None  # the first run on these inputs was right: reported below as nondeterministic
         if finding and call and len(results) == 1:
             again = _call(worker, lab, exercise, case, inputs, outputs, rng, draws[0])
@@ -178,7 +187,7 @@ def _grade(
                 return replace(wrong, cause=ELSEWHERE, plain_cause=ELSEWHERE, frames=elsewhere.frames)
             return replace(wrong, plain_cause=race.plain_cause) if race else wrong
         if call == 0 and results and not all(map(same_bits, results[0], got)):
-            if not other:
+            if not changes_config:
                 return _unlike(lab, exercise, results[0], got)
             again = _call(worker, lab, exercise, case, inputs, outputs, rng, values)
             if isinstance(again, Outcome):
@@ -243,13 +252,13 @@ def _call(
     outputs: Sequence[Buffer],
     rng: Rng,
     values: Inputs,
-    is_first: bool = False,
+    opens_first: bool = False,
     other_configs: bool = False,
 ) -> Written | Outcome:
     """Make one call: return what it wrote, or an outcome if something other than the values is wrong.
 
-    The first gated call of a case comes after one with the gate open, which compiles and allocates; so does
-    one with `other_configs` of the autotuner.
+    With `opens_first` a gated call comes after one with the gate open, which compiles and allocates. With
+    `other_configs` the autotuner chooses among configs that it has not chosen yet.
     """
     arena, session = worker.arena, worker.session
     named = numbers(values)
@@ -272,7 +281,7 @@ def _call(
         exchange = Exchange(arena, inputs, values, decoys)
     else:
         around = [held(arena, buffer) for buffer in inputs]
-        if worker.is_gated and is_first:
+        if worker.is_gated and opens_first:
             first = _ungated(worker, case, inputs, outputs, rng, plan, decoys)
             if isinstance(first, Outcome):
                 return first

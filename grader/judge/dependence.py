@@ -254,16 +254,15 @@ def _named(parts: Sequence[Part], shape: Sequence[int]) -> str:
         else:
             runs.append([part.start, part.stop])
     name, axis = parts[0].name, parts[0].axis
-    if len(shape) == 2:
-        listed = ", ".join(f"{a}" if b == a + 1 else f"{a} to {b - 1}" for a, b in runs[:3])
-        many = "s" * (len(runs) > 1 or runs[0][1] > runs[0][0] + 1)
-        more = " and others" if len(runs) > 3 else ""
-        return f"{('row', 'column')[axis]}{many} {listed}{more} of `{name}`"
-    listed = ", ".join(f"{a}" if b == a + 1 else f"{a}..{b - 1}" for a, b in runs[:3])
-    around = [":"] * len(shape)
-    around[axis] = listed
     more = " and others" if len(runs) > 3 else ""
-    return f"{name}[{', '.join(around)}]{more}"
+    is_matrix = len(shape) == 2
+    range_words = "{} to {}" if is_matrix else "{}..{}"
+    ranges = ", ".join(str(a) if b == a + 1 else range_words.format(a, b - 1) for a, b in runs[:3])
+    if is_matrix:
+        many = "s" if len(runs) > 1 or runs[0][1] > runs[0][0] + 1 else ""
+        return f"{('row', 'column')[axis]}{many} {ranges}{more} of `{name}`"
+    index = ", ".join(ranges if k == axis else ":" for k in range(len(shape)))
+    return f"{name}[{index}]{more}"
 
 
 def _contrast(experiment: _Experiment, responses: Sequence[Response]) -> str:

@@ -13,10 +13,9 @@ import torch
 
 from grader.course.spec import Case, Exercise
 from grader.judge import comparison
-from grader.judge.trial import Trial, elements
+from grader.judge.trial import MOST_ELEMENTS, Trial, elements
 from grader.worker.submission_worker import SubmissionWorker
 
-MOST_ELEMENTS = 1 << 16  # of a case that is called, by the product of its sizes
 FEWEST = 8  # elements that a relation of a whole result, or of a row, is measured on
 CLOSE = {"fp32": 1e-4, "fp16": 4e-3, "bf16": 3e-2}  # of a value that follows a relation
 EXPLAINED = 0.05  # of the error that may be left, when a relation is taken out of it

@@ -29,6 +29,7 @@ from grader.results.outcome import Outcome
 from grader.worker.submission_worker import SubmissionWorker
 from grader.worker.witness.record import Load, Witnessed
 
+MOST_ELEMENTS = 1 << 16  # of a case that is called many times, by the product of its sizes
 LIMIT_S = 5.0  # of one call: an edited file may have an endless loop
 DRAWN_CALLS = 3_000_000  # call numbers from here on are drawn for trials
 LOOSELY = 2e-2  # relative error of an element that is right but for its digits

@@ -11,12 +11,11 @@ from grader.judge import comparison
 from grader.judge.formula.search import Followed, formula_of
 from grader.judge.formula.terms import terms_of
 from grader.judge.inputs import in_dtype
-from grader.judge.trial import Trial, elements
+from grader.judge.trial import MOST_ELEMENTS, Trial, elements
 from grader.worker.submission_worker import SubmissionWorker
 
 MOST_CASES = 3  # that are looked at, each of another size
 FEWEST_CASES = 2  # in one size a mean over a sum is a number, and many formulas say the same
-MOST_ELEMENTS = 1 << 16  # of an output
 
 
 def formula_of_file(worker: SubmissionWorker, exercise: Exercise, failing: Sequence[Case]) -> str:

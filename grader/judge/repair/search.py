@@ -12,10 +12,9 @@ from grader.course.submission import Submission
 from grader.judge.repair.candidates import candidates
 from grader.judge.repair.edit import Edit
 from grader.judge.repair.source import Part, Source
-from grader.judge.trial import LIMIT_S, Trial, elements
+from grader.judge.trial import LIMIT_S, MOST_ELEMENTS, Trial, elements
 from grader.worker.submission_worker import SubmissionWorker
 
-MOST_ELEMENTS = 1 << 16  # of a case on which every edit is tried, by the product of its sizes
 # What is tried is counted in work and not in seconds, so that two runs say the same. A unit is about a
 # millisecond of one core, of which two need 8 s for all.
 WORK_FOR_ONE, WORK_FOR_TWO = 10_000, 4_000  # of single edits, and of second ones
