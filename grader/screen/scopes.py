@@ -117,7 +117,7 @@ class File:
         match node:
             case ast.FunctionDef() | ast.Lambda():
                 return [node]
-            case ast.Name() if depth:
+            case ast.Name() if depth > 0:  # what is no name counts, too: `a = a if b else c` is its own part
                 parts = self.values(node)
             case ast.IfExp(_, one, other):
                 parts = [one, other]

@@ -534,6 +534,8 @@ def test_the_line_named_is_the_line():
 PERMITTED_INSIDE = {
     "allocation": "out = torch.empty_like(x) if out is None else out",
     "allocation by hand": "out = torch.empty((x.shape[0],), device=x.device, dtype=x.dtype)",
+    "another name for a choice of its own": "out = torch.empty_like(x) if out is None else out\nkept = out\n"
+    "for kept in (kept, out):\n    kept = kept if kept is out else out\nn = kept.numel()",
     "checks": 'assert x.shape == y.shape and x.is_contiguous(), f"shapes {x.shape} and {y.shape}"',
     "error": 'if x.dtype != y.dtype:\n    raise ValueError(f"{x.dtype} is not {y.dtype}")',
     "sizes": "n, m = x.numel(), x.size(0)\nblocks = -(-n // 64) * 2 + m % 3",
