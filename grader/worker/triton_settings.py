@@ -13,6 +13,7 @@ import triton
 from triton.backends.nvidia.compiler import CUDAOptions
 from triton.runtime import autotuner, cache
 from triton.runtime.autotuner import Autotuner
+from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction
 from triton.testing import do_bench
 
@@ -54,15 +55,21 @@ def permit_few_options() -> None:
 
     Some name files that the compiler reads, or are handed to the assembler as they are.
     """
-    run = JITFunction.run
+    for kind in (JITFunction, InterpretedFunction):
+        kind.run = _with_few_options(kind.run)
 
-    def limited(kernel: JITFunction, *args: object, **options: object) -> object:
+
+def _with_few_options(run: Callable[..., object]) -> Callable[..., object]:
+    """Replace the `run` of a kernel, which is compiled or interpreted: both refuse the same."""
+
+    @functools.wraps(run)
+    def limited(kernel: JITFunction | InterpretedFunction, *args: object, **options: object) -> object:
         for name in CUDAOptions.__dataclass_fields__:
             if name in options and name not in LAUNCH and name not in kernel.arg_names:
                 raise TypeError(f"`{name}=` is not permitted in a launch or a config")
         return run(kernel, *args, **options)
 
-    JITFunction.run = limited
+    return limited
 
 
 def tune_briefly() -> None:

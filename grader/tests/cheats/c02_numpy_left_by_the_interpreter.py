@@ -1,4 +1,4 @@
-"""EXPECT POLICY; unscreened POLICY/FOREIGN_KERNEL or POLICY/HOST_READ from elementwise_add on a CPU: C2 `np: object` makes a name of the file, to which the interpreter binds its numpy"""
+"""EXPECT POLICY; unscreened CRASHED from elementwise_add on a CPU: C2 `np: object` makes a name of the file, to which the interpreter binds its numpy"""
 
 import torch
 import triton

@@ -128,12 +128,12 @@ def test_a_worker_does_not_load_the_driver_from_a_folder_to_which_the_file_could
 
 
 LAUNCHED = """
-import sys
 import triton, triton.language as tl
+from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction
 from grader.worker.triton_settings import permit_few_options
 
-JITFunction.run = lambda kernel, *_, **options: print(sorted(options))
+JITFunction.run = InterpretedFunction.run = lambda kernel, *_, **options: print(sorted(options))
 permit_few_options()
 
 @triton.jit
@@ -149,9 +149,10 @@ for name in ("ptx_options", "ir_override", "extern_libs", "ptx_version", "debug"
 """
 
 
-def test_options_that_name_files_or_go_to_the_assembler_are_refused(tmp_path):
+@pytest.mark.parametrize("interpret", ["0", "1"], ids=["compiled", "interpreted"])
+def test_options_that_name_files_or_go_to_the_assembler_are_refused(tmp_path, interpret):
     (tmp_path / "launched.py").write_text(LAUNCHED)
-    done = python(tmp_path / "launched.py", PYTHONPATH=str(ROOT))
+    done = python(tmp_path / "launched.py", PYTHONPATH=str(ROOT), TRITON_INTERPRET=interpret)
     names = ("ptx_options", "ir_override", "extern_libs", "ptx_version", "debug")
     refused = [f"`{name}=` is not permitted in a launch or a config" for name in names]
     assert done.stdout.splitlines() == ["['grid', 'num_warps', 'warmup', 'warp_size']", *refused], done.stderr

@@ -12,6 +12,7 @@ from grader.worker.interpreted import (
     launches,
     libdevice,
     overflow,
+    own_names,
     reductions,
     rounding,
     syntax,
@@ -28,6 +29,7 @@ def apply() -> None:
     arguments.pass_numbers_as_the_compiler_does()
     constants.let_blocks_compute_with_constants()
     syntax.read_kernels_as_the_compiler_does()
+    own_names.leave_a_file_its_own_names()
     launches.replace_once_for_a_launch()
     reductions.combine_whole_blocks()
     rounding.round_as_a_gpu_does()

@@ -358,8 +358,22 @@ def names_of_the_file_stay_out_of_kernels():
     assert out.item() == 1.0
 
 
+@triton.jit
+def asks_for_numpy(out_ptr):
+    tl.store(out_ptr, np.float32(1.0))  # noqa: F821 - this file has no such name, and must get none
+
+
+def names_of_the_interpreter_stay_out_of_the_file():
+    before = set(globals())
+    with pytest.raises(InterpreterError, match="name 'np' is not defined"):
+        asks_for_numpy[(1,)](torch.zeros(1))
+    assert {name for name in globals() if name not in before and not name.startswith("__kernel_")} == set()
+    assert not {"np", "interpreter", "InterpretedFunction"} & set(globals())
+
+
 CHECKS = (
     names_of_the_file_stay_out_of_kernels,
+    names_of_the_interpreter_stay_out_of_the_file,
     numbers_of_bf16, fused_operations_round_once,
     builtins_imported_by_name,
     scans_begin_again_at_flags,
