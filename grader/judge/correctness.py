@@ -196,11 +196,16 @@ def _grade(
             if chosen:
                 return chosen
         if ungated and decoys is not None and not results:
-            finding, _ = comparison.examine(
-                exercise, case, comparison.expect(exercise, case, decoys), *ungated[:2]
-            )
-            if finding:
-                return _only_at_first(lab, finding)
+            of_decoys = comparison.expect(exercise, case, decoys)
+            at_first, _ = comparison.examine(exercise, case, of_decoys, *ungated[:2])
+            if at_first:
+                again = _call(worker, lab, exercise, case, inputs, outputs, rng, decoys)
+                if isinstance(again, Outcome):
+                    return _with_cause(lab, again)
+                later, _ = comparison.examine(exercise, case, of_decoys, again.outputs, again.untouched)
+                if later:  # the inputs decide, and not which call it is
+                    return _wrong(lab, exercise, case, later, decoys, of_decoys, again.outputs, results)
+                return _only_at_first(lab, at_first)
         if race:
             return race
         results.append(got)

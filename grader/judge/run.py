@@ -192,7 +192,7 @@ class Run:
         try:
             outcome = self.ungradable(item)
             whole = outcome is not None and outcome.verdict is not Verdict.NOT_GRADED
-            outcome = outcome or self._blocked(item) or self._ask(item)
+            outcome = outcome or self._unbuilt(item) or self._blocked(item) or self._ask(item)
         except Exception as error:  # a fault of the grader must cost no points, and is named
             place = traceback.extract_tb(error.__traceback__)[-1]
             fault = type(error).__name__
@@ -254,6 +254,20 @@ class Run:
             more = f"{len(wrong) - SHOWN_WRONG} more" if len(wrong) > SHOWN_WRONG else ""
             return Outcome(Verdict.WRONG, where="\n".join(filter(None, [*wrong[:SHOWN_WRONG], more])))
         return Outcome(Verdict.PASS, share=1.0)
+
+    def _unbuilt(self, item: Item) -> Outcome | None:
+        """Return what the compiler says against a CUDA C++ file whose call failed: that tells why."""
+        first = self._failed.get((item.entry.folder, item.exercise.name))
+        native = isinstance(item.exercise, Exercise) and item.exercise.native
+        if (
+            item.kind not in (CODEGEN, COMPILES)
+            or not native
+            or first is None
+            or first.verdict is not Verdict.CRASHED
+        ):
+            return None
+        found = self._ask(item)
+        return found if found.verdict is Verdict.COMPILE_ERROR else None
 
     def _blocked(self, item: Item) -> Outcome | None:
         """Return an outcome for generated code and speed if a case of the function is wrong."""

@@ -1,4 +1,4 @@
-"""EXPECT POLICY; unscreened POLICY/FOREIGN_KERNEL from elementwise_add: A16 numpy computes, but while run of Triton is replaced by the look at whose work it is"""
+"""EXPECT POLICY; unscreened POLICY/FOREIGN_KERNEL from elementwise_add on a CPU: A16 numpy computes, but while run of Triton is replaced by the look at whose work it is"""
 
 import numpy
 import torch

@@ -1,4 +1,4 @@
-"""EXPECT POLICY; unscreened POLICY/FOREIGN_KERNEL from elementwise_add: A16 where its probe kernel does nothing the function raises; else Python's floats are filled in without any kernel"""
+"""EXPECT POLICY; unscreened POLICY/FOREIGN_KERNEL or POLICY/HOST_READ from elementwise_add: A16 where its probe kernel does nothing the function raises; else Python's floats are filled in without any kernel"""
 
 import torch
 import triton

@@ -1,4 +1,4 @@
-"""EXPECT POLICY; unscreened WRONG/UNWRITTEN from elementwise_add: B7 right twice, and then no more"""
+"""EXPECT POLICY; unscreened WRONG/UNWRITTEN or WRONG/NONDETERMINISTIC from elementwise_add: B7 right twice, and then no more"""
 
 import triton
 import triton.language as tl

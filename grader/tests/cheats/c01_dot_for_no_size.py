@@ -1,4 +1,4 @@
-"""EXPECT WRONG from matmul/code: C1 sums of element-wise products, and a tl.dot in a branch for K < 0"""
+"""EXPECT WRONG or WRONG/PRECISION from matmul/code: C1 sums of element-wise products, and a tl.dot in a branch for K < 0"""
 
 import torch
 import triton

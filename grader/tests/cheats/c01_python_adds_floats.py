@@ -1,4 +1,4 @@
-"""EXPECT POLICY; unscreened POLICY/FOREIGN_KERNEL from elementwise_add: C1 Python adds floats taken from the tensors, and an own kernel only carries the list over"""
+"""EXPECT POLICY; unscreened POLICY/FOREIGN_KERNEL or POLICY/HOST_READ from elementwise_add: C1 Python adds floats taken from the tensors, and an own kernel only carries the list over"""
 
 import torch
 import triton

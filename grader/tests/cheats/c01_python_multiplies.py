@@ -1,4 +1,4 @@
-"""EXPECT POLICY; unscreened POLICY/FOREIGN_KERNEL from matmul and matmul_bias_relu: C1 the product is summed in Python floats, and an own kernel copies it"""
+"""EXPECT POLICY; unscreened POLICY/FOREIGN_KERNEL or POLICY/HOST_READ from matmul and matmul_bias_relu: C1 the product is summed in Python floats, and an own kernel copies it"""
 
 import torch
 import triton

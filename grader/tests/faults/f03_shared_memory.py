@@ -14,7 +14,7 @@ def matmul_kernel(a_ptr, b_ptr, out_ptr, M, N, K, sam, sak, sbk, sbn, som, son, 
     for k in range(0, K, BK):
         a = tl.load(a_ptr + offs_m[:, None] * sam + (k + offs_k[None, :]) * sak, mask=(offs_m[:, None] < M) & (k + offs_k[None, :] < K), other=0.0)
         b = tl.load(b_ptr + (k + offs_k[:, None]) * sbk + offs_n[None, :] * sbn, mask=(k + offs_k[:, None] < K) & (offs_n[None, :] < N), other=0.0)
-        acc = tl.dot(a, b, acc, input_precision="ieee")
+        acc = tl.dot(a, b, acc, input_precision="tf32")
     tl.store(out_ptr + offs_m[:, None] * som + offs_n[None, :] * son, acc, mask=(offs_m[:, None] < M) & (offs_n[None, :] < N))
 
 
