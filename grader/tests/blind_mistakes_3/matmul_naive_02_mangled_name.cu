@@ -1,0 +1,56 @@
+// gpu-programming/cuda-kernels/matmul/01_naive.cu | error | matmul, the host function: it has no extern "C" (lost when the kernel was put into a namespace), so the library exports a mangled C++ name and no symbol matmul. It must be declared so again.
+// C = A @ B^T, step 1: one thread for each element of C.
+//
+// The definition itself. The thread of element (row, col) walks along row `row` of A and row `col` of B,
+// which is stored transposed, and adds up the products in fp32.
+//
+// Cost: two loads for each multiply-add, so the load units are the limit long before the FMA units. Lanes
+// of one warp read 16 different rows of B, 2 bytes of each: every load touches 16 cache lines and uses a
+// sliver of each.
+//
+// Prediction: L1 and load/store throughput near 100 %, FMA pipe under 10 %, tensor pipe idle, about 16
+// sectors for each request of B; 1 to 3 TFLOP/s, under 1 % of cuBLAS.
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+constexpr int BLOCK = 16;  // a block of 16 x 16 threads owns 16 x 16 elements of C
+constexpr int LARGEST_SIZE = 1 << 30;  // beyond this the index of a tile's last row could leave the int range
+
+namespace {
+
+__global__ void naive_kernel(
+    const __nv_bfloat16* a,  // (m, k), rows contiguous
+    const __nv_bfloat16* b,  // (n, k), rows contiguous
+    __nv_bfloat16* c,        // (m, n), rows contiguous
+    int m, int n, int k, int tiles_n) {
+    const long long tile = blockIdx.x;
+    const long long row = tile / tiles_n * BLOCK + threadIdx.y;
+    const long long col = tile % tiles_n * BLOCK + threadIdx.x;
+    if (row >= m || col >= n) return;
+    float sum = 0.0f;
+    for (int i = 0; i < k; ++i) {
+        sum += __bfloat162float(a[row * k + i]) * __bfloat162float(b[col * k + i]);
+    }
+    c[row * n + col] = __float2bfloat16(sum);
+}
+
+}  // namespace
+
+int matmul(const __nv_bfloat16* a, const __nv_bfloat16* b, __nv_bfloat16* c,
+                      int m, int n, int k, cudaStream_t stream) {
+    if (m < 1 || n < 1 || k < 1 || m > LARGEST_SIZE || n > LARGEST_SIZE || k > LARGEST_SIZE) {
+        return cudaErrorInvalidValue;
+    }
+    const long long tiles_m = (m - 1) / BLOCK + 1, tiles_n = (n - 1) / BLOCK + 1;
+    // one grid dimension: the second one ends at 65535 blocks
+    if (tiles_m * tiles_n > 0x7fffffff) return cudaErrorInvalidValue;
+
+    const dim3 block(BLOCK, BLOCK);
+    naive_kernel<<<static_cast<unsigned>(tiles_m * tiles_n), block, 0, stream>>>(a, b, c, m, n, k, static_cast<int>(tiles_n));
+    return cudaGetLastError();
+}
+
+#ifndef NO_PROGRAM
+#include "../program.cuh"
+PROGRAM_MATMUL(matmul)
+#endif
