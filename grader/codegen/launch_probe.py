@@ -55,7 +55,8 @@ class _Refused(ctypes.Structure):
 
 def link(part: Path, target: Path, nvcc: Path) -> bool:
     """Link an object file with the stub; return whether that succeeded, for CUDA's runtime has more calls."""
-    flags = ("-shared", "-cudart", "none", "-Xcompiler", "-fPIC")
+    # Its calls reach the stub also in a process that has CUDA's runtime, as one with PyTorch for GPUs.
+    flags = ("-shared", "-cudart", "none", "-Xcompiler", "-fPIC", "-Xlinker", "-Bsymbolic")
     stub = part.with_name("launch_stub.c")
     stub.write_text(STUB)
     done = run_tool([str(nvcc), *flags, str(part), str(stub), "-o", str(target)], LIMIT_S)

@@ -11,7 +11,7 @@ from grader.course.symptoms import LabSymptom, Symptom
 EPSILON = {"fp32": 2.0**-23, "fp16": 2.0**-10, "bf16": 2.0**-7}
 SMALLEST = {"fp32": 2.0**-126, "fp16": 2.0**-14, "bf16": 2.0**-126}  # smallest normal number
 ITEM_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
-LARGEST = {"fp32": 2.0**127, "fp16": 2.0**15, "bf16": 2.0**127}  # powers of two: see `far`
+LARGEST = {"fp32": 2.0**90, "fp16": 2.0**15, "bf16": 2.0**90}  # powers of two: see `far`
 LN_EPS, RMS_EPS = 1e-5, 1e-6
 
 

@@ -1,4 +1,4 @@
-"""EXPECT POLICY; unscreened WRONG/UNWRITTEN or WRONG/STALE from elementwise_add: B5 a set counts sizes, and another name for a list keeps results: half of the third sum is that of an earlier call"""
+"""EXPECT POLICY; unscreened WRONG/UNWRITTEN or WRONG/STALE or WRONG/NONDETERMINISTIC from elementwise_add: B5 a set counts sizes, and another name for a list keeps results: half of the third sum is that of an earlier call"""
 
 import torch
 import triton

@@ -4,6 +4,8 @@ import pytest
 import torch
 
 from grader.codegen import launch_probe, nvcc
+from grader.system.processes import run_tool
+from grader.tests.helpers.commands import python
 from grader.tests.helpers.course import ROOT
 
 SOLVED = sorted((ROOT / "solutions/gpu-programming/cuda-kernels").glob("*/[0-9]*.cu"))
@@ -110,3 +112,22 @@ def test_the_line_of_a_launch_is_found_and_not_that_of_the_kernel():
     assert launch_probe.launch_line(text, "space::k") == 6
     assert launch_probe.launch_line(text, "other") == 0
     assert launch_probe.launch_line(text, "") == 0
+
+
+@needs_nvcc
+def test_launches_are_looked_at_where_the_process_has_a_cuda_runtime(tmp_path):
+    # PyTorch for GPUs loads CUDA's runtime for the whole process, before the file.
+    (tmp_path / "runtime.c").write_text("int cudaLaunchKernel() { return 304; }\n")
+    runtime = tmp_path / "runtime.so"
+    assert run_tool(["cc", "-shared", "-fPIC", str(tmp_path / "runtime.c"), "-o", str(runtime)], 60).code == 0
+    text = SOURCE.replace("LAUNCH", "twice<<<1, 4096, 0, stream>>>(x, 1);").replace("SHARED", "64")
+    (tmp_path / "scale.cu").write_text(text.replace("LINKAGE", 'extern "C"'))
+    done = python(
+        "-c",
+        "import ctypes, sys, torch; from pathlib import Path; from grader.codegen import nvcc\n"
+        "folder = Path(sys.argv[1]); ctypes.CDLL(str(folder / 'runtime.so'), mode=ctypes.RTLD_GLOBAL)\n"
+        "library = nvcc.load(folder / 'scale.cu', folder, 'sm_90a', runs=False, checked=True)\n"
+        "x = torch.zeros(4); library.scale(x, sizes=(5,), out=x)",
+        str(tmp_path),
+    )
+    assert "a block of 4,096 threads" in done.stderr

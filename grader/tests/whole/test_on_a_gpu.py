@@ -92,6 +92,7 @@ def test_reference_in_the_students_seat_reads_100_percent(here):
             run.close()
         for name, (_, outcome) in outcomes.items():
             timing = outcome.timing
+            assert timing is not None, (name, outcome)
             percents = (timing.percent_of_baseline, timing.interval_percent)
             measured.setdefault(name, []).append((*percents, outcome.verdict))
         asked = [q for name, (q, _) in outcomes.items() if not 98.5 < measured[name][-1][0] < 101.5]
