@@ -75,7 +75,12 @@ class Wrong(NamedTuple):
 
 def is_open(outcome: Outcome) -> bool:
     """Return whether the cause of an outcome is looked for: it is wrong, and does not say by itself why."""
-    return outcome.verdict in WRONG_RESULTS and outcome.reason not in PLAIN_REASONS
+    return (outcome.verdict in WRONG_RESULTS and outcome.reason not in PLAIN_REASONS) or is_unclear(outcome)
+
+
+def is_unclear(outcome: Outcome) -> bool:
+    """Return whether a file fails, and its error says no more than where."""
+    return outcome.verdict is Verdict.CRASHED and not outcome.cause
 
 
 class Explainer:
@@ -93,22 +98,37 @@ class Explainer:
         """
         key = wrong.submission.sha256 or ""
         try:
-            lines, formula = self._by_edits(wrong, key)
-            cause = lines or self._by_another(wrong, key)
+            repair, formula = self._by_edits(wrong, key)
+            another = "" if repair else self._by_another(wrong, key)
         except NotRunError:
             return {}
         self._wrong.setdefault(key, []).append(wrong.exercise.name)
         failed = {item.id: outcome for item, outcome in wrong.answers if is_open(outcome)}
-        hints = {outcome.hint for outcome in failed.values()}
-        hint = hints.pop() if len(hints) == 1 else None
-        if cause:
-            return {name: replace(outcome, cause=cause, hint=hint) for name, outcome in failed.items()}
+        hint = _common_hint(failed)
+        if another:
+            return {name: replace(outcome, cause=another, hint=hint) for name, outcome in failed.items()}
+        if repair is None:
+            return self._not_mended(wrong, failed, formula)
+        mended = {item.id for item, _ in wrong.answers if repair.mends(item.case)} & {*failed}
+        named = {name: outcome for name, outcome in failed.items() if name in mended}
+        hint = _common_hint(named)
+        told = {name: replace(one, cause=sentence(repair), hint=hint) for name, one in named.items()}
+        if len(named) == len(failed):
+            return told
+        left = wrong._replace(answers=[pair for pair in wrong.answers if pair[0].id not in named])
+        rest = {name: outcome for name, outcome in failed.items() if name not in named}
+        return told | self._not_mended(left, rest, formula)
+
+    def _not_mended(self, wrong: Wrong, failed: dict[str, Outcome], formula: str) -> dict[str, Outcome]:
+        """Return the outcomes of wrong cases that no edit has mended, with what is known of them."""
+        hint = _common_hint(failed)
         born = "" if formula else self._born(wrong)  # a NaN may come of the same mistake
         facts = {
             name: outcome.plain_cause or (born if outcome.reason is Reason.NONFINITE else "")
             for name, outcome in failed.items()
         }
         seen = {name: replace(failed[name], cause=fact) for name, fact in facts.items() if fact}
+        seen |= {name: outcome for name, outcome in failed.items() if is_unclear(outcome)}
         guessed = {name: outcome for name, outcome in failed.items() if name not in seen}
         if formula:
             return seen | {
@@ -152,12 +172,12 @@ class Explainer:
         finally:
             worker.close()
 
-    def _by_edits(self, wrong: Wrong, key: str) -> tuple[str, str]:
-        """Return what edits that mend the file say; if none does, which formula its wrong values follow."""
+    def _by_edits(self, wrong: Wrong, key: str) -> tuple[Repair | None, str]:
+        """Return edits that mend cases; of those that none mends, which formula the wrong values follow."""
         # Cases with rows far apart have a cause already, and need more memory than an edit is given.
         failing = [case for case in wrong.cases(right=False) if not case.needs_gpu and not case.is_far]
         if not failing:
-            return "", ""
+            return None, ""
         passing = [case for case in wrong.cases(right=True) if not case.needs_gpu and not case.is_far]
         # In a case of a few elements too many edits look right: the first to be tried has more.
         failing.sort(key=lambda case: elements(case) < FEWEST_ELEMENTS)
@@ -166,20 +186,24 @@ class Explainer:
         try:
             settled = self._searched(wrong, key)
             search = Search(workers, wrong.submission, wrong.exercise, failing, passing, settled)
-            found = search.mend(self._mended.get(key, ()))
-            if found is None and self._by_another(wrong, key):
-                return "", ""
-            if found is None:
-                search.put_back(workers[0])
-                formula = formula_of_file(workers[0], wrong.exercise, failing)
-                return "", formula or dependence(workers[0], wrong.exercise, failing)
+            fails = any(is_unclear(outcome) for _, outcome in wrong.answers)
+            found = search.mend(self._mended.get(key, ()), may_fail=fails)
+            if found:
+                self._mended.setdefault(key, []).extend(found.edits)
+            elif self._by_another(wrong, key):
+                return None, ""
+            crashed = {item.case.name for item, outcome in wrong.answers if is_unclear(outcome)}
+            left = [one for one in failing if one.name not in crashed and not (found and found.mends(one))]
+            if not left:
+                return found, ""
+            search.lay(workers[0], found)
+            formula = formula_of_file(workers[0], wrong.exercise, left)
+            return found, formula or dependence(workers[0], wrong.exercise, left)
         except SyntaxError:
-            return "", ""
+            return None, ""
         finally:
             for worker in workers:
                 worker.close()
-        self._mended.setdefault(key, []).extend(found.edits)
-        return sentence(found), ""
 
     def _searched(self, wrong: Wrong, key: str) -> set[str]:
         """Return the functions in which another wrong function's mistake was looked for, and not found."""
@@ -213,6 +237,11 @@ def outside_of_right(wrong: Wrong, seen: Sequence[Birth]) -> Sequence[Birth]:
         for function in right
     )
     return () if inside else seen
+
+
+def _common_hint(outcomes: dict[str, Outcome]) -> int | None:
+    hints = {outcome.hint for outcome in outcomes.values()}
+    return hints.pop() if len(hints) == 1 else None
 
 
 def sentence(found: Repair) -> str:

@@ -558,7 +558,7 @@ class Run:
         `begin` is called with the name of each exercise whose cause is looked for, because that takes
         seconds. An error of the grader on the way is printed, and leaves the answers as they are.
         """
-        if not any(outcome.verdict in WRONG_RESULTS for _, outcome, _ in answers):
+        if not any(outcome.verdict in (*WRONG_RESULTS, Verdict.CRASHED) for _, outcome, _ in answers):
             return [*answers]
         from grader.judge.explanation import explained
 

@@ -32,6 +32,7 @@ from grader.worker.witness.record import Load, Witnessed
 MOST_ELEMENTS = 1 << 16  # of a case that is called many times, by the product of its sizes
 LIMIT_S = 5.0  # of one call: an edited file may have an endless loop
 DRAWN_CALLS = 3_000_000  # call numbers from here on are drawn for trials
+SMALLEST = 1e-30  # divisor of a relative error
 LOOSELY = 2e-2  # relative error of an element that is right but for its digits
 
 
@@ -105,12 +106,23 @@ class Trial:
         tolerance. If `witnessed`, a file that reads or writes outside of a tensor, or that races, is not all
         right.
         """
-        called = self.call(worker, witnessed, limit_s=limit_s)
+        return self.share(self.call(worker, witnessed, limit_s=limit_s), worker.witnessed)
+
+    def errors(self, called: Called) -> list[float]:
+        """Return for each output of a call the mean of the relative errors of its elements, 1 at most."""
+        found = []
+        for got, right in zip(called.outputs, self.expected.reference, strict=True):
+            error = (got.double() - right).abs() / right.abs().clamp(min=SMALLEST)
+            found.append(float(error.nan_to_num(nan=1.0).clamp(max=1.0).mean()))
+        return found
+
+    def share(self, called: Called | None, seen: Witnessed) -> float:
+        """Return how much of a call is right, in which `seen` was found: see `right`."""
         if called is None or not called.is_clean:
             return -1.0 if called is None else 0.0
         finding, _ = comparison.examine(self.exercise, self.case, self.expected, called.outputs)
         if finding is None:
-            return 1.0 if worker.witnessed == Witnessed() else 0.99
+            return 1.0 if seen == Witnessed() else 0.99
         k = self.exercise.outputs.index(finding.output)
         reference = self.expected.reference[k]
         near = (called.outputs[k].double() - reference).abs() <= LOOSELY * reference.abs()

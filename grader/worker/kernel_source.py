@@ -8,11 +8,11 @@ runs is not the one that the file defines.
 from __future__ import annotations
 
 import ast
-import copy
 import functools
 import linecache
-from collections.abc import Callable
-from types import FunctionType
+from collections.abc import Callable, Iterator
+from types import CodeType, FunctionType
+from typing import Any
 
 import triton
 from triton.runtime import interpreter, jit
@@ -35,14 +35,28 @@ def read_from_the_tree() -> None:
 def _rewritten(plain: Callable[[object], object]) -> Callable[[object], object]:
     """Replace FunctionRewriter.rewrite_ast: from a function to what the interpreter calls."""
 
+    # What the interpreter made of a function, by its file and its text: edited files differ in one function.
+    made: dict[tuple[str, str, str], CodeType] = {}
+
     @functools.wraps(plain)
     def rewrite_ast(self):  # type: ignore[no-untyped-def]  # its attributes are Triton's
-        own = definition(self.fn)
-        if own is None:
+        node = _node(self.fn)
+        if node is None:
             return plain(self)
         self.filename = self.fn.__code__.co_filename
-        tree = self.ast_transformer.visit(ast.Module([own], []))
-        return self._compile_and_exec(ast.fix_missing_locations(tree))
+        place = f"{node.lineno}:{node.col_offset}-{node.end_col_offset}"
+        key = self.filename, place, "".join(_lines(self.fn)[node.lineno - 1 : node.end_lineno])
+        if key not in made:
+            tree = self.ast_transformer.visit(ast.Module([_copy(node)], []))
+            function = self._compile_and_exec(ast.fix_missing_locations(tree))
+            if not function.__code__.co_freevars:
+                made[key] = function.__code__
+            return function
+        # An empty function gets from Triton the names that a kernel needs, and then the code.
+        function = self._compile_and_exec(ast.parse(f"def {node.name}(): pass"))
+        function.__code__, function.__annotations__ = made[key], self.fn.__annotations__
+        function.__defaults__, function.__kwdefaults__ = self.fn.__defaults__, self.fn.__kwdefaults__
+        return function
 
     return rewrite_ast
 
@@ -70,22 +84,55 @@ def _dumped(text: str) -> str:
 
 def definition(function: object) -> ast.FunctionDef | None:
     """Return a function's definition in its file, without decorators; None if it has no file."""
+    found = _node(function)
+    return _copy(found) if found else None
+
+
+def _node(function: object) -> ast.FunctionDef | None:
     if not isinstance(function, FunctionType):
         return None
     code = function.__code__
     linecache.checkcache(code.co_filename)
-    for node in _definitions("".join(linecache.getlines(code.co_filename, function.__globals__))):
+    for node in _definitions("".join(_lines(function))):
         first = node.decorator_list[0] if node.decorator_list else node
         if (node.name, first.lineno) == (function.__name__, code.co_firstlineno):
-            own = copy.deepcopy(node)  # what the interpreter transforms in place
-            own.decorator_list = []
-            return own
+            return node
     return None
+
+
+def _lines(function: FunctionType) -> list[str]:
+    return linecache.getlines(function.__code__.co_filename, function.__globals__)
+
+
+def _copy(node: ast.FunctionDef) -> ast.FunctionDef:
+    """Return a copy without decorators: the interpreter transforms it in place."""
+    own = _copied(node)
+    own.decorator_list = []
+    return own
+
+
+def _copied(value: Any) -> Any:
+    """Return a deep copy of a part of a syntax tree; copy.deepcopy takes several times as long."""
+    if isinstance(value, list):
+        return [_copied(one) for one in value]
+    if not isinstance(value, ast.AST):
+        return value
+    fields = {name: _copied(one) for name, one in ast.iter_fields(value)}
+    return ast.copy_location(type(value)(**fields), value)
 
 
 @functools.lru_cache(maxsize=16)
 def _definitions(text: str) -> tuple[ast.FunctionDef, ...]:
     try:
-        return tuple(node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef))
+        return tuple(_defined_in(ast.parse(text)))
     except (SyntaxError, ValueError):
         return ()
+
+
+def _defined_in(node: ast.AST) -> Iterator[ast.FunctionDef]:
+    """Yield the functions in a statement; expressions have none, and most of a tree is expressions."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef):
+            yield child
+        if not isinstance(child, ast.expr):
+            yield from _defined_in(child)

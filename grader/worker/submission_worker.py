@@ -94,7 +94,6 @@ class SubmissionWorker:
         self.queued = 0  # the plan that waits at the gate; 0 for none
         self._never_loads: Outcome | None = None
         self._source_folder: Path | None = None  # with the file, where no worker can write
-        self._edited: Path | None = None
 
     def start(self) -> Outcome | None:
         """Make sure that a worker runs and has imported the file; return an outcome if that fails."""
@@ -137,7 +136,7 @@ class SubmissionWorker:
         for part in self._parts:
             (copy.parent / part.name).write_bytes(part.data or b"")
         copy.parent.chmod(0o755)
-        self._source_folder, self._edited = copy.parent, None
+        self._source_folder = copy.parent
         on_cpu, handle = self.arena.device == "cpu", self.arena.handle
         environment = {name: os.environ[name] for name in KEPT_ENVIRONMENT if name in os.environ}
         for name in ("HOME", "TMPDIR", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH"):
@@ -271,14 +270,10 @@ class SubmissionWorker:
         a mistake; what such a file computes earns nothing.
         """
         assert self._source_folder is not None
-        self._plans += 1  # a name of its own, because Python and Triton remember the lines of a file
-        path = self._source_folder / f"edited-{self._plans}.py"
-        path.write_text(text)
-        failed = self._ask(Kind.EDIT, encode(Edited(str(path))), limit_s)
-        if self._edited:
-            self._edited.unlink()
-        self._edited = path  # stays until the next one: the interpreter reads a kernel when it first runs
-        return failed
+        # It stays until the next one: the interpreter reads a kernel when it first runs.
+        path = self._source_folder / "edited.py"
+        path.write_text(text, "utf-8")
+        return self._ask(Kind.EDIT, encode(Edited(str(path))), limit_s)
 
     @property
     def is_gated(self) -> bool:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import gc
+import importlib.machinery
 import importlib.util
+import linecache
 import os
 import socket
 import sys
@@ -16,7 +18,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import NamedTuple, TypeAlias
 
 import torch
@@ -211,8 +213,17 @@ def _skip_kernels_of_operators() -> None:
         operators.get_inner_triton_kernels = _no_kernels
 
 
+class _Uncached(importlib.machinery.SourceFileLoader):
+    """Reads the text of a file each time: another text may come in its place within a tick of its clock."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
+
+
 def _load(path: str, name: str) -> ModuleType:
-    specification = importlib.util.spec_from_file_location(name, path)
+    linecache.cache.pop(path, None)  # the lines that it had before
+    specification = importlib.util.spec_from_file_location(name, path, loader=_Uncached(name, path))
     assert specification is not None
     assert specification.loader is not None
     module = importlib.util.module_from_spec(specification)

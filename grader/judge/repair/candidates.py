@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from grader.judge.repair import autograd, calls, insertions, names, operators, statements
+from grader.judge.repair import (
+    addresses,
+    autograd,
+    calls,
+    ingredients,
+    insertions,
+    names,
+    operators,
+    statements,
+)
 from grader.judge.repair.edit import Edit
 from grader.judge.repair.source import Source
 
-MODULES = (autograd, operators, calls, statements, insertions, names)
+MODULES = (autograd, operators, calls, statements, ingredients, addresses, insertions, names)
 
 
 def candidates(source: Source, function: str, settled: Collection[str] = ()) -> list[Edit]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from itertools import permutations
 
 from grader.judge.repair.edit import Edit, quoted
-from grader.judge.repair.kinds import Kind, kinds_of
+from grader.judge.repair.kinds import Kind, kinds_of, maxima
 from grader.judge.repair.source import Function, Source, called
 
 FUNCTIONS = ("tl.exp", "tl.log", "tl.sqrt", "tl.rsqrt")
@@ -29,7 +30,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     for node, line in _places(function.node):
         code = source.text_of(node)
         bound = _bound_before(function, line)
-        unused = [name for name in function.parameters if name not in function.read]
+        unused = function.unused
         for sign, words in SIGNS.items():
             for name in bound:
                 kind = kinds.get(name)
@@ -43,6 +44,14 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
                 yield Edit.of_node(
                     source, rank, node, f"(({code}) {sign} {name})", words.format(name, quoted(code))
                 )
+        if "sum" in {called(around) for around in function.nodes if _is_argument(node, around)}:
+            for old, new in permutations(maxima(function), 2):
+                mistake = f"{quoted(code)} is not rescaled before it is summed"
+                for exp in ("tl.exp", "tl.exp2"):
+                    yield Edit.of_node(source, 2, node, f"(({code}) * {exp}({old} - {new}))", mistake)
+        for name in source.numbers:
+            mistake = f"the factor `{name}` is missing in {quoted(code)}"
+            yield Edit.of_node(source, 1, node, f"(({code}) * {name})", mistake)
         for name in ("1.0", LOG2_E):
             if name == "1.0":
                 mistake = f"{quoted(code)} lacks a term of 1, or has the wrong sign"
@@ -61,6 +70,10 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
         for around in FUNCTIONS:
             mistake = f"a function such as `{around}` is missing around {quoted(code)}"
             yield Edit.of_node(source, 5, node, f"{around}({code})", mistake)
+
+
+def _is_argument(node: ast.expr, call: ast.AST) -> bool:
+    return isinstance(call, ast.Call) and node in call.args
 
 
 def _places(function: ast.FunctionDef) -> Iterator[tuple[ast.expr, int]]:

@@ -105,6 +105,26 @@ def _of_an_expression(node: ast.expr, known: dict[str, Kind]) -> Kind | None:
     return None
 
 
+def maxima(function: Function) -> list[str]:
+    """Return the names that a maximum is assigned to."""
+    found = [
+        target.id
+        for node in ast.walk(function.node)
+        if isinstance(node, ast.Assign)
+        and any(called(one) in ("max", "maximum") for one in ast.walk(node.value))
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    ]
+    copies = [
+        target.id
+        for node in ast.walk(function.node)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and node.value.id in found
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    ]
+    return list(dict.fromkeys((*found, *copies)))
+
+
 def exchangeable(one: Kind | None, other: Kind | None) -> bool:
     """Return whether a student may take a name of one kind for one of the other."""
     if one is None or other is None:

@@ -11,20 +11,28 @@ from grader.judge.repair.kinds import Kind, exchangeable, kinds_of
 from grader.judge.repair.source import Function, Source, names_in
 
 WHOLE = {0: ("1",), 1: ("0", "2"), 2: ("1",)}
+MOST_NEAR = 64  # of larger whole numbers no other one is tried
 FLOATS = {0.0: ("1.0", "-float('inf')"), 1.0: ("0.0", "2.0"), 2.0: ("1.0",)}
 
 
 def edits(source: Source, function: Function) -> Iterator[Edit]:
     """Yield every edit that puts another name or constant in a place of a function."""
     names, kinds = _visible(function), kinds_of(function)
-    unused = [name for name in function.parameters if name not in function.read]
+    unused = function.unused
     whole = {id(inner): node for node in ast.walk(function.node) for inner in ast.iter_child_nodes(node)}
     yield from _exchanged(source, function, kinds)
+    yield from _passed_twice(source, function, names)
+    yield from _exchanged_in_a_statement(source, function, kinds)
     for node in function.nodes:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names:
             around = whole.get(id(node), node)
             yield from _other_names(source, node, around, names, kinds, unused)
-        elif isinstance(node, ast.Constant) and not isinstance(node.value, bool | str):
+        elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
+            mistake = (
+                f"`{node.value}` is the wrong choice in {quoted(source.text_of(whole.get(id(node), node)))}"
+            )
+            yield Edit.of_node(source, 2, node, str(not node.value), mistake)
+        elif isinstance(node, ast.Constant) and not isinstance(node.value, str):
             yield from _other_constants(source, function, node, whole.get(id(node), node), unused)
 
 
@@ -42,6 +50,38 @@ def _exchanged(source: Source, function: Function, kinds: dict[str, Kind]) -> It
             line = min(places[one][0].lineno, places[other][0].lineno)
             where = "the comparisons" if around is ast.Compare else "the arithmetic"
             yield Edit(1, line, f"`{one}` and `{other}` are exchanged in {where} of the kernel", parts)
+
+
+def _passed_twice(source: Source, function: Function, names: list[str]) -> Iterator[Edit]:
+    """Pass a name that is not used otherwise in place of the second of two arguments that are the same."""
+    for node in function.nodes:
+        if not isinstance(node, ast.Call):
+            continue
+        given = [*node.args, *(one.value for one in node.keywords)]
+        plain = [one for one in given if isinstance(one, ast.Name)]
+        for at, one in enumerate(plain):
+            if one.id in {earlier.id for earlier in plain[:at]}:
+                passed = {each.id for each in plain}
+                mistake = f"`{one.id}` is passed twice in {quoted(source.text_of(node))}"
+                for other in (name for name in names if name not in passed):
+                    yield Edit.of_node(source, 0, one, other, mistake)
+
+
+def _exchanged_in_a_statement(source: Source, function: Function, kinds: dict[str, Kind]) -> Iterator[Edit]:
+    """Exchange two sizes, constants or indices of one statement with each other."""
+    for statement in function.nodes:
+        if not isinstance(statement, ast.Assign | ast.AugAssign | ast.Return | ast.Expr):
+            continue
+        for kind in (Kind.CONSTANT, Kind.INDEX, Kind.SIZE):
+            places: dict[str, list[ast.Name]] = {}
+            for node in names_in(statement):
+                if kinds.get(node.id) is kind and isinstance(node.ctx, ast.Load):
+                    places.setdefault(node.id, []).append(node)
+            for one, other in combinations(places, 2):
+                parts = (*((source.span(node), other) for node in places[one]),
+                         *((source.span(node), one) for node in places[other]))  # fmt: skip
+                mistake = f"`{one}` and `{other}` are exchanged in {quoted(source.text_of(statement))}"
+                yield Edit(2, statement.lineno, mistake, parts)
 
 
 def _visible(function: Function) -> list[str]:
@@ -94,7 +134,9 @@ def _other_constants(
 def _near(value: object) -> tuple[str, ...]:
     """Return the numbers for which a student may take this one."""
     if isinstance(value, int):
-        return WHOLE.get(value, ())
+        if value in WHOLE or not 0 < value <= MOST_NEAR:
+            return WHOLE.get(value, ())
+        return tuple(map(str, (value - 1, value + 1, 2 * value, value // 2)))
     if isinstance(value, float) and value not in FLOATS:
         return (repr(1.0 / value), repr(-value)) if 1e-3 < abs(value) < 1e3 else ()
     return FLOATS.get(value, ()) if isinstance(value, float) else ()

@@ -113,6 +113,8 @@ def _of_an_update(source: Source, node: ast.AugAssign) -> Iterator[Edit]:
     sign, code = OPERATORS[type(node.op)], quoted(source.text_of(node))
     target, value = source.text_of(node.target), source.text_of(node.value)
     mistake = f"{code} keeps what earlier iterations have added to {quoted(target)}"
+    if target in {source.text_of(one) for one in ast.walk(node.value) if isinstance(one, ast.Name)}:
+        mistake = f"{code} adds {quoted(target)} twice"
     yield Edit.of_node(source, 2, node, f"{target} = {value}", mistake)
     for other in OTHER_OPERATORS[sign]:
         mistake = f"`{sign}=` is the wrong operator in {code}"

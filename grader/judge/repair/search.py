@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from grader.course.spec import Case, Exercise
 from grader.course.submission import Submission
+from grader.judge.repair.bench import NEARER, Bench
 from grader.judge.repair.candidates import candidates
 from grader.judge.repair.edit import Edit
 from grader.judge.repair.source import Part, Source
-from grader.judge.trial import LIMIT_S, MOST_ELEMENTS, Trial, elements
+from grader.judge.trial import LIMIT_S
 from grader.worker.submission_worker import SubmissionWorker
 
 # What is tried is counted in work and not in seconds, so that two runs say the same. A unit is about a
 # millisecond of one core, of which two need 8 s for all.
 WORK_FOR_ONE, WORK_FOR_TWO = 10_000, 4_000  # of single edits, and of second ones
-WORK_OF_A_TRY = 18  # of reading a file and calling it, whatever it does
-WORK_OF_AUTOGRAD = 15
-ACCESSES_OF_WORK, LANES_OF_WORK = 3, 4000  # loads and stores, and their lanes, of one unit
 GIVE_UP_S = 30.0  # on a machine that is so slow that the work takes longer
 SLOWER, SHORTEST_S = 4.0, 1.0  # a try that takes so many times as long as the unedited file has no end
+FEWEST_MENDED = 2  # cases that an edit makes right for which it is named, where it does not mend all
 MOST_STEPS = 4  # edits that bring a file nearer, on top of which a second one is tried
-NEARER = 0.15  # by which the share of right elements must rise
 
 
 class NotRunError(Exception):
@@ -33,55 +32,22 @@ class NotRunError(Exception):
 
 @dataclass(frozen=True)
 class Repair:
-    """The edits, one for each mistake, that make every case right."""
+    """The edits, one for each mistake, and the names of the cases that they make right; None for all."""
 
     edits: tuple[Edit, ...]
+    cases: frozenset[str] | None = None
+
+    def mends(self, case: Case) -> bool:
+        """Return whether a wrong case is right with the edits."""
+        return self.cases is None or case.name in self.cases
 
 
-class Bench:
-    """A worker with the cases that it tries edited files on, in its own part of the lent memory."""
+class Mend(NamedTuple):
+    """An edit by its rank among those that were tried, and the numbers of the failing cases that it mends."""
 
-    def __init__(
-        self,
-        worker: SubmissionWorker,
-        exercise: Exercise,
-        failing: Sequence[Case],
-        passing: Sequence[Case],
-        start: int,
-    ):
-        seed = worker.session.seed
-        self._worker = worker
-        small = [case for case in failing if elements(case) <= MOST_ELEMENTS] or failing[:1]
-        self.failing = [Trial(exercise, case, seed, start) for case in small]
-        few = [case for case in passing if elements(case) <= MOST_ELEMENTS]
-        self._passing = [Trial(exercise, case, seed, start) for case in few]
-        self._large = [case for case in failing if case not in small]
-        self._is_differentiable = exercise.differentiable
-        self.limit_s = LIMIT_S
-        self._trial = lambda case: Trial(exercise, case, seed, start)
-
-    def score(self, text: str, at: int = 0) -> float:
-        """Return how much of one failing case a text gets right."""
-        if self._worker.start() or self._worker.edit(text, LIMIT_S):
-            return -1.0
-        return self.failing[at].right(self._worker, witnessed=True, limit_s=self.limit_s)
-
-    def work(self) -> int:
-        """Return the work of the last score, as the loads and stores of its call show it."""
-        seen = self._worker.witnessed
-        own = WORK_OF_A_TRY + self._is_differentiable * WORK_OF_AUTOGRAD
-        return own + seen.accesses // ACCESSES_OF_WORK + seen.lanes // LANES_OF_WORK
-
-    def keeps(self) -> bool:
-        """Return whether the text of the last score is right in the cases that were right before."""
-        return all(trial.right(self._worker, witnessed=True) == 1.0 for trial in self._passing)
-
-    def mends(self) -> bool:
-        """Return whether the text of the last score is right in all failing cases."""
-        if not all(trial.right(self._worker, witnessed=True) == 1.0 for trial in self.failing):
-            return False
-        # Few edits get here, and most do not need the inputs of large cases.
-        return all(self._trial(case).right(self._worker, witnessed=True) == 1.0 for case in self._large)
+    at: int
+    cases: frozenset[int]
+    is_all: bool
 
 
 class Search:
@@ -106,78 +72,137 @@ class Search:
         self._benches = [
             Bench(worker, exercise, failing, passing, part * at) for at, worker in enumerate(workers)
         ]
+        self._sizes = (*failing, *passing)
         self._edits = candidates(self._source, exercise.name, settled)
 
-    def mend(self, likely: Sequence[Edit] = ()) -> Repair | None:
-        """Return the first edit by rank with which all cases are right, or two; None if there is none.
+    def mend(self, likely: Sequence[Edit] = (), may_fail: bool = False) -> Repair | None:
+        """Return the first edit by rank with which all cases are right, or two edits; None if none is found.
 
-        `likely` are edits that have mended another function of the file: they are tried first. NotRunError
-        if the unedited file does not run here; its cases may have failed on a GPU.
+        If there are no such edits, the one that makes most wrong cases right, and no right one wrong, is
+        returned: the others have another mistake. `likely` are edits that have mended another function of the
+        file: they are tried first. NotRunError if the unedited file does not run here, unless it
+        `may_fail`; its cases may have failed on a GPU.
         """
         self._end = time.monotonic() + GIVE_UP_S
-        began = time.monotonic()
-        base = self._benches[0].score(self._source.text)
-        limit_s = min(LIMIT_S, max(SHORTEST_S, SLOWER * (time.monotonic() - began)))
-        for bench in self._benches:
-            bench.limit_s = limit_s
-        work = self._benches[0].work()
-        edits = [*likely, *self._edits[: WORK_FOR_ONE // work]]
-        if base < 0.0:
+        base = self._aim(0, ())
+        if base < 0.0 and not may_fail:
             raise NotRunError("the file does not run in the interpreter of this machine")
         if base == 1.0:  # what is wrong with this case is not seen here
             return None
-        found, steps = self._sweep(edits, (), base, 0)
-        if found:
-            return Repair((found,))
-        for step in steps[:MOST_STEPS]:
-            scores = [
-                self._benches[0].score(self._source.with_replaced(step.parts), at)
-                for at in range(len(self._benches[0].failing))
-            ]
-            worst = scores.index(min(scores))
-            most = WORK_FOR_TWO // (work * min(len(steps), MOST_STEPS))
-            found, _ = self._sweep(self._edits[:most], step.parts, 1.0, worst)
+        if likely:
+            found = self._on_top_of(likely)
             if found:
-                return Repair((step, found))
+                return found
+            base = self._aim(0, ())
+        work = self._benches[0].work()
+        edits = self._likely_to_matter()[: WORK_FOR_ONE // work]
+        mends, steps = self._sweep(edits, (), base)
+        if mends and mends[0].is_all:
+            return Repair((edits[mends[0].at],))
+        bench = self._benches[0]
+        for one in mends[:MOST_STEPS]:
+            text = self._source.with_replaced(edits[one.at].parts)
+            if len(one.cases) >= FEWEST_MENDED and bench.helps(self._source.text, text, one.cases):
+                second = self._second(edits[one.at], WORK_FOR_ONE)
+                return second or Repair((edits[one.at],), bench.names(one.cases))
+        for step in steps[:MOST_STEPS]:
+            second = self._second(step, WORK_FOR_TWO // min(len(steps), MOST_STEPS))
+            if second:
+                return second
         return None
 
-    def put_back(self, worker: SubmissionWorker) -> None:
-        """Let a worker have the unedited file again."""
-        worker.edit(self._source.text, LIMIT_S)
+    def _second(self, first: Edit, most: int) -> Repair | None:
+        """Return an edit with a second one that mends what it leaves wrong.
+
+        `most` is the work of the search.
+        """
+        base = self._aim(self._benches[0].worst(self._source.with_replaced(first.parts)), first.parts)
+        edits = self._likely_to_matter()[: most // self._benches[0].work()]
+        found, _ = self._sweep(edits, first.parts, base)
+        return Repair((first, edits[found[0].at])) if found and found[0].is_all else None
+
+    def _on_top_of(self, known: Sequence[Edit]) -> Repair | None:
+        """Return the known edits, with one more if they do not mend all; None if they mend nothing."""
+        bench, parts = self._benches[0], [part for edit in known for part in edit.parts]
+        self._try(bench, parts)
+        mended = bench.mended()
+        if not bench.keeps():
+            return None
+        if bench.is_all(mended):
+            return Repair((*known,))
+        base = self._aim(bench.worst(self._source.with_replaced(parts)), parts)
+        edits = self._likely_to_matter()[: WORK_FOR_ONE // bench.work()]
+        second, _ = self._sweep(edits, parts, base)
+        if second and second[0].is_all:
+            return Repair((*known, edits[second[0].at]))
+        return Repair((*known,), bench.names(mended)) if mended else None
+
+    def _likely_to_matter(self) -> list[Edit]:
+        """Return the edits without those that put one parameter for another that has the same number here."""
+        numbers = self._benches[0].numbers()
+        return [one for one in self._edits if not all(self._is_the_same(part, numbers) for part in one.parts)]
+
+    def _is_the_same(self, part: Part, numbers: Mapping[tuple[str, str], set[int]]) -> bool:
+        (begin, end), text = part
+        kernel = self._source.function_at(begin)
+        had = numbers.get((kernel, self._source.between(begin, end)))
+        return had is not None and len(had) == 1 and had == numbers.get((kernel, text))
+
+    def _aim(self, at: int, parts: Sequence[Part]) -> float:
+        """Aim at a failing case, as small as it can be; return how much of it the edited file gets right."""
+        text, first = self._source.with_replaced(parts), self._benches[0]
+        first.limit_s = LIMIT_S
+        case = first.shrunk(text, at, self._sizes)
+        for bench in self._benches:
+            bench.aim(case)
+        began = time.monotonic()
+        base = first.score(text)
+        limit_s = min(LIMIT_S, max(SHORTEST_S, SLOWER * (time.monotonic() - began)))
+        for bench in self._benches:
+            bench.limit_s = limit_s
+        return base
+
+    def lay(self, worker: SubmissionWorker, found: Repair | None) -> None:
+        """Let a worker have the file with the edits of a repair, or as it was."""
+        parts = [part for edit in found.edits for part in edit.parts] if found else []
+        worker.edit(self._source.with_replaced(parts), LIMIT_S)
 
     def _sweep(
-        self, edits: Sequence[Edit], before: Sequence[Part], base: float, at: int
-    ) -> tuple[Edit | None, list[Edit]]:
-        """Try edits on top of others; return the first that mends all, and those that bring the file nearer.
+        self, edits: Sequence[Edit], before: Sequence[Part], base: float
+    ) -> tuple[list[Mend], list[Edit]]:
+        """Try edits on top of others; return those that mend cases, the best first, and those that bring the
+        file nearer.
 
         What is returned does not depend on which worker is faster.
         """
-        best, steps = [len(edits)], list[tuple[float, int]]()
+        best, mends, steps = [len(edits)], list[Mend](), list[tuple[float, int]]()
 
         def run(number: int) -> None:
             bench = self._benches[number]
             for index in range(number, len(edits), len(self._benches)):
                 if index > best[0] or time.monotonic() > self._end:
                     return
-                score = self._try(bench, (*before, *edits[index].parts), at)
-                if score == 1.0 and bench.keeps():
-                    if bench.mends():
-                        best[0] = min(best[0], index)
-                        return
-                    steps.append((-2.0, index))
+                score = self._try(bench, (*before, *edits[index].parts))
+                if score == 1.0:
+                    cases = bench.mended()
+                    if cases and bench.keeps():
+                        mends.append(Mend(index, cases, bench.is_all(cases)))
+                        if mends[-1].is_all:
+                            best[0] = min(best[0], index)
+                            return
                 elif score >= base + NEARER:
                     steps.append((-score, index))
 
         with ThreadPoolExecutor(len(self._benches)) as pool:
             for done in [pool.submit(run, number) for number in range(len(self._benches))]:
                 done.result()
-        if best[0] < len(edits):
-            return edits[best[0]], []
-        return None, [edits[index] for _, index in sorted(steps)]
+        found = [one for one in mends if one.at <= best[0]]
+        found.sort(key=lambda one: (-len(one.cases), one.at))
+        return found, [edits[index] for _, index in sorted(steps)]
 
-    def _try(self, bench: Bench, parts: Sequence[Part], at: int) -> float:
+    def _try(self, bench: Bench, parts: Sequence[Part]) -> float:
         try:
             text = self._source.with_replaced(parts)
         except ValueError:
             return -1.0
-        return bench.score(text, at)
+        return bench.score(text)

@@ -69,6 +69,11 @@ class Function:
         return list(dict.fromkeys(names))
 
     @cached_property
+    def unused(self) -> list[str]:
+        """The names of its parameters, and those that its body binds, that the body does not read."""
+        return [name for name in dict.fromkeys((*self.parameters, *self.stored)) if name not in self.read]
+
+    @cached_property
     def read(self) -> frozenset[str]:
         """The names that its body reads."""
         body = (node for statement in self.node.body for node in ast.walk(statement))
@@ -125,6 +130,14 @@ class Source:
                         found[name] = Function(name, method, kernel=False)
         return found
 
+    def function_at(self, place: int) -> str:
+        """Return the name of the function that a byte of the text lies in; "" outside of all."""
+        for function in self.functions.values():
+            begin, end = self.span(function.node)
+            if begin <= place < end:
+                return function.name
+        return ""
+
     @cached_property
     def tuned(self) -> frozenset[str]:
         """The constants of autotuned kernels that a config may set: they are keys of a dict of the file."""
@@ -145,6 +158,20 @@ class Source:
             if any({"autotune"} & _words_of(one) for one in kernel.node.decorator_list)
             for name in kernel.constexprs & keys
         )
+
+    @cached_property
+    def numbers(self) -> list[str]:
+        """The names of the module that stand for a number with a point, also as a tl.constexpr."""
+        found = []
+        for node in self.tree.body:
+            match node:
+                case ast.Assign([ast.Name(name)], value) | ast.AnnAssign(
+                    ast.Name(name), _, ast.expr() as value
+                ):
+                    inner = value.args[0] if isinstance(value, ast.Call) and len(value.args) == 1 else value
+                    if isinstance(inner, ast.Constant) and isinstance(inner.value, float):
+                        found.append(name)
+        return found
 
     @cached_property
     def handed_on(self) -> frozenset[tuple[int, int]]:

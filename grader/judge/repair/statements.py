@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 import textwrap
 from collections.abc import Iterator, Sequence
-from itertools import permutations
+from itertools import combinations, permutations
 
 from grader.judge.repair.edit import Edit, quoted
-from grader.judge.repair.kinds import Kind, kinds_of
+from grader.judge.repair.kinds import maxima
 from grader.judge.repair.source import Function, Source, called, names_in
 
 MOST_RESULTS = 4
@@ -49,15 +49,21 @@ def _of_a_statement(source: Source, statement: ast.stmt, function: Function, in_
                 text = f"{name} += {source.text_of(value)}"
                 mistake = f"{code} overwrites what earlier iterations of the loop have added to `{name}`"
                 yield Edit.of_node(source, 0, statement, text, mistake)
-        case ast.Assign([ast.Tuple([first, second])], _):
-            parts = (source.span(first), source.text_of(second)), (source.span(second), source.text_of(first))
-            yield Edit(1, statement.lineno, f"{code} takes two values in the wrong order", parts)
+        case ast.Assign([ast.Tuple(targets)], _) if len(targets) <= MOST_RESULTS:
+            for first, second in combinations(targets, 2):
+                parts = ((source.span(first), source.text_of(second)),
+                         (source.span(second), source.text_of(first)))  # fmt: skip
+                yield Edit(1, statement.lineno, f"{code} takes values in the wrong order", parts)
         case ast.Return(ast.Tuple(parts)) if len(parts) <= MOST_RESULTS:
             for at in range(len(parts) - 1):
                 texts = [source.text_of(part) for part in parts]
                 texts[at], texts[at + 1] = texts[at + 1], texts[at]
                 mistake = f"{code} returns its results in the wrong order"
                 yield Edit.of_node(source, 1, statement, f"return {', '.join(texts)}", mistake)
+        case ast.If(test):
+            mistake = f"{quoted(source.text_of(test))} is the wrong condition"
+            yield Edit.of_node(source, 2, test, "True", mistake)
+            yield Edit.of_node(source, 2, test, f"not ({source.text_of(test)})", mistake)
     yield from _rescaled(source, statement, function, in_loop)
     droppable = isinstance(statement, ast.AugAssign | ast.Expr | ast.If)
     rebound = isinstance(statement, ast.Assign) and _is_bound_before(statement, function)
@@ -78,10 +84,8 @@ def _rescaled(source: Source, statement: ast.stmt, function: Function, in_loop: 
             added = source.text_of(right)
         case _:
             return
-    kinds = kinds_of(function)
-    values = [one for one in function.stored if kinds.get(one) is Kind.VALUE and one != name]
     for exp in ("tl.exp", "tl.exp2"):
-        for old, new in permutations(values, 2):
+        for old, new in permutations(maxima(function), 2):
             mistake = (
                 f"`{name}` of the earlier iterations is not rescaled in {quoted(source.text_of(statement))}"
             )

@@ -10,6 +10,7 @@ from grader.worker.protocol import Json, ProtocolError, decode
 
 MOST_FACTS = 4  # of a kind in one call; a report shows the first
 MOST_LOADS = 64
+MOST_NUMBERS = 256
 MOST_AXES = 8
 LARGEST = 1 << 63  # of any number in a record
 MOST_LINES = 10**7  # of a file
@@ -78,6 +79,15 @@ class Load:
 
 
 @dataclass(frozen=True)
+class Number:
+    """A whole number that a kernel was launched with: the kernel's name, the parameter's, and the number."""
+
+    kernel: str
+    name: str
+    value: int
+
+
+@dataclass(frozen=True)
 class Witnessed:
     """What was seen of one call. Two are equal if the same was found, whatever the calls had to do."""
 
@@ -85,6 +95,7 @@ class Witnessed:
     races: tuple[Race, ...] = ()
     births: tuple[Birth, ...] = ()  # an inf, and the NaN that came of it; only if they were asked for
     loads: tuple[Load, ...] = field(default=(), compare=False)
+    numbers: tuple[Number, ...] = field(default=(), compare=False)
     accesses: int = field(default=0, compare=False)  # loads, stores and atomics of all programs
     lanes: int = field(default=0, compare=False)  # of all accesses, those that are masked off as well
 
@@ -102,6 +113,8 @@ class Witnessed:
             *map(_is_possible_birth, found.births),
             *(0 <= one.offset < LARGEST and 0 < one.line < MOST_LINES for one in found.loads),
             len(found.loads) <= MOST_LOADS,
+            *(abs(one.value) < LARGEST for one in found.numbers),
+            len(found.numbers) <= MOST_NUMBERS,
         )
         counted = all(0 <= count < LARGEST for count in (found.accesses, found.lanes))
         if longest > MOST_FACTS or not counted or not all(valid):
@@ -111,6 +124,7 @@ class Witnessed:
             tuple(replace(one, tensor=_shown(one.tensor)) for one in found.races),
             tuple(replace(one, operation=one_line(one.operation)) for one in found.births),
             found.loads,
+            found.numbers,
             found.accesses,
             found.lanes,
         )

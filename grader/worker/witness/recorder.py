@@ -21,7 +21,17 @@ from triton.runtime.interpreter import InterpretedFunction, TensorHandle
 
 from grader.worker.witness.memory import Region, name_of
 from grader.worker.witness.races import ATOMIC, LOAD, NAMES, STORE, Access, conflict
-from grader.worker.witness.record import MOST_FACTS, MOST_LOADS, Index, Load, Outside, Race, Witnessed
+from grader.worker.witness.record import (
+    MOST_FACTS,
+    MOST_LOADS,
+    MOST_NUMBERS,
+    Index,
+    Load,
+    Number,
+    Outside,
+    Race,
+    Witnessed,
+)
 
 # Lanes of one launch that are kept for the search for races, and of all launches of a call. Small cases of an
 # exercise have fewer; programs of large ones do the same.
@@ -43,6 +53,7 @@ class Recorder:
         self._outside: dict[tuple[int, int, bool], Outside] = {}
         self._races: list[Race] = []
         self._loads: dict[Load, None] = {}
+        self._numbers: dict[Number, None] = {}
         self._kept = 0  # lanes of all launches
         self._accesses = self._lanes = 0
         self._launch: _Launch | None = None
@@ -52,7 +63,10 @@ class Recorder:
         """Return what was seen so far."""
         outside, races = tuple(self._outside.values()), tuple(self._races)
         loads = tuple(self._loads)
-        return Witnessed(outside, races, loads=loads, accesses=self._accesses, lanes=self._lanes)
+        numbers = tuple(self._numbers)[:MOST_NUMBERS]
+        return Witnessed(
+            outside, races, loads=loads, numbers=numbers, accesses=self._accesses, lanes=self._lanes
+        )
 
     @contextlib.contextmanager
     def launch(
@@ -60,6 +74,9 @@ class Recorder:
     ) -> Iterator[None]:
         """Watch one launch, and look for races when its last program has ended."""
         self._launch = launch = _Launch(function, args, options)
+        for name, value in (*zip(function.arg_names, args, strict=False), *options.items()):
+            if type(value) is int and name in function.arg_names:
+                self._numbers[Number(function.fn.__name__, name, value)] = None
         try:
             yield
         finally:

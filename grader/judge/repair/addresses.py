@@ -1,0 +1,95 @@
+"""Edits of addresses and loops: a stride or an offset that is missing, a step or an end that is not right."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from grader.judge.repair.edit import Edit, quoted
+from grader.judge.repair.kinds import Kind, kinds_of
+from grader.judge.repair.source import Function, Source, called, names_in
+
+ACCESSES = {"load", "store", "atomic_add"}
+COLUMN, ROW = "[:, None]", "[None, :]"
+
+
+def edits(source: Source, function: Function) -> Iterator[Edit]:
+    """Yield every edit of one address, index or range of a kernel."""
+    if not function.kernel:
+        return
+    kinds = kinds_of(function)
+    in_two_axes = any(
+        isinstance(node, ast.Subscript) and "None" in source.text_of(node.slice) for node in function.nodes
+    )
+    indices = [name for name in function.stored if kinds.get(name) is Kind.INDEX]
+    for node in function.nodes:
+        if isinstance(node, ast.For):
+            yield from _of_a_range(source, function, node, kinds)
+        elif isinstance(node, ast.Call) and called(node) in ACCESSES and node.args:
+            yield from _of_an_offset(source, node.args[0], indices)
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
+            yield from _without_a_stride(source, function, node, kinds)
+        elif isinstance(node, ast.Call) and called(node) == "arange":
+            for name in indices:
+                mistake = f"{quoted(source.text_of(node))} counts from 0 in each program"
+                yield Edit.of_node(source, 3, node, name, mistake)
+        if in_two_axes and isinstance(node, ast.BinOp | ast.Compare):
+            yield from _along_an_axis(source, node, kinds)
+
+
+def _of_a_range(source: Source, function: Function, loop: ast.For, kinds: dict[str, Kind]) -> Iterator[Edit]:
+    """Let a loop end one earlier or later, or step over what other programs do."""
+    if not isinstance(loop.iter, ast.Call) or not called(loop.iter).endswith("range"):
+        return
+    given = loop.iter.args
+    code = quoted(source.text_of(loop.iter))
+    stop = given[0] if len(given) == 1 else given[1] if len(given) > 1 else None
+    if stop is not None:
+        for change in ("+ 1", "- 1"):
+            mistake = f"the loop over {code} ends in the wrong place"
+            yield Edit.of_node(source, 2, stop, f"({source.text_of(stop)}) {change}", mistake)
+    if len(given) == 3:
+        whole = [name for name in (*function.parameters, *function.stored)
+                 if kinds.get(name) in (Kind.SIZE, Kind.CONSTANT, Kind.INDEX)]  # fmt: skip
+        step = source.text_of(given[2])
+        for factor in ("tl.num_programs(0)", "tl.num_programs(1)", *whole):
+            mistake = f"the step of {code} is too small: iterations, or programs, overlap"
+            yield Edit.of_node(source, 2, given[2], f"({step}) * {factor}", mistake)
+
+
+def _of_an_offset(source: Source, pointer: ast.expr, indices: list[str]) -> Iterator[Edit]:
+    """Add to an address an index that is not in it, such as the start of a tile."""
+    used = {one.id for one in names_in(pointer)}
+    code = source.text_of(pointer)
+    for name in indices:
+        if name not in used:
+            mistake = f"the address {quoted(code)} does not depend on `{name}`"
+            yield Edit.of_node(source, 2, pointer, f"{code} + {name}", mistake)
+
+
+def _without_a_stride(
+    source: Source, function: Function, node: ast.BinOp, kinds: dict[str, Kind]
+) -> Iterator[Edit]:
+    """Multiply a term of an address by a stride, where it is added as it is."""
+    used = {one.id for one in names_in(node)}
+    for term in (node.left, node.right):
+        inner = term.value if isinstance(term, ast.Subscript) else term
+        if not isinstance(inner, ast.Name) or kinds.get(inner.id) is not Kind.INDEX:
+            continue
+        for stride in (name for name in function.parameters if kinds.get(name) is Kind.STRIDE):
+            if stride not in used:
+                rank = 1 if stride not in function.read else 3
+                mistake = f"{quoted(source.text_of(term))} is not multiplied by a stride"
+                yield Edit.of_node(source, rank, term, f"({source.text_of(term)} * {stride})", mistake)
+
+
+def _along_an_axis(source: Source, node: ast.BinOp | ast.Compare, kinds: dict[str, Kind]) -> Iterator[Edit]:
+    """Lay a vector along an axis of a block of two axes, where it is used as it is."""
+    operands = (node.left, node.right) if isinstance(node, ast.BinOp) else (node.left, *node.comparators)
+    for one in operands:
+        if isinstance(one, ast.Name) and kinds.get(one.id) in (Kind.VALUE, Kind.INDEX, Kind.MASK, None):
+            for axis in (COLUMN, ROW):
+                mistake = (
+                    f"`{one.id}` is not laid along an axis of the block in {quoted(source.text_of(node))}"
+                )
+                yield Edit.of_node(source, 3, one, one.id + axis, mistake)

@@ -1,0 +1,137 @@
+"""Edits made of code that stands elsewhere in the file: what is right in one place is often lost in another.
+
+That a mistake can be mended by code of the same file is the idea of search-based program repair (Le Goues et
+al., GenProg, 2012).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from grader.judge.repair.edit import Edit, quoted
+from grader.judge.repair.kinds import Kind, kinds_of
+from grader.judge.repair.source import Function, Source, called, names_in
+
+REDUCTIONS = {"sum", "max", "min"}
+SIZES = {Kind.SIZE, Kind.CONSTANT}
+
+
+def edits(source: Source, function: Function) -> Iterator[Edit]:
+    """Yield every edit of a kernel that uses a value, a definition or a size of it in another place."""
+    if not function.kernel:
+        return
+    kinds = kinds_of(function)
+    definitions = _definitions(function)
+    yield from _loads_of_an_unused_pointer(source, function, kinds)
+    yield from _values_of_one_name(source, definitions)
+    single = {name: found[0] for name, found in definitions.items() if len(found) == 1}
+    sizes = [name for name in function.parameters if kinds.get(name) is Kind.SIZE]
+    for node in function.nodes:
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in single:
+            yield from _definition_with_another_name(source, function, node, single[node.id].value, kinds)
+        elif isinstance(node, ast.BinOp):
+            yield from _size_for_a_product(source, node, sizes, kinds)
+            yield from _factor_of_a_dot(source, node)
+        if isinstance(node, ast.Call) and called(node) in REDUCTIONS:
+            yield from _axis(source, node)
+
+
+def _definitions(function: Function) -> dict[str, list[ast.Assign]]:
+    """Return the assignments to each name, in the order of the text."""
+    found: dict[str, list[ast.Assign]] = {}
+    for node in ast.walk(function.node):
+        match node:
+            case ast.Assign([ast.Name(name)], _):
+                found.setdefault(name, []).append(node)
+    return {name: sorted(some, key=lambda one: one.lineno) for name, some in found.items()}
+
+
+def _values_of_one_name(source: Source, definitions: dict[str, list[ast.Assign]]) -> Iterator[Edit]:
+    """Give a name the value that it gets elsewhere, such as in another loop over the same columns."""
+    for name, found in definitions.items():
+        for one in found:
+            for other in found:
+                here, there = source.text_of(one.value), source.text_of(other.value)
+                if here != there and not isinstance(other.value, ast.Constant):
+                    code = quoted(source.text_of(one))
+                    mistake = f"`{name}` has another value in {code} than in line {other.lineno}"
+                    yield Edit.of_node(source, 1, one.value, there, mistake)
+
+
+def _loads_of_an_unused_pointer(source: Source, function: Function, kinds: dict[str, Kind]) -> Iterator[Edit]:
+    """Multiply by, or add, what a parameter points to that the kernel does not use, loaded as others are."""
+    pointers = [name for name in function.unused if kinds.get(name) is Kind.POINTER]
+    loads = [node for node in function.nodes if isinstance(node, ast.Call) and called(node) == "load"]
+    for pointer in pointers:
+        for load in loads:
+            inner = next((one for one in names_in(load) if kinds.get(one.id) is Kind.POINTER), None)
+            if inner is None or inner.id not in function.parameters:
+                continue
+            begin, (start, stop) = source.span(load)[0], source.span(inner)
+            text = source.text_of(load).encode()
+            other = (text[: start - begin] + pointer.encode() + text[stop - begin :]).decode()
+            for node in function.nodes:
+                if isinstance(node, ast.Assign | ast.AugAssign) and load not in ast.walk(node):
+                    code = source.text_of(node.value)
+                    mistake = f"the argument `{pointer}` is not used, and is missing in {quoted(code)}"
+                    for sign in "*+":
+                        yield Edit.of_node(source, 1, node.value, f"(({code}) {sign} {other})", mistake)
+
+
+def _definition_with_another_name(
+    source: Source, function: Function, node: ast.Name, value: ast.expr, kinds: dict[str, Kind]
+) -> Iterator[Edit]:
+    """Put in place of a name what it stands for, but of another stride or size: a step of another tensor."""
+    if kinds.get(node.id) not in (Kind.INDEX, Kind.STRIDE, Kind.SIZE) or isinstance(value, ast.Call):
+        return
+    begin = source.span(value)[0]
+    text = source.text_of(value).encode()
+    for inner in names_in(value):
+        kind = kinds.get(inner.id)
+        if kind not in (Kind.STRIDE, Kind.SIZE):
+            continue
+        for other in (name for name, its in kinds.items() if its is kind and name != inner.id):
+            start, stop = (place - begin for place in source.span(inner))
+            changed = (text[:start] + other.encode() + text[stop:]).decode()
+            mistake = f"`{node.id}` is made from `{inner.id}`, which is another tensor's or axis'"
+            rank = 0 if other in function.unused else 2
+            yield Edit.of_node(source, rank, node, f"({changed})", mistake)
+
+
+def _size_for_a_product(
+    source: Source, node: ast.BinOp, sizes: list[str], kinds: dict[str, Kind]
+) -> Iterator[Edit]:
+    """Put a size in place of arithmetic with sizes and constants, such as the lanes of all tiles of a row."""
+    names = [*names_in(node)]
+    if names and all(kinds.get(one.id) in SIZES for one in names):
+        for size in sizes:
+            yield Edit.of_node(source, 2, node, size, f"{quoted(source.text_of(node))} is the wrong number")
+
+
+def _factor_of_a_dot(source: Source, node: ast.BinOp) -> Iterator[Edit]:
+    """Let a factor hold for what a product is added to alone: `tl.dot(p, v, acc) * f`."""
+    if not isinstance(node.op, ast.Mult):
+        return
+    for product, factor in ((node.left, node.right), (node.right, node.left)):
+        if isinstance(product, ast.Call) and called(product) == "dot":
+            added = next((one.value for one in product.keywords if one.arg == "acc"), None)
+            added = added or (product.args[2] if len(product.args) > 2 else None)
+            if added is not None:
+                begin, (start, stop) = source.span(product)[0], source.span(added)
+                text = source.text_of(product).encode()
+                inside = f"({source.text_of(added)}) * ({source.text_of(factor)})".encode()
+                changed = (text[: start - begin] + inside + text[stop - begin :]).decode()
+                whole = quoted(source.text_of(node))
+                mistake = f"{quoted(source.text_of(factor))} multiplies the new product in {whole}, too"
+                yield Edit.of_node(source, 1, node, changed, mistake)
+
+
+def _axis(source: Source, node: ast.Call) -> Iterator[Edit]:
+    """Reduce along one axis where all are reduced."""
+    if len(node.args) != 1 or any(one.arg == "axis" for one in node.keywords):
+        return
+    text = source.text_of(node)[:-1].rstrip().rstrip(",")
+    mistake = f"{quoted(source.text_of(node))} reduces all axes of its block"
+    for axis in ("axis=1", "axis=0", "axis=1, keep_dims=True", "axis=0, keep_dims=True"):
+        yield Edit.of_node(source, 1, node, f"{text}, {axis})", mistake)
