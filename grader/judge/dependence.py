@@ -109,7 +109,7 @@ class _Experiment:
         called = trial.call(worker, witnessed=True)
         if called is None:
             return None
-        loads = worker.witnessed.loads
+        reaches = worker.witnessed.reaches
         finding, _ = comparison.examine(exercise, case, trial.expected, called.outputs, called.untouched)
         if finding is None or finding.reason not in (Reason.MISMATCH, Reason.PRECISION):
             return None
@@ -125,7 +125,7 @@ class _Experiment:
             wrong = torch.cat((wrong[:half], wrong[-half:]))
         experiment = cls(worker, trial, k, wrong, left)
         experiment.got = experiment._sampled(called.outputs)
-        experiment.lines = {name: trial.loaded_in(loads, name) for name in experiment.shapes}
+        experiment.lines = {name: trial.loaded_in(reaches, name) for name in experiment.shapes}
         return experiment
 
     @property

@@ -18,6 +18,7 @@ from grader.course.submission import Submission
 from grader.course.symptoms import Symptom
 from grader.judge.contrast import contrast
 from grader.judge.dependence import dependence
+from grader.judge.experiments.of_file import Failed, by_experiment
 from grader.judge.facts import births
 from grader.judge.formula.of_file import formula_of_file
 from grader.judge.measured import measured_of_file
@@ -123,8 +124,11 @@ class Explainer:
         """Return the outcomes of wrong cases that no edit has mended, with what is known of them."""
         hint = _common_hint(failed)
         born = "" if formula else self._born(wrong)  # a NaN may come of the same mistake
+        tried = self._tried(wrong)
         facts = {
-            name: outcome.plain_cause or (born if outcome.reason is Reason.NONFINITE else "")
+            name: tried.get(name)
+            or outcome.plain_cause
+            or (born if outcome.reason is Reason.NONFINITE else "")
             for name, outcome in failed.items()
         }
         seen = {name: replace(failed[name], cause=fact) for name, fact in facts.items() if fact}
@@ -143,6 +147,15 @@ class Explainer:
         found = contrast(shown, wrong.cases(right=True, hidden=False)) if shown else ""
         words = "; ".join(filter(None, ("not found", self._measured(wrong), found)))
         return seen | {name: replace(outcome, cause=words, hint=hint) for name, outcome in guessed.items()}
+
+    def _tried(self, wrong: Wrong) -> dict[str, str]:
+        """Return the causes that experiments show, by the item's id."""
+        worker = self._workers_for(wrong.answers[0][0])[0]
+        failed = [Failed(item.id, item.case, outcome) for item, outcome in wrong.answers if is_open(outcome)]
+        try:
+            return {} if worker.start() else by_experiment(worker, wrong.exercise, failed)
+        finally:
+            worker.close()
 
     def _born(self, wrong: Wrong) -> str:
         """Say where the first NaN or inf of the smallest case that has one comes from; "" if none does."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 import torch
 
@@ -55,8 +56,9 @@ class Rng:
 class Placer:
     """Places tensors in an arena one after the other, each between its own guard bands."""
 
-    def __init__(self, start: int = 0):
-        self.position = start
+    def __init__(self, start: int = 0, strides: Mapping[str, Shape] = MappingProxyType({})):
+        """Tensors in `strides`, by name, get these and not those of their layout."""
+        self.position, self._strides = start, strides
 
     def place(self, name: str, shape: Shape, dtype: str, layout: Layout = PLAIN) -> Buffer:
         """Place a tensor of this shape; its first element is 256-byte aligned."""
@@ -65,7 +67,8 @@ class Placer:
             buffer = far_rows.place(name, tuple(shape), dtype, layout, start, GUARD)
             self.position = buffer.stop
             return buffer
-        tensor = Tensor(start + GUARD, tuple(shape), layout.strides(tuple(shape)), dtype)
+        strides = self._strides.get(name) or layout.strides(tuple(shape))
+        tensor = Tensor(start + GUARD, tuple(shape), strides, dtype)
         stop = tensor.offset + tensor.span * TORCH_DTYPES[dtype].itemsize + GUARD
         self.position = math.ceil(stop / ALIGN) * ALIGN
         return Buffer(name, tensor, start, self.position)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import torch
 
+from grader.course.signatures import Shape
 from grader.course.spec import Case, Exercise
 from grader.judge import comparison
 from grader.judge.correctness import lay_out
@@ -26,8 +28,10 @@ from grader.judge.inputs import (
     untouched,
 )
 from grader.results.outcome import Outcome
+from grader.worker.messages import Programs
+from grader.worker.shared_memory import Buffer
 from grader.worker.submission_worker import SubmissionWorker
-from grader.worker.witness.record import Load, Witnessed
+from grader.worker.witness.record import Reach, Witnessed
 
 MOST_ELEMENTS = 1 << 16  # of a case that is called many times, by the product of its sizes
 LIMIT_S = 5.0  # of one call: an edited file may have an endless loop
@@ -55,12 +59,23 @@ class Called(NamedTuple):
 class Trial:
     """A case with inputs in lent memory, and what is expected of it."""
 
-    def __init__(self, exercise: Exercise, case: Case, seed: int, start: int = 0, drawn: int = 0):
-        """`start` is a place in lent memory, in bytes; another number `drawn` gives other inputs."""
+    def __init__(
+        self,
+        exercise: Exercise,
+        case: Case,
+        seed: int,
+        start: int = 0,
+        drawn: int = 0,
+        strides: Mapping[str, Shape] = MappingProxyType({}),
+    ):
+        """`start` is a place in lent memory, in bytes; another number `drawn` gives other inputs.
+
+        Tensors in `strides`, by name, have these strides and not those of the case.
+        """
         self.exercise, self.case, self._seed = exercise, case, seed
         self.values = draw(exercise, case, seed, "cpu", DRAWN_CALLS + drawn)
         self.expected = comparison.expect(exercise, case, self.values)
-        self._inputs, self._outputs = lay_out(exercise, case, Placer(start), shapes_in(self.values))
+        self._inputs, self._outputs = lay_out(exercise, case, Placer(start, strides), shapes_in(self.values))
 
     def call(
         self,
@@ -68,8 +83,9 @@ class Trial:
         witnessed: bool = False,
         traced: bool = False,
         limit_s: float = LIMIT_S,
+        programs: Programs | None = None,
     ) -> Called | None:
-        """Call the worker's present file; None if that fails.
+        """Call the worker's present file, with another number of `programs` if given; None if that fails.
 
         `worker.witnessed` says afterwards what was seen of its loads and stores, if they were `witnessed`, or
         where NaN and inf came from, if they were `traced`.
@@ -83,7 +99,9 @@ class Trial:
         poisoned = [poison_output(arena, buffer, rng) for buffer in self._outputs]
         calls = [(self._inputs, self._outputs)]
         named = numbers(self.values)
-        plan = worker.prepare(self.exercise, calls, limit_s, named=named, allocates=self.case.allocates)
+        plan = worker.prepare(
+            self.exercise, calls, limit_s, named=named, allocates=self.case.allocates, programs=programs
+        )
         if isinstance(plan, Outcome) or worker.go(plan, limit_s, witnessed=witnessed, traced=traced):
             return None
         is_clean = all(
@@ -94,10 +112,15 @@ class Trial:
         masks = [untouched(arena, *pair) for pair in zip(self._outputs, poisoned, strict=True)]
         return Called([arena.view(buffer.tensor).clone() for buffer in self._outputs], masks, is_clean)
 
-    def loaded_in(self, loads: Sequence[Load], name: str) -> list[int]:
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """The places of the inputs and the outputs."""
+        return (*self._inputs, *self._outputs)
+
+    def loaded_in(self, reaches: Sequence[Reach], name: str) -> list[int]:
         """Return the lines that load from an input, of those that were seen in a call."""
         offsets = {buffer.tensor.offset for buffer in self._inputs if buffer.name == name}
-        return sorted({one.line for one in loads if one.offset in offsets})
+        return sorted({one.line for one in reaches if one.offset in offsets and not one.writes})
 
     def right(self, worker: SubmissionWorker, witnessed: bool = False, limit_s: float = LIMIT_S) -> float:
         """Return how much of the worker's present file is right: 1.0 for all of it, less than 0 if it fails.

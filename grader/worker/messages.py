@@ -45,6 +45,15 @@ class Setup:
 
 
 @dataclass(frozen=True)
+class Programs:
+    """Another size of a grid: that of launch number `launch` of a call, from 0 on, along one axis."""
+
+    launch: int
+    axis: int
+    size: int
+
+
+@dataclass(frozen=True)
 class Plan:
     """Calls of one function to prepare under a number; each has inputs in order and outputs by name."""
 
@@ -55,6 +64,7 @@ class Plan:
     named: dict[str, Number]  # keyword arguments of all calls
     calls: tuple[tuple[tuple[Place, ...], dict[str, Place]], ...]
     other_configs: bool = False  # autotuned kernels take another config than in earlier calls
+    programs: Programs | None = None  # in place of those that host code launches; in the interpreter alone
 
 
 @dataclass(frozen=True)

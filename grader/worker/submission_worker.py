@@ -31,6 +31,7 @@ from grader.worker.messages import (
     Picked,
     Place,
     Plan,
+    Programs,
     Queued,
     Ran,
     Read,
@@ -216,11 +217,13 @@ class SubmissionWorker:
         named: Mapping[str, float] | None = None,
         allocates: bool = False,
         other_configs: bool = False,
+        programs: Programs | None = None,
     ) -> int | Outcome:
         """Send a list of calls, and numbers that all of them get by name; return the plan's number.
 
         If the function `allocates` its results, no output is passed, and what it returns is copied. With
         `other_configs` autotuned kernels take another config than in earlier calls, where they have one.
+        `programs` change the grid of one launch.
         """
         self._plans += 1
         numbers: dict[str, Number] = dict(named or {})
@@ -234,6 +237,7 @@ class SubmissionWorker:
             differentiable=exercise.differentiable,
             allocates=allocates,
             other_configs=other_configs,
+            programs=programs,
             named=numbers,
             calls=tuple(
                 (tuple(map(_place, inputs)), {buffer.name: _place(buffer) for buffer in outputs})

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import functools
 import gc
 import importlib.machinery
 import importlib.util
@@ -29,6 +30,7 @@ from grader.sandbox import confine
 from grader.worker import exchange, launch_audit, launches, returned, triton_settings
 from grader.worker.error_report import describe
 from grader.worker.gate import Queue
+from grader.worker.interpreted.grids import other_programs
 from grader.worker.messages import (
     Audit,
     AuditReport,
@@ -271,13 +273,20 @@ def _ready(module: ModuleType | nvcc.Library | None, arena: Arena, plan: Plan) -
         else:
             calls.append(ReadyCall(function, inputs, {**outputs, **plan.named}, outputs))
     if plan.other_configs:
-        calls = [call._replace(function=_with_other_configs(call.function)) for call in calls]
+        calls = [
+            call._replace(function=_within(triton_settings.other_configs, call.function)) for call in calls
+        ]
+    if plan.programs is not None:
+        other = functools.partial(other_programs, plan.programs)
+        calls = [call._replace(function=_within(other, call.function)) for call in calls]
     return calls
 
 
-def _with_other_configs(function: Callable[..., object]) -> Callable[..., object]:
+def _within(
+    setting: Callable[[], contextlib.AbstractContextManager[None]], function: Callable[..., object]
+) -> Callable[..., object]:
     def call(*inputs: torch.Tensor, **named: object) -> object:
-        with triton_settings.other_configs():
+        with setting():
             return function(*inputs, **named)
 
     return call

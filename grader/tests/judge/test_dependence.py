@@ -10,7 +10,7 @@ from grader.course import catalog
 from grader.judge import dependence
 from grader.judge.trial import Called, Trial
 from grader.tests.helpers.course import SEED
-from grader.worker.witness.record import Load, Witnessed
+from grader.worker.witness.record import NO_TENSOR, Reach, Witnessed
 
 EXERCISES = {each.name: each for entry in catalog.find() for each in entry.lab.exercises}
 
@@ -23,7 +23,9 @@ def say(monkeypatch):
         worker.calls += 1
         if witnessed:
             first = min(buffer.tensor.offset for buffer in trial._inputs)
-            worker.witnessed = Witnessed(loads=(Load(first, 17), Load(first, 12), Load(first + 1, 5)))
+            seen = ((first, 17, False), (first, 12, False), (first + 1, 5, False), (first, 3, True))
+            reaches = [Reach(NO_TENSOR, offset, line, writes, 0, 1) for offset, line, writes in seen]
+            worker.witnessed = Witnessed(reaches=tuple(reaches))
         outputs = worker.function(**{k: v for k, v in trial.values.items() if isinstance(v, torch.Tensor)})
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
         return Called([*outputs], [torch.zeros_like(one, dtype=torch.bool) for one in outputs], True)

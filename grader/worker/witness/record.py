@@ -9,7 +9,8 @@ from grader.system.text import one_line
 from grader.worker.protocol import Json, ProtocolError, decode
 
 MOST_FACTS = 4  # of a kind in one call; a report shows the first
-MOST_LOADS = 64
+MOST_REACHES = 128  # lines times tensors of one call
+MOST_LAUNCHES = 16  # of one call
 MOST_NUMBERS = 256
 MOST_AXES = 8
 LARGEST = 1 << 63  # of any number in a record
@@ -25,6 +26,9 @@ class Argument:
     name: str
     shape: tuple[int, ...]
     strides: tuple[int, ...]
+
+
+NO_TENSOR = Argument("", (), ())
 
 
 @dataclass(frozen=True)
@@ -71,11 +75,28 @@ class Birth:
 
 
 @dataclass(frozen=True)
-class Load:
-    """A line that loads from a lent tensor, which begins `offset` bytes into the lent memory."""
+class Reach:
+    """How far a line reaches into a tensor in one call: its lowest and its highest active lane.
 
+    `first` and `last` count elements from the tensor's first one. The tensor begins `offset` bytes into the
+    lent memory; a tensor of the file's own has -1, and a lent one no name.
+    """
+
+    tensor: Argument
     offset: int
     line: int
+    writes: bool
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch of a call: the line of the host code, the grid, and whether programs asked for its size."""
+
+    line: int
+    grid: Index
+    is_asked_for: bool
 
 
 @dataclass(frozen=True)
@@ -94,7 +115,8 @@ class Witnessed:
     outside: tuple[Outside, ...] = ()
     races: tuple[Race, ...] = ()
     births: tuple[Birth, ...] = ()  # an inf, and the NaN that came of it; only if they were asked for
-    loads: tuple[Load, ...] = field(default=(), compare=False)
+    reaches: tuple[Reach, ...] = field(default=(), compare=False)
+    launches: tuple[Launch, ...] = field(default=(), compare=False)  # in their order
     numbers: tuple[Number, ...] = field(default=(), compare=False)
     accesses: int = field(default=0, compare=False)  # loads, stores and atomics of all programs
     lanes: int = field(default=0, compare=False)  # of all accesses, those that are masked off as well
@@ -111,8 +133,10 @@ class Witnessed:
             *map(_is_possible_place, found.outside),
             *map(_is_possible_race, found.races),
             *map(_is_possible_birth, found.births),
-            *(0 <= one.offset < LARGEST and 0 < one.line < MOST_LINES for one in found.loads),
-            len(found.loads) <= MOST_LOADS,
+            *map(_is_possible_reach, found.reaches),
+            *(_are_possible(NO_TENSOR, one.grid, (one.line,)) for one in found.launches),
+            len(found.reaches) <= MOST_REACHES,
+            len(found.launches) <= MOST_LAUNCHES,
             *(abs(one.value) < LARGEST for one in found.numbers),
             len(found.numbers) <= MOST_NUMBERS,
         )
@@ -123,7 +147,8 @@ class Witnessed:
             tuple(replace(one, tensor=_shown(one.tensor)) for one in found.outside),
             tuple(replace(one, tensor=_shown(one.tensor)) for one in found.races),
             tuple(replace(one, operation=one_line(one.operation)) for one in found.births),
-            found.loads,
+            tuple(replace(one, tensor=_shown(one.tensor)) for one in found.reaches),
+            found.launches,
             found.numbers,
             found.accesses,
             found.lanes,
@@ -137,6 +162,16 @@ def _shown(argument: Argument) -> Argument:
 def _is_possible_place(fact: Outside) -> bool:
     numbers = (fact.first, fact.last, *fact.program, *fact.grid)
     return fact.first <= fact.last and _are_possible(fact.tensor, numbers, (fact.line,))
+
+
+def _is_possible_reach(reach: Reach) -> bool:
+    places = (reach.first, reach.last, reach.offset)
+    return (
+        reach.line > 0
+        and reach.offset >= -1
+        and reach.first <= reach.last
+        and _are_possible(reach.tensor, places, (reach.line,))
+    )
 
 
 def _is_possible_race(fact: Race) -> bool:

@@ -10,6 +10,7 @@ import contextlib
 import math
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any, TypeAlias
 
@@ -23,23 +24,26 @@ from grader.worker.witness.memory import Region, name_of
 from grader.worker.witness.races import ATOMIC, LOAD, NAMES, STORE, Access, conflict
 from grader.worker.witness.record import (
     MOST_FACTS,
-    MOST_LOADS,
+    MOST_LAUNCHES,
     MOST_NUMBERS,
+    MOST_REACHES,
     Index,
-    Load,
+    Launch,
     Number,
     Outside,
     Race,
+    Reach,
     Witnessed,
 )
 
 # Lanes of one launch that are kept for the search for races, and of all launches of a call. Small cases of an
 # exercise have fewer; programs of large ones do the same.
 MOST_LANES, MOST_LANES_OF_A_CALL = 1 << 18, 1 << 20
+LONGEST_NAME = 64
 LOWEST, HIGHEST = np.minimum.reduce, np.maximum.reduce  # faster than the methods of an array
 WATCHED = (
     "create_load", "create_store", "create_masked_load", "create_masked_store", "create_atomic_cas",
-    "create_atomic_rmw", "create_select",
+    "create_atomic_rmw", "create_select", "create_get_num_programs",
 )  # fmt: skip
 Lanes: TypeAlias = NDArray[np.bool_]
 
@@ -52,7 +56,8 @@ class Recorder:
         self._files, self._lent = files, lent
         self._outside: dict[tuple[int, int, bool], Outside] = {}
         self._races: list[Race] = []
-        self._loads: dict[Load, None] = {}
+        self._reaches: dict[tuple[object, ...], _Reached] = {}
+        self._launches: list[Launch] = []
         self._numbers: dict[Number, None] = {}
         self._kept = 0  # lanes of all launches
         self._accesses = self._lanes = 0
@@ -62,11 +67,11 @@ class Recorder:
     def found(self) -> Witnessed:
         """Return what was seen so far."""
         outside, races = tuple(self._outside.values()), tuple(self._races)
-        loads = tuple(self._loads)
+        reaches = tuple(one.told(self._lent) for one in self._reaches.values())
+        launches = tuple(self._launches)
+        told = Witnessed(outside, races, reaches=reaches, launches=launches)
         numbers = tuple(self._numbers)[:MOST_NUMBERS]
-        return Witnessed(
-            outside, races, loads=loads, numbers=numbers, accesses=self._accesses, lanes=self._lanes
-        )
+        return replace(told, numbers=numbers, accesses=self._accesses, lanes=self._lanes)
 
     @contextlib.contextmanager
     def launch(
@@ -77,10 +82,14 @@ class Recorder:
         for name, value in (*zip(function.arg_names, args, strict=False), *options.items()):
             if type(value) is int and name in function.arg_names:
                 self._numbers[Number(function.fn.__name__, name, value)] = None
+        line = self._line()
         try:
             yield
         finally:
             self._launch = None
+        if len(self._launches) < MOST_LAUNCHES:
+            grid = interpreter.interpreter_builder.grid_dim
+            self._launches.append(Launch(line, grid, launch.is_asked_for))
         if len(self._races) < MOST_FACTS and launch.accesses:
             self._look_for_a_race(launch)
 
@@ -88,6 +97,11 @@ class Recorder:
         """Note which memory an argument of the launch has; `value` is what the kernel gets for it."""
         if self._launch is not None and isinstance(value, tl.tensor) and hasattr(given, "data_ptr"):
             self._launch.lend(Region.of(given), value.handle.dtype)
+
+    def asked(self) -> None:
+        """Note that a program asks for the size of its grid."""
+        if self._launch is not None:
+            self._launch.is_asked_for = True
 
     def seen(
         self,
@@ -105,22 +119,44 @@ class Recorder:
         self._lanes += addresses.size
         region, safe = launch.regions.get(id(pointers.dtype)), None
         size = region.size if region else max(1, pointers.get_element_ty().primitive_bitwidth // 8)
-        if region is None or not (
-            region.start <= LOWEST(addresses, axis=None)
-            and HIGHEST(addresses, axis=None) <= region.stop - size
-        ):
+        low, high = int(LOWEST(addresses, axis=None)), int(HIGHEST(addresses, axis=None))
+        if region is None or not (region.start <= low and high <= region.stop - size):
             region, safe = self._doubtful(launch, kind, pointers, lanes, region, size)
         line = self._line()
-        if kind == LOAD and region is not None and line:
-            self._note_load(region, line)
+        if region is not None and line:
+            self._reach(launch, region, kind != LOAD, line, addresses, lanes, low, high)
         if region is not None and launch.accesses is not None:
             whole = pointers.get_element_ty().is_int()
             self._keep(launch, region, kind, size, addresses, lanes, values, waits, whole, line)
         return safe
 
-    def _note_load(self, region: Region, line: int) -> None:
-        if region.origin in self._lent and len(self._loads) < MOST_LOADS:
-            self._loads[Load(region.origin - self._lent.start, line)] = None
+    def _reach(
+        self,
+        launch: _Launch,
+        region: Region,
+        writes: bool,
+        line: int,
+        addresses: NDArray[np.uint64],
+        lanes: Lanes | None,
+        low: int,
+        high: int,
+    ) -> None:
+        """Note how far an access reaches; `low` and `high` are the ends of all its lanes."""
+        key = (region.origin, region.shape, region.strides, line, writes)
+        known = self._reaches.get(key)
+        if known is not None and known.low <= low and high <= known.high:
+            return
+        if lanes is not None and not lanes.all():
+            active = addresses[np.broadcast_to(lanes, addresses.shape)]
+            if not active.size:
+                return
+            low, high = int(LOWEST(active)), int(HIGHEST(active))
+        if known is not None:
+            known.low, known.high = min(known.low, low), max(known.high, high)
+        elif len(self._reaches) < MOST_REACHES:
+            # The judge knows the names of what it lends.
+            name = "" if region.origin in self._lent else launch.name_of(region)[:LONGEST_NAME]
+            self._reaches[key] = _Reached(region, name, line, writes, low, high)
 
     def _doubtful(
         self,
@@ -222,6 +258,24 @@ class Recorder:
         return frame.f_lineno if frame else 0
 
 
+@dataclass
+class _Reached:
+    """How far a line has reached into the memory of a tensor so far, in addresses."""
+
+    region: Region
+    name: str
+    line: int
+    writes: bool
+    low: int
+    high: int
+
+    def told(self, lent: range) -> Reach:
+        origin, size = self.region.origin, self.region.size
+        offset = origin - lent.start if origin in lent else -1
+        places = (self.low - origin) // size, (self.high - origin) // size
+        return Reach(self.region.argument(self.name), offset, self.line, self.writes, *places)
+
+
 class _Launch:
     """One launch: the memory that it was given, and its accesses; None once they are too many."""
 
@@ -233,6 +287,7 @@ class _Launch:
         self._types: list[object] = []
         self.accesses: list[Access] | None = []
         self.lanes = 0
+        self.is_asked_for = False  # whether a program asked for the size of the grid
 
     def lend(self, region: Region, pointer: object) -> None:
         self.regions[id(pointer)] = region
@@ -307,7 +362,11 @@ def recorded(files: Collection[str], lent: range) -> Iterator[Callable[[], Witne
             value.dtype = tl.pointer_type(value.dtype.element_ty)  # of neither argument alone
         return value
 
-    changes = (load_all, store_all, load, store, compare, change, select)
+    def count(self: object, axis: int) -> Any:
+        recorder.asked()
+        return kept["create_get_num_programs"](self, axis)
+
+    changes = (load_all, store_all, load, store, compare, change, select, count)
     changed = dict(zip(WATCHED, changes, strict=True))
     InterpretedFunction.run, interpreter._implicit_cvt = launched, converted
     for name, method in changed.items():

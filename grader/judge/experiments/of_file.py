@@ -1,0 +1,91 @@
+"""Which experiments are made with a file that no edit mends, and for which of its wrong cases they speak."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from grader.course.signatures import Shape
+from grader.course.spec import PLAIN, Case, Exercise, Reason, Verdict
+from grader.judge.experiments.programs import mistaken_programs
+from grader.judge.experiments.strides import mistaken_strides
+from grader.judge.inputs import output_shapes
+from grader.judge.shapes import shapes_of
+from grader.judge.trial import MOST_ELEMENTS, elements
+from grader.results.outcome import Outcome
+from grader.worker.submission_worker import SubmissionWorker
+
+MOST_OF_FEW = 1 << 19  # elements of a case that is called few times, by the product of its sizes
+FEWEST_ELEMENTS = 64
+
+
+class Failed(NamedTuple):
+    """A wrong case: the id of its item, what was asked, and what was answered."""
+
+    id: str
+    case: Case
+    outcome: Outcome
+
+    @property
+    def can_be_called(self) -> bool:
+        """Whether it runs in the interpreter, and its sizes may be shown."""
+        return not (self.case.needs_gpu or self.case.is_far or self.case.label)
+
+
+def by_experiment(worker: SubmissionWorker, exercise: Exercise, failed: Sequence[Failed]) -> dict[str, str]:
+    """Return causes by the id of an item; cases that no experiment explains are left out.
+
+    `worker` has the unedited file.
+    """
+    found = _by_strides(worker, exercise, failed)
+    return found | _by_programs(worker, exercise, [one for one in failed if one.id not in found])
+
+
+def _by_strides(worker: SubmissionWorker, exercise: Exercise, failed: Sequence[Failed]) -> dict[str, str]:
+    called = [one.case for one in failed if one.can_be_called and elements(one.case) <= MOST_OF_FEW]
+    found = mistaken_strides(worker, exercise, _telling(called))
+    if found is None:
+        return {}
+    said = {one.id: found.cause(_strides(exercise, one.case).__getitem__) for one in failed}
+    return {name: cause for name, cause in said.items() if cause}
+
+
+def _telling(cases: Sequence[Case]) -> list[Case]:
+    """Return first the cases in which strides show most: with a layout of their own, a small and a large one.
+
+    In a small case a kernel may have but one block along an axis, and never step to the next.
+    """
+    order = sorted(cases, key=lambda case: (not case.layouts, elements(case)))
+    own = sum(bool(case.layouts) for case in order)
+    large = order.pop(own - 1) if own > 1 else None
+    return [*order[:1], *([large] if large else []), *order[1:]]
+
+
+def _strides(exercise: Exercise, case: Case) -> Mapping[str, Shape]:
+    """Return the strides of each tensor of a case."""
+    shapes = shapes_of(exercise, case)
+    sizes = {name: shape for name, shape in shapes.items() if isinstance(shape, tuple)}
+    every = {**sizes, **output_shapes(exercise, shapes)}
+    return {name: case.layouts.get(name, PLAIN).strides(shape) for name, shape in every.items()}
+
+
+def _by_programs(worker: SubmissionWorker, exercise: Exercise, failed: Sequence[Failed]) -> dict[str, str]:
+    """Look at the smallest case of each kind: elements that were not written, outside, or wrong."""
+    found = dict[str, str]()
+    for reason in dict.fromkeys(_kind(one) for one in failed):
+        alike = [one for one in failed if _kind(one) == reason]
+        called = [one.case for one in alike if one.can_be_called and elements(one.case) <= MOST_ELEMENTS]
+        # Of the smallest cases, such as one element, little can be said.
+        called.sort(key=lambda case: (elements(case) < FEWEST_ELEMENTS, elements(case)))
+        words = mistaken_programs(worker, exercise, called[0]) if called else ""
+        if words:
+            found |= {one.id: f"{words} ({_sizes(called[0])})" for one in alike}
+    return found
+
+
+def _kind(one: Failed) -> tuple[Verdict, Reason]:
+    return one.outcome.verdict, one.outcome.reason
+
+
+def _sizes(case: Case) -> str:
+    return ", ".join(f"{name}={value}" for name, value in case.params.items())

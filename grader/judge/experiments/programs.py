@@ -1,0 +1,255 @@
+"""Say that a launch has too few programs, or too many, found by launches with other numbers of them.
+
+The call is made with one launch changed along one axis of its grid, and the smallest number is found with
+which every element is right, or the largest with which no program reads or writes outside.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+
+from grader.course.spec import Case, Exercise
+from grader.judge import comparison
+from grader.judge.trial import Called, Trial
+from grader.worker.messages import Programs
+from grader.worker.shared_memory import Tensor
+from grader.worker.submission_worker import SubmissionWorker
+from grader.worker.witness.record import (
+    MOST_LAUNCHES,
+    MOST_REACHES,
+    Index,
+    Launch,
+    Reach,
+    Witnessed,
+)
+
+MOST_CALLS = 40  # of the function, in all
+MOST_PROGRAMS = 4096  # of a launch that is tried
+MOST_CHANGED = 4  # launches that are changed, one at a time
+NEARER = 1e-3  # by which the share of right elements must rise, so that still more programs are tried
+
+
+class Seen(NamedTuple):
+    """What a call did: the share of elements that were written, and that are right, and what it broke."""
+
+    written: float
+    right: float
+    is_clean: bool  # nothing that is not an output was written
+    witnessed: Witnessed
+
+    @property
+    def is_right(self) -> bool:
+        """Whether every element is right."""
+        return self.right == 1.0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every element is right, and nothing else is wrong."""
+        return self.is_right and self.is_clean and self.witnessed == Witnessed()
+
+
+class Bench:
+    """Calls of one case with other numbers of programs."""
+
+    def __init__(self, worker: SubmissionWorker, exercise: Exercise, case: Case):
+        self._worker, self._trial = worker, Trial(exercise, case, worker.session.seed)
+        self._exercise, self._case = exercise, case
+        self._seen = dict[Programs | None, Seen | None]()
+        self.untouched: list[torch.Tensor] = []  # of each output, in the first call
+        first = self._trial.call(worker, witnessed=True)
+        self._seen[None] = self._judged(first)
+        if first:
+            self.untouched = first.untouched
+        self.trial = self._trial
+
+    @property
+    def plain(self) -> Seen | None:
+        """What the call without a change did; None if it failed."""
+        return self._seen[None]
+
+    def with_programs(self, programs: Programs) -> Seen | None:
+        """Return what the call does with another grid; None if it fails, or if no calls are left."""
+        if programs not in self._seen:
+            if len(self._seen) > MOST_CALLS:
+                return None
+            self._seen[programs] = self._judged(
+                self._trial.call(self._worker, witnessed=True, programs=programs)
+            )
+        return self._seen[programs]
+
+    def _judged(self, called: Called | None) -> Seen | None:
+        if called is None:
+            return None
+        finding, _ = comparison.examine(self._exercise, self._case, self._trial.expected, called.outputs)
+        total = sum(one.numel() for one in called.untouched)
+        left = sum(int(one.sum()) for one in called.untouched)
+        # `finding` is of the first wrong output alone; the others count by whether they were written.
+        right = 1.0 if finding is None else min(1.0 - (left + finding.wrong) / (2 * total), 0.999)
+        return Seen(1.0 - left / total, right, called.is_clean, self._worker.witnessed)
+
+
+def mistaken_programs(worker: SubmissionWorker, exercise: Exercise, case: Case) -> str:
+    """Say which launch of the worker's present file has too few programs, or too many; "" if none has.
+
+    `case` is a wrong one, runs in the interpreter, and is not hidden.
+    """
+    if exercise.follow is not None:  # what is expected follows from a random choice
+        return ""
+    bench = Bench(worker, exercise, case)
+    plain = bench.plain
+    if plain is None or plain.is_whole or len(plain.witnessed.launches) >= MOST_LAUNCHES:
+        return ""
+    for number, launch in enumerate(plain.witnessed.launches[:MOST_CHANGED]):
+        if not launch.line:
+            continue
+        words = _too_few(bench, plain, number, launch) or _too_many(bench, plain, number, launch)
+        if words:
+            return words
+    return _never_stored(bench, plain)
+
+
+def _axes(launch: Launch) -> Iterator[int]:
+    """Give the axes of a grid, those with several programs first."""
+    yield from sorted(range(3), key=lambda axis: (launch.grid[axis] < 2, axis))
+
+
+def _too_few(bench: Bench, plain: Seen, number: int, launch: Launch) -> str:
+    for axis in _axes(launch):
+        for is_enough in (lambda one: one.is_right, lambda one: one.written == 1.0 > plain.written):
+            if is_enough(plain):
+                continue
+            few, enough = _bracket(bench, plain, number, launch, axis, is_enough)
+            if enough is None:
+                continue
+            size = _smallest(bench, number, axis, few, enough, is_enough)
+            found = bench.with_programs(Programs(number, axis, size))
+            if found is None:
+                continue
+            return _words_for_few(launch, axis, size, found)
+    return ""
+
+
+def _bracket(
+    bench: Bench, plain: Seen, number: int, launch: Launch, axis: int, is_enough: Callable[[Seen], bool]
+) -> tuple[int, int | None]:
+    """Return a number of programs that is too small, and a larger one that is enough; None if none is."""
+    few, before, size = launch.grid[axis], plain, max(2 * launch.grid[axis], 1)
+    others = math.prod(launch.grid) // max(launch.grid[axis], 1) if launch.grid[axis] else 1
+    while size * others <= MOST_PROGRAMS:
+        seen = bench.with_programs(Programs(number, axis, size))
+        if seen is None:
+            break
+        if is_enough(seen):
+            return few, size
+        if seen.right < before.right + NEARER and seen.written < before.written + NEARER:
+            break
+        few, before, size = size, seen, 2 * size
+    return few, None
+
+
+def _smallest(
+    bench: Bench, number: int, axis: int, few: int, enough: int, is_enough: Callable[[Seen], bool]
+) -> int:
+    while enough - few > 1:
+        middle = (few + enough) // 2
+        seen = bench.with_programs(Programs(number, axis, middle))
+        if seen is not None and is_enough(seen):
+            enough = middle
+        else:
+            few = middle
+    return enough
+
+
+def _words_for_few(launch: Launch, axis: int, size: int, found: Seen) -> str:
+    launched, needed = _numbers(launch.grid, axis), _numbers(_resized(launch.grid, axis, size), axis)
+    programs = "program" if launched == "1" else "programs"
+    launches = f"line {launch.line} launches {launched} {programs}"
+    if found.is_whole and not launch.is_asked_for:
+        return f"{launches}, and {needed} are needed"
+    is_what = "right" if found.is_right else "written"
+    asking = ", which use tl.num_programs" if launch.is_asked_for else ""
+    return f"{launches}{asking}; with {needed} every element is {is_what}"
+
+
+def _too_many(bench: Bench, plain: Seen, number: int, launch: Launch) -> str:
+    """Say with how many programs none reads or writes outside, where the others are not needed at all."""
+    if not any(fact.grid == launch.grid for fact in plain.witnessed.outside):
+        return ""
+    for axis in range(3):
+        few, many = 0, launch.grid[axis]
+        while many - few > 1:
+            middle = (few + many) // 2
+            seen = bench.with_programs(Programs(number, axis, middle))
+            if seen is None:
+                break
+            few, many = (few, middle) if seen.witnessed.outside else (middle, many)
+        found = bench.with_programs(Programs(number, axis, few)) if few else None
+        if found is not None and found.is_whole:
+            launched, enough = _numbers(launch.grid), _numbers(_resized(launch.grid, axis, few), axis)
+            return (
+                f"line {launch.line} launches {launched} programs; with {enough} none reads or writes "
+                "outside, and every element is right"
+            )
+    return ""
+
+
+def _never_stored(bench: Bench, plain: Seen) -> str:
+    """Say which elements at the end of an output no program stores, and which line stores the last one."""
+    reaches = plain.witnessed.reaches
+    if len(reaches) >= MOST_REACHES:
+        return ""
+    outputs = bench.trial.buffers[-len(bench.untouched) :] if bench.untouched else ()
+    for buffer, untouched in zip(outputs, bench.untouched, strict=True):
+        stores = [one for one in reaches if one.writes and one.offset == buffer.tensor.offset]
+        words = _end_of(buffer.tensor, untouched, stores)
+        if words:
+            what, first, size, line = words
+            which = f"{what} {first}" if first == size - 1 else f"{what}s {first} to {size - 1}"
+            return (
+                f"no program stores {which} of `{buffer.name}`; line {line} stores up to {what} {first - 1}"
+            )
+    return ""
+
+
+def _end_of(
+    tensor: Tensor, untouched: torch.Tensor, stores: Sequence[Reach]
+) -> tuple[str, int, int, int] | None:
+    """Return what is never stored at the end of a vector or a matrix: its kind, the first one, how many there
+    would be, and the line that stores up to there. None if other elements are never stored as well.
+    """
+    kinds = ("element",) if untouched.dim() == 1 else ("row", "column")
+    if not stores or untouched.dim() > len(kinds) or min(tensor.strides) < 1:
+        return None
+    for axis, kind in enumerate(kinds):
+        lines = untouched.movedim(axis, 0).reshape(untouched.shape[axis], -1)
+        left = lines.all(1)
+        end = int((~left).nonzero().max()) + 1 if not bool(left.all()) else 0
+        if not 0 < end < len(left) or bool(lines[:end].any()):
+            continue
+        # The highest offset has the last row and the last column, whose stride may be the smaller one.
+        ends = {one.line for one in stores if _index(one.last, tensor)[axis] == end - 1}
+        if len(ends) == 1:
+            return kind, end, len(left), ends.pop()
+    return None
+
+
+def _index(offset: int, tensor: Tensor) -> list[int]:
+    index, rest = [0] * len(tensor.shape), offset
+    for axis in sorted(range(len(tensor.shape)), key=lambda axis: -tensor.strides[axis]):
+        index[axis], rest = divmod(rest, tensor.strides[axis])
+    return index
+
+
+def _resized(grid: Index, axis: int, size: int) -> Index:
+    x, y, z = (size if at == axis else one for at, one in enumerate(grid))
+    return x, y, z
+
+
+def _numbers(grid: Sequence[int], least: int = 0) -> str:
+    """Return a grid as text: `5`, or `2 x 5`; up to the axis `least` all are said."""
+    axes = max(least, *(axis if grid[axis] != 1 else 0 for axis in range(3))) + 1
+    return " x ".join(str(size) for size in grid[:axes])
