@@ -385,8 +385,9 @@ def _witness(go: Go, setup: Setup, module: ModuleType | nvcc.Library | None, are
     """Return what watches a run in the interpreter, if that is asked."""
     if not go.witnessed and not go.traced:
         return contextlib.nullcontext(Witnessed)
-    # An edited file has another path than the submitted one.
-    files = [str(getattr(module, "__file__", setup.file)), *setup.given, *setup.parts]
+    # Lines are those of the file itself, also where it calls a function of another one. An edited file has
+    # another path than the submitted one.
+    files = [str(getattr(module, "__file__", setup.file))]
     return births.traced(files) if go.traced else recorder.recorded(files, arena.addresses)
 
 

@@ -11,11 +11,11 @@ from grader.judge.experiments.programs import mistaken_programs
 from grader.judge.experiments.strides import mistaken_strides
 from grader.judge.inputs import output_shapes
 from grader.judge.shapes import shapes_of
-from grader.judge.trial import MOST_ELEMENTS, elements
+from grader.judge.trial import elements
 from grader.results.outcome import Outcome
 from grader.worker.submission_worker import SubmissionWorker
 
-MOST_OF_FEW = 1 << 19  # elements of a case that is called few times, by the product of its sizes
+MOST_ELEMENTS = 1 << 19  # of a case that is called, by the product of its sizes
 FEWEST_ELEMENTS = 64
 
 
@@ -38,11 +38,13 @@ def by_experiment(worker: SubmissionWorker, exercise: Exercise, failed: Sequence
     `worker` has the unedited file.
     """
     found = _by_strides(worker, exercise, failed)
+    if worker.start():  # a call may have ended its process
+        return found
     return found | _by_programs(worker, exercise, [one for one in failed if one.id not in found])
 
 
 def _by_strides(worker: SubmissionWorker, exercise: Exercise, failed: Sequence[Failed]) -> dict[str, str]:
-    called = [one.case for one in failed if one.can_be_called and elements(one.case) <= MOST_OF_FEW]
+    called = [one.case for one in failed if one.can_be_called and elements(one.case) <= MOST_ELEMENTS]
     found = mistaken_strides(worker, exercise, _telling(called))
     if found is None:
         return {}

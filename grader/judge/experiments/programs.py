@@ -14,6 +14,7 @@ import torch
 
 from grader.course.spec import Case, Exercise
 from grader.judge import comparison
+from grader.judge.experiments.work import LIMIT_S, MOST, work
 from grader.judge.trial import Called, Trial
 from grader.worker.messages import Programs
 from grader.worker.shared_memory import Tensor
@@ -27,7 +28,6 @@ from grader.worker.witness.record import (
     Witnessed,
 )
 
-MOST_CALLS = 40  # of the function, in all
 MOST_PROGRAMS = 4096  # of a launch that is tried
 MOST_CHANGED = 4  # launches that are changed, one at a time
 NEARER = 1e-3  # by which the share of right elements must rise, so that still more programs are tried
@@ -59,8 +59,9 @@ class Bench:
         self._worker, self._trial = worker, Trial(exercise, case, worker.session.seed)
         self._exercise, self._case = exercise, case
         self._seen = dict[Programs | None, Seen | None]()
+        self._left = MOST  # work that may still be done
         self.untouched: list[torch.Tensor] = []  # of each output, in the first call
-        first = self._trial.call(worker, witnessed=True)
+        first = self._trial.call(worker, witnessed=True, limit_s=LIMIT_S)
         self._seen[None] = self._judged(first)
         if first:
             self.untouched = first.untouched
@@ -72,18 +73,19 @@ class Bench:
         return self._seen[None]
 
     def with_programs(self, programs: Programs) -> Seen | None:
-        """Return what the call does with another grid; None if it fails, or if no calls are left."""
+        """Return what the call does with another grid; None if it fails, or if no work is left."""
         if programs not in self._seen:
-            if len(self._seen) > MOST_CALLS:
+            if self._left <= 0:
                 return None
-            self._seen[programs] = self._judged(
-                self._trial.call(self._worker, witnessed=True, programs=programs)
-            )
+            called = self._trial.call(self._worker, witnessed=True, limit_s=LIMIT_S, programs=programs)
+            self._seen[programs] = self._judged(called)
         return self._seen[programs]
 
     def _judged(self, called: Called | None) -> Seen | None:
         if called is None:
+            self._left = 0  # its process may have ended
             return None
+        self._left -= work(self._worker.witnessed)
         finding, _ = comparison.examine(self._exercise, self._case, self._trial.expected, called.outputs)
         total = sum(one.numel() for one in called.untouched)
         left = sum(int(one.sum()) for one in called.untouched)
@@ -118,18 +120,21 @@ def _axes(launch: Launch) -> Iterator[int]:
 
 
 def _too_few(bench: Bench, plain: Seen, number: int, launch: Launch) -> str:
-    for axis in _axes(launch):
-        for is_enough in (lambda one: one.is_right, lambda one: one.written == 1.0 > plain.written):
-            if is_enough(plain):
-                continue
+    """Say with how many programs all is right, or written; along every axis of the grid with which it is."""
+    for is_enough in (lambda one: one.is_right, lambda one: one.written == 1.0 > plain.written):
+        if is_enough(plain):
+            continue
+        found = list[tuple[Index, Seen]]()
+        for axis in _axes(launch):
             few, enough = _bracket(bench, plain, number, launch, axis, is_enough)
             if enough is None:
                 continue
             size = _smallest(bench, number, axis, few, enough, is_enough)
-            found = bench.with_programs(Programs(number, axis, size))
-            if found is None:
-                continue
-            return _words_for_few(launch, axis, size, found)
+            seen = bench.with_programs(Programs(number, axis, size))
+            if seen is not None:
+                found.append((_resized(launch.grid, axis, size), seen))
+        if found:
+            return _words_for_few(launch, found)
     return ""
 
 
@@ -145,6 +150,11 @@ def _bracket(
             break
         if is_enough(seen):
             return few, size
+        if seen.witnessed.outside and not plain.witnessed.outside:
+            # So many reach outside, and may have spoiled what the others did right.
+            size = _largest_inside(bench, number, axis, few, size)
+            inside = bench.with_programs(Programs(number, axis, size)) if size > few else None
+            return few, size if inside is not None and is_enough(inside) else None
         if seen.right < before.right + NEARER and seen.written < before.written + NEARER:
             break
         few, before, size = size, seen, 2 * size
@@ -164,13 +174,25 @@ def _smallest(
     return enough
 
 
-def _words_for_few(launch: Launch, axis: int, size: int, found: Seen) -> str:
-    launched, needed = _numbers(launch.grid, axis), _numbers(_resized(launch.grid, axis, size), axis)
-    programs = "program" if launched == "1" else "programs"
-    launches = f"line {launch.line} launches {launched} {programs}"
-    if found.is_whole and not launch.is_asked_for:
+def _largest_inside(bench: Bench, number: int, axis: int, few: int, many: int) -> int:
+    """Return the largest number from `few` on with which no program reads or writes outside; `many` do."""
+    while many - few > 1:
+        middle = (few + many) // 2
+        seen = bench.with_programs(Programs(number, axis, middle))
+        if seen is None:
+            break
+        few, many = (few, middle) if seen.witnessed.outside else (middle, many)
+    return few
+
+
+def _words_for_few(launch: Launch, found: Sequence[tuple[Index, Seen]]) -> str:
+    last = max(_last_axis(launch.grid), *(_last_axis(grid) for grid, _ in found))
+    launched, needed = _numbers(launch.grid, last), " or ".join(_numbers(grid, last) for grid, _ in found)
+    launches = f"line {launch.line} launches {launched} program{'' if launched == '1' else 's'}"
+    seen = found[0][1]
+    if len(found) == 1 and seen.is_whole and not launch.is_asked_for:
         return f"{launches}, and {needed} are needed"
-    is_what = "right" if found.is_right else "written"
+    is_what = "right" if seen.is_right else "written"
     asking = ", which use tl.num_programs" if launch.is_asked_for else ""
     return f"{launches}{asking}; with {needed} every element is {is_what}"
 
@@ -180,13 +202,7 @@ def _too_many(bench: Bench, plain: Seen, number: int, launch: Launch) -> str:
     if not any(fact.grid == launch.grid for fact in plain.witnessed.outside):
         return ""
     for axis in range(3):
-        few, many = 0, launch.grid[axis]
-        while many - few > 1:
-            middle = (few + many) // 2
-            seen = bench.with_programs(Programs(number, axis, middle))
-            if seen is None:
-                break
-            few, many = (few, middle) if seen.witnessed.outside else (middle, many)
+        few = _largest_inside(bench, number, axis, 0, launch.grid[axis])
         found = bench.with_programs(Programs(number, axis, few)) if few else None
         if found is not None and found.is_whole:
             launched, enough = _numbers(launch.grid), _numbers(_resized(launch.grid, axis, few), axis)
@@ -249,7 +265,10 @@ def _resized(grid: Index, axis: int, size: int) -> Index:
     return x, y, z
 
 
-def _numbers(grid: Sequence[int], least: int = 0) -> str:
+def _last_axis(grid: Index) -> int:
+    return max((axis for axis in range(3) if grid[axis] != 1), default=0)
+
+
+def _numbers(grid: Index, least: int = 0) -> str:
     """Return a grid as text: `5`, or `2 x 5`; up to the axis `least` all are said."""
-    axes = max(least, *(axis if grid[axis] != 1 else 0 for axis in range(3))) + 1
-    return " x ".join(str(size) for size in grid[:axes])
+    return " x ".join(str(size) for size in grid[: max(least, _last_axis(grid)) + 1])

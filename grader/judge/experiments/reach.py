@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from grader.course.signatures import Shape
 from grader.course.spec import PLAIN, Case, Exercise
+from grader.judge.experiments.work import LIMIT_S, MOST, work
 from grader.judge.trial import Trial
 from grader.worker.shared_memory import TORCH_DTYPES
 from grader.worker.submission_worker import SubmissionWorker
@@ -93,7 +94,10 @@ def spread(shape: Shape, strides: Shape, free: Sequence[int]) -> Shape | None:
 
 
 def steps(worker: SubmissionWorker, exercise: Exercise, case: Case) -> Steps | None:
-    """Call the worker's present file for a case, and once more for each open stride; None if a call fails."""
+    """Call the worker's present file for a case, and once more for each open stride.
+
+    None if a call fails, or if all would take too long.
+    """
     plain = Trial(exercise, case, worker.session.seed)
     shapes = {buffer.name: buffer.tensor.shape for buffer in plain.buffers}
     axes = sorted(
@@ -108,6 +112,8 @@ def steps(worker: SubmissionWorker, exercise: Exercise, case: Case) -> Steps | N
             axes = [one for one in axes if one.name != buffer.name]
     before = _reached(worker, exercise, case, strides) if axes else None
     if before is None:
+        return None
+    if work(worker.witnessed) * (len(axes) + 1) > MOST:
         return None
     after = dict[Axis, dict[Place, tuple[int, int]]]()
     for one in axes:
@@ -128,7 +134,10 @@ def _reached(
 ) -> dict[Place, tuple[int, int]] | None:
     """Return how far each place reaches in one call; None if it fails, or has more of them than are kept."""
     trial = Trial(exercise, case, worker.session.seed, strides=strides)
-    if trial.buffers[-1].stop > worker.arena.size or trial.call(worker, witnessed=True) is None:
+    if (
+        trial.buffers[-1].stop > worker.arena.size
+        or trial.call(worker, witnessed=True, limit_s=LIMIT_S) is None
+    ):
         return None
     reaches = worker.witnessed.reaches
     if len(reaches) >= MOST_REACHES:

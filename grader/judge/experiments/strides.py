@@ -170,9 +170,9 @@ def _of_itself(seen: Steps, one: Followed) -> list[Mistake]:
     ignored = [at for at in wanted if wanted[at] and not got[at]]
     if ignored and all(got[at] in (0, wanted[at]) for at in wanted):
         if left != closed + sum(wanted[at] * plain[at] for at in ignored) or left <= closed:
-            return _doubled(seen, one, wanted, got)
+            return _doubled(one, wanted, got)
         return [_contiguous(one, ignored)]
-    return _doubled(seen, one, wanted, got)
+    return _doubled(one, wanted, got)
 
 
 def _contiguous(one: Followed, ignored: Sequence[int]) -> Mistake:
@@ -190,7 +190,7 @@ def _contiguous(one: Followed, ignored: Sequence[int]) -> Mistake:
     return Mistake(text, lambda of: any(of(name)[at] != plain[at] for at in ignored))
 
 
-def _doubled(seen: Steps, one: Followed, wanted: Mapping[int, int], got: Mapping[int, int]) -> list[Mistake]:
+def _doubled(one: Followed, wanted: Mapping[int, int], got: Mapping[int, int]) -> list[Mistake]:
     """Describe a line that takes the stride of one axis of its tensor for that of another axis."""
     name, shape = one.place.name, one.place.shape
     unlike = [at for at in wanted if got[at] != wanted[at]]

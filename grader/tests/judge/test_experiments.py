@@ -1,0 +1,399 @@
+"""Causes found by experiment: through which strides a line steps, and how many programs a launch needs."""
+
+import shutil
+
+import pytest
+
+from grader.course import catalog
+from grader.course.spec import Reason, Verdict
+from grader.course.submission import Submission
+from grader.judge.experiments.of_file import Failed, by_experiment
+from grader.judge.experiments.reach import steps
+from grader.judge.experiments.strides import mistakes
+from grader.judge.trial import Trial, elements
+from grader.results.outcome import Outcome
+from grader.tests.helpers.course import ROOT, swap
+from grader.worker.shared_memory import Arena
+from grader.worker.submission_worker import SubmissionWorker
+
+HOMES = {
+    exercise.name: (entry, exercise)
+    for entry in (*catalog.capstone(), *catalog.find())
+    for exercise in entry.lab.functions
+    if exercise.native is None
+}
+LARGEST = 1 << 19  # elements of a case that is called here
+
+
+def solution_of(name):
+    entry, exercise = HOMES[name]
+    return entry.submission(ROOT / "solutions", exercise)
+
+
+@pytest.fixture(scope="module")
+def arena():
+    arena = Arena.create("cpu", 1 << 28)
+    yield arena
+    arena.close()
+
+
+@pytest.fixture
+def started(warm, arena, tmp_path):
+    """Start a worker with a text for a function, beside what else its file imports."""
+    workers = []
+
+    def start(name, text):
+        entry, exercise = HOMES[name]
+        parts = entry.lab.imports.get(exercise.file, ())
+        original = solution_of(name)
+        for beside in (*(f"{one}.py" for one in entry.lab.given), *parts):
+            shutil.copyfile(original.with_name(beside), tmp_path / beside)
+        (tmp_path / original.name).write_text(text)
+        submission = Submission.read(tmp_path / original.name)
+        others = tuple(Submission.read(tmp_path / part) for part in parts)
+        workers.append(
+            SubmissionWorker(warm, submission, arena, interpreted=True, given=entry.given, parts=others)
+        )
+        assert workers[-1].start() is None
+        return workers[-1]
+
+    yield start
+    for worker in workers:
+        worker.close()
+
+
+@pytest.fixture
+def say(started):
+    """Say what experiments show of a text for a function, by the name of a wrong case."""
+
+    def said(name, text, wanted=lambda _: True):
+        return said_of(started(name, text), HOMES[name][1], wanted)
+
+    return said
+
+
+def on_a_cpu(exercise):
+    return [one for one in exercise.cases if not (one.needs_gpu or one.is_far or elements(one) > LARGEST)]
+
+
+def said_of(worker, exercise, wanted):
+    failed = []
+    for case in on_a_cpu(exercise):
+        if case.dtype != "fp32" or not wanted(case):
+            continue
+        trial = Trial(exercise, case, worker.session.seed)
+        if trial.right(worker, witnessed=True) < 1.0:
+            called = trial.call(worker, witnessed=True)
+            if called is None:  # too slow for a trial
+                continue
+            unwritten = any(bool(one.any()) for one in called.untouched)
+            reason = Reason.UNWRITTEN if unwritten else Reason.MISMATCH
+            verdict = Verdict.OUT_OF_BOUNDS if worker.witnessed.outside else Verdict.WRONG
+            failed.append(Failed(case.name, case, Outcome(verdict, reason)))
+    assert failed, "nothing of this is wrong"
+    return by_experiment(worker, exercise, failed)
+
+
+def with_lines(text, words):
+    """The words with each {code} replaced by the number of the line with this code."""
+    while "{" in words:
+        code = words[words.index("{") + 1 : words.index("}")]
+        (line,) = [number for number, one in enumerate(text.split("\n"), 1) if code in one]
+        words = words.replace("{" + code + "}", str(line))
+    return words
+
+
+SMALL = 1 << 14
+
+
+def own_layout(case):
+    return bool(case.layouts)
+
+
+ROW_BY_BLOCK_POINTER = (
+    """    for start in range(0, n_cols, BLOCK):
+        # BEGIN TODO 2: normalise""",
+    """    block = tl.make_block_ptr(
+        x_row_ptr - row * stride_x + row * stride_y, (n_cols,), (1,), (0,), (BLOCK,), (0,)
+    )
+    for start in range(0, n_cols, BLOCK):
+        # BEGIN TODO 2: normalise""",
+    """        x = tl.load(
+            x_row_ptr + offs, mask=offs < n_cols, other=-float("inf"), eviction_policy="evict_first"
+        ).to(tl.float32)
+        y = (""",
+    """        x = tl.load(block, boundary_check=(0,)).to(tl.float32)
+        block = tl.advance(block, (BLOCK,))
+        y = (""",
+)
+ROWS_BY_A_HELPER = (
+    "@triton.jit\ndef softmax_backward_kernel(",
+    """@triton.jit
+def at(base, stride, offs):
+    return base + tl.program_id(axis=0).to(tl.int64) * stride + offs
+
+
+@triton.jit
+def softmax_backward_kernel(""",
+    "tl.store(dx_row_ptr + offs, dx,",
+    "tl.store(at(dx_ptr, stride_dy, offs), dx,",
+)
+B_BY_BLOCK_POINTER = (
+    "    for k in range(0, K, BLOCK_K):\n        a = tl.load(a_ptrs",
+    """    b_tile = tl.make_block_ptr(
+        b_ptr, (K, N), (stride_bn, stride_bk), (0, n), (BLOCK_K, BLOCK_N), (1, 0)
+    )
+    for k in range(0, K, BLOCK_K):
+        a = tl.load(a_ptrs""",
+    "b = tl.load(b_ptrs, mask=mask_n & (offs_k[:, None] < K - k), other=0.0)",
+    'b = tl.load(b_tile, boundary_check=(0, 1), padding_option="zero")',
+    "b_ptrs += BLOCK_K * stride_bk",
+    "b_tile = tl.advance(b_tile, (BLOCK_K, 0))",
+)
+
+STEP_OF_KEYS = "v_block = offs_n.to(tl.int64)[:, None] * stride_kn"
+
+# By what is wrong: the function, the change of its solution, and what is said.
+STRIDES = {
+    "the stride of out for the input, by a block pointer": (
+        "softmax_forward",
+        ROW_BY_BLOCK_POINTER,
+        "line {tl.load(block} steps through `x` with the row stride of `out`",
+    ),
+    "the stride of an input for the output, in a helper": (
+        "softmax_backward",
+        ROWS_BY_A_HELPER,
+        "line {at(dx_ptr} steps through `out` with the row stride of `dy`",
+    ),
+    "strides exchanged in the launch": (
+        "softmax_backward",
+        ("dy.stride(0), y.stride(0), out", "y.stride(0), dy.stride(0), out"),
+        "step through `dy` with the row stride of `y`; and lines",
+    ),
+    "rows taken for contiguous": (
+        "softmax_forward",
+        ("y_row_ptr = y_ptr + row * stride_y", "y_row_ptr = y_ptr + row * n_cols"),
+        "line {tl.store(y_row_ptr} steps through `out` by its number of columns, not by its row stride",
+    ),
+    "a gradient taken for contiguous by autograd": (
+        "softmax",
+        ("softmax_backward(dy.contiguous(), y)", "softmax_backward(dy, y)"),
+        "step through the columns of `dy` by 1, not by its column stride",
+    ),
+    "a mask of the store up to the stride": (
+        "softmax_forward",
+        ("y, mask=offs < n_cols, evict", "y, mask=offs < stride_y, evict"),
+        "line {tl.store(y_row_ptr} steps through the columns of `out` up to the row stride of `out`, "
+        "not up to their number",
+    ),
+    "the step along K of the other operand": (
+        "matmul",
+        ("b_ptrs += BLOCK_K * stride_bk", "b_ptrs += BLOCK_K * stride_ak"),
+        "steps through the rows of `b` with the column stride of `a`",
+    ),
+    "strides of b exchanged, by a block pointer": (
+        "matmul",
+        B_BY_BLOCK_POINTER,
+        "line {tl.load(b_tile} steps through `b` with row and column stride of `b` exchanged",
+    ),
+    "one stride of out for both axes": (
+        "matmul",
+        ("offs_m[:, None] * stride_cm + offs_n", "offs_m[:, None] * stride_cn + offs_n"),
+        "line {tl.store(c_ptrs} steps through the rows of `out` with the column stride of `out`",
+    ),
+    "the columns of out side by side": (
+        "matmul",
+        ("offs_n[None, :] * stride_cn", "offs_n[None, :]"),
+        "line {tl.store(c_ptrs} steps through the columns of `out` by 1, not by its column stride",
+    ),
+    "the row stride of another tensor, in a file with helpers": (
+        "rms_norm_forward",
+        ("x_row = x_ptr + row * stride_x", "x_row = x_ptr + row * stride_y"),
+        "lines {tl.arange(0, BLOCK), N_COLS)} and {load(x_row, cols} step through `x` with the row stride of "
+        "`out`",
+    ),
+    "memory of its own with the stride of an input": (
+        "layer_norm_linear_forward",
+        ("store(scaled_ptr + row * N_COLS", "store(scaled_ptr + row * stride_weight"),
+        "line {store(scaled_ptr} steps through `scaled_ptr`, which is no tensor of the call, with the row "
+        "stride of `weight`",
+    ),
+    "the stride of out for the other output": (
+        "add_rms_norm",
+        ("total_ptr + row * stride_total", "total_ptr + row * stride_out"),
+        "line {tl.store(total_ptr} steps through `total` with the row stride of `out`",
+    ),
+    "the stride of up for gate": (
+        "swiglu",
+        ("gate_ptr + row * stride_gate", "gate_ptr + row * stride_up"),
+        "line {gate = tl.load(} steps through `gate` with the row stride of `up`",
+    ),
+    "the step of keys for values": (
+        "attention",
+        ("v_block = offs_n.to(tl.int64)[:, None] * stride_vn", STEP_OF_KEYS),
+        "steps through axis 2 of `v` with the stride of `k`",
+    ),
+    "heads taken for contiguous": (
+        "attention",
+        ("head * stride_oh + rows * stride_om", "head * length * DIM + rows * stride_om"),
+        "steps through `out` as if it had no gaps, not by its strides",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", STRIDES)
+def test_the_stride_that_is_mistaken_is_named_with_its_line(say, what):
+    name, pairs, words = STRIDES[what]
+    text = swap(solution_of(name).read_text(), *pairs)
+    causes = say(name, text, own_layout)
+    assert any(with_lines(text, words) in cause for cause in causes.values()), causes
+
+
+ONE_PROGRAM_SHORT = ("(triton.cdiv(n, BLOCK),)", "(max(n // BLOCK, 1),)")
+IN_TWO_AXES = (
+    "pid = tl.program_id(axis=0).to(tl.int64)",
+    "pid = (tl.program_id(axis=1) * 2 + tl.program_id(axis=0)).to(tl.int64)",
+    "grid = (triton.cdiv(n, BLOCK),)",
+    "grid = (2, triton.cdiv(n, 4 * BLOCK))",
+)
+A_SECOND_LAUNCH = (
+    "        elementwise_add_kernel[grid](x, y, out, n, BLOCK=BLOCK)",
+    """        half = n // 2
+        blocks = triton.cdiv(half, BLOCK)
+        elementwise_add_kernel[(blocks,)](x, y, out, half, BLOCK=BLOCK)
+        elementwise_add_kernel[(blocks // 2 + 1,)](x[half:], y[half:], out[half:], n - half, BLOCK=BLOCK)""",
+)
+
+PROGRAMS = {
+    "the last block of a vector": (
+        "elementwise_add",
+        ONE_PROGRAM_SHORT,
+        "line {elementwise_add_kernel[grid]} launches 4 programs, and 5 are needed (n=4099",
+    ),
+    "an axis of the grid": (
+        "elementwise_add",
+        IN_TWO_AXES,
+        "line {elementwise_add_kernel[grid]} launches 2 x 2 programs; with 3 x 2 or 2 x 3 every "
+        "element is right (n=4099",
+    ),
+    "the second of two launches": (
+        "elementwise_add",
+        A_SECOND_LAUNCH,
+        "line {x[half:]} launches 2 programs, and 3 are needed (n=4099",
+    ),
+    "rows, two for each program": (
+        "softmax_forward",
+        ("online_softmax_kernel[(n_rows,)]", "online_softmax_kernel[(n_rows - n_rows // 4,)]"),
+        "line {online_softmax_kernel[(} launches",
+    ),
+    "no program at all": (
+        "softmax_backward",
+        ("softmax_backward_kernel[(n_rows,)]", "softmax_backward_kernel[(n_rows // 8,)]"),
+        "launches 0 programs, and",
+    ),
+    "tiles of a product": (
+        "matmul",
+        (
+            'tiles = lambda meta: triton.cdiv(M, meta["BLOCK_M"])',
+            'tiles = lambda meta: max(M // meta["BLOCK_M"], 1)',
+        ),
+        "line {launch(a, b, out, bias} launches",
+    ),
+    "rows of a gradient": (
+        "fused_softmax_backward",
+        ("launch = on(gradient_kernel, dy)[(n_rows,)]", "launch = on(gradient_kernel, dy)[(n_rows - 1,)]"),
+        "line {launch(dy, y, out} launches",
+    ),
+    "columns of an inner vector": (
+        "layer_norm_linear_forward",
+        ("launch = on(scale_kernel, x)[(N,)]", "launch = on(scale_kernel, x)[(N - N // 3,)]"),
+        "line {launch(weight, gamma} launches",
+    ),
+    "too many groups": (
+        "rms_norm_backward",
+        ("COLS), sums.shape[0])]", "COLS), GROUPS)]"),
+        "line {launch(dy, x, rstd, sums} launches 1 x 32 programs; with 1 x ",
+    ),
+    "blocks of a row": (
+        "swiglu",
+        ('n_rows * triton.cdiv(n_cols, meta["BLOCK"])', 'n_rows * (n_cols // meta["BLOCK"] or 1)'),
+        "line {launch(gate, up} launches",
+    ),
+    "rows of a norm": (
+        "add_rms_norm",
+        ("add_rms_norm_kernel[(n_rows,)]", "add_rms_norm_kernel[(n_rows // 2,)]"),
+        "line {add_rms_norm_kernel[(} launches",
+    ),
+    "queries": (
+        "attention",
+        ('triton.cdiv(length, meta["BLOCK_M"]),)', 'max(length // meta["BLOCK_M"], 1),)'),
+        "line {launch(q, k, v, out} launches",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", PROGRAMS)
+def test_the_launch_with_another_number_of_programs_than_needed_is_named(say, what):
+    name, pairs, words = PROGRAMS[what]
+    text = swap(solution_of(name).read_text(), *pairs)
+    causes = say(name, text, lambda case: elements(case) <= SMALL or not own_layout(case))
+    assert any(with_lines(text, words) in cause for cause in causes.values()), causes
+
+
+def functions_of(path):
+    """The functions with a layout of its own that a file of the blind mistakes or of the solutions answers."""
+    first = path.read_text("utf-8").split("\n")[0]
+    name = first.removeprefix("# ").partition(" | ")[0].rpartition("/")[2] if " | " in first else path.name
+    return [
+        exercise.name
+        for entry, exercise in HOMES.values()
+        if exercise.file == name and any(one.layouts for one in on_a_cpu(exercise))
+    ]
+
+
+RIGHT = [
+    (path, name)
+    for path in (
+        *sorted(ROOT.glob("grader/tests/blind_mistakes_*/honest_*.py")),
+        *sorted(ROOT.glob("solutions/lab[1-4]*/*.py")),
+        *sorted(ROOT.glob("solutions/gpu-programming/triton-kernels/*.py")),
+    )
+    for name in functions_of(path)
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("path", "name"), RIGHT, ids=lambda one: getattr(one, "stem", one))
+def test_of_a_right_file_no_stride_is_said_to_be_mistaken(started, path, name):
+    worker, exercise = started(name, path.read_text("utf-8")), HOMES[name][1]
+    looked_at = 0
+    for case in on_a_cpu(exercise):
+        seen = steps(worker, exercise, case) if case.layouts else None
+        if seen and seen.followed:
+            looked_at += 1
+            assert mistakes(seen) == {}, case.name
+    assert looked_at or name in COPIED
+
+
+# Their lent tensors are copied before a kernel gets them, or no layout of theirs leaves a stride open.
+COPIED = ()
+
+OTHER_MISTAKES = {
+    "a sign": ("elementwise_add", ("x + y, mask", "x - y, mask")),
+    "a value that is not used": ("softmax_forward", ("y = (tl.exp(x - m) / d)", "y = (tl.exp(x - m) / 2.0)")),
+    "the wrong term": ("softmax_backward", ("y * (dy - dot)", "y * dy - dot")),
+    "half of the numbers": (
+        "matmul",
+        ("for k in range(0, K, BLOCK_K)", "for k in range(0, K // 2, BLOCK_K)"),
+    ),
+    "a factor": ("swiglu", ("gate / (1.0 + tl.exp(-gate)) * up", "gate / (1.0 + tl.exp(gate)) * up")),
+    "a rounding": ("add_rms_norm", ("squares += total * total", "squares += total")),
+    "another scale": ("attention", ("scale = 1.0 / (math.log(2.0)", "scale = 2.0 / (math.log(2.0)")),
+    "a mean": ("rms_norm_forward", ("squares / N_COLS", "squares / BLOCK")),
+}
+
+
+@pytest.mark.parametrize("what", OTHER_MISTAKES)
+def test_nothing_is_said_of_a_mistake_of_another_kind(say, what):
+    name, pairs = OTHER_MISTAKES[what]
+    assert say(name, swap(solution_of(name).read_text(), *pairs), lambda case: elements(case) <= SMALL) == {}
