@@ -9,7 +9,7 @@ from grader.course.spec import Verdict
 from grader.course.submission import Submission
 from grader.judge.explanation import Wrong, outside_of_right
 from grader.judge.repair.bench import Bench
-from grader.judge.repair.search import WORK_FOR_ONE
+from grader.judge.repair.search import WORK_FOR_ONE, Search
 from grader.system.text import one_line
 from grader.worker.witness.record import Birth
 
@@ -309,3 +309,28 @@ def test_a_cause_that_many_mistakes_look_like_is_not_named_but_what_was_measured
     (cause,) = set(found.values())
     assert re.match(r"not found; each row sums to 0\.\d+ to 0\.\d+ and not to 1", cause)
     assert "rescale" not in cause
+
+
+def test_where_no_edit_mends_a_file_an_experiment_names_the_line(submissions, monkeypatch):
+    monkeypatch.setattr(
+        Search, "mend", lambda search, _: search._benches[0].score(search._source.text) and None
+    )
+    text = changed(LAB_2, ("x_row_ptr = x_ptr + row * stride_x", "x_row_ptr = x_ptr + row * stride_y"))
+    usual = "softmax_forward/rows=29,cols=1001,fp32"
+    padded = "softmax_forward/rows=29,cols=1001,x padded 24,out padded 7,fp32"
+    found, _ = causes(submissions, 2, text, usual, padded)
+    first, second = (n for n, line in enumerate(text.split("\n")) if " x_row_ptr + offs" in line)
+    assert set(found.values()) == {
+        f"lines {first} and {second} step through `x` with the row stride of `out`"
+    }
+    assert len(found) == 1
+
+
+def test_where_no_edit_mends_a_file_its_launch_is_tried_with_more_programs(submissions, monkeypatch):
+    monkeypatch.setattr(
+        Search, "mend", lambda search, _: search._benches[0].score(search._source.text) and None
+    )
+    text = changed(LAB_1, ("(triton.cdiv(n, BLOCK),)", "(max(n // BLOCK, 1),)"))
+    found, _ = causes(submissions, 1, text, *sizes(*SIZES))
+    line = text.split("\n").index("        elementwise_add_kernel[grid](x, y, out, n, BLOCK=BLOCK)") + 1
+    assert set(found.values()) == {f"line {line} launches 64 programs, and 65 are needed (n=65537)"}

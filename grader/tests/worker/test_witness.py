@@ -10,7 +10,18 @@ from grader.judge import facts
 from grader.tests.helpers.commands import python
 from grader.tests.helpers.course import ROOT
 from grader.worker.protocol import encode
-from grader.worker.witness.record import MOST_FACTS, Argument, Birth, Outside, Race, Witnessed
+from grader.worker.witness.record import (
+    MOST_FACTS,
+    MOST_LAUNCHES,
+    MOST_REACHES,
+    Argument,
+    Birth,
+    Launch,
+    Outside,
+    Race,
+    Reach,
+    Witnessed,
+)
 
 FILE = Path(__file__).with_name("witness_programs.py")
 
@@ -119,6 +130,29 @@ def test_nothing_is_born_where_all_is_finite(seen):
     assert all(found == Witnessed() for found in beginning(seen, "traced_honest").values())
 
 
+# How far lines reach, and what was launched
+
+
+def test_a_line_reaches_as_far_as_its_active_lanes(seen):
+    """The blocks are of 16, and the last one has 12 elements."""
+    reaches = seen["honest_sum_by_atomic"].reaches
+    (load,) = (one for one in reaches if not one.writes)
+    assert (load.tensor.name, load.tensor.shape, load.first, load.last) == ("x", (60,), 0, 59)
+    (change,) = (one for one in reaches if one.writes)
+    assert (change.tensor.name, change.first, change.last) == ("out", 0, 0)
+    assert load.line == change.line > 0
+
+
+def test_a_launch_is_told_with_its_line_and_its_grid(seen):
+    (launch,) = seen["honest_sum_by_atomic"].launches
+    assert launch == Launch(line_of("add_by_atomic[(PARTS,)]"), (4, 1, 1), is_asked_for=False)
+
+
+def test_a_launch_whose_programs_ask_for_their_number_is_told(seen):
+    (persistent,) = seen["honest_persistent_without_masks"].launches
+    assert persistent.is_asked_for
+
+
 # The record is a claim
 
 X = Argument("x_ptr", (40,), (1,))
@@ -180,3 +214,28 @@ def test_a_name_is_one_line():
     (fact,) = claimed(Witnessed((named,))).outside
     assert "\n" not in fact.tensor.name
     assert "\x1b" not in fact.tensor.name
+
+
+REACH = Reach(X, 1024, 7, False, 0, 39)
+LAUNCH = Launch(31, (4, 1, 1), False)
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"reaches": (dataclasses.replace(REACH, first=40),)},
+        {"reaches": (dataclasses.replace(REACH, offset=-2),)},
+        {"reaches": (dataclasses.replace(REACH, line=0),)},
+        {"reaches": (dataclasses.replace(REACH, last=1 << 70),)},
+        {"reaches": (REACH,) * (MOST_REACHES + 1)},
+        {"launches": (dataclasses.replace(LAUNCH, grid=(4, 1)),)},
+        {"launches": (dataclasses.replace(LAUNCH, line=-1),)},
+        {"launches": (LAUNCH,) * (MOST_LAUNCHES + 1)},
+    ],
+    ids=lambda forged: str(forged)[:60],
+)
+def test_reaches_and_launches_that_cannot_be_are_none(forged):
+    found = claimed(Witnessed(**forged))
+    assert (found.reaches, found.launches) == ((), ())
+    right = claimed(Witnessed(reaches=(REACH,), launches=(LAUNCH,)))
+    assert (right.reaches, right.launches) == ((REACH,), (LAUNCH,))
