@@ -90,4 +90,4 @@ def _kind(one: Failed) -> tuple[Verdict, Reason]:
 
 
 def _sizes(case: Case) -> str:
-    return ", ".join(f"{name}={value}" for name, value in case.params.items())
+    return ", ".join(f"{name}={value}" for name, value in case.params.items() if type(value) is int)

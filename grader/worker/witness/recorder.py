@@ -146,17 +146,19 @@ class Recorder:
         known = self._reaches.get(key)
         if known is not None and known.low <= low and high <= known.high:
             return
-        if lanes is not None and not lanes.all():
-            active = addresses[np.broadcast_to(lanes, addresses.shape)]
+        if lanes is not None:
+            # Broadcasting takes longer than the rest, and few masks need it.
+            same = lanes.shape == addresses.shape
+            active = addresses[lanes if same else np.broadcast_to(lanes, addresses.shape)]
             if not active.size:
                 return
-            low, high = int(LOWEST(active)), int(HIGHEST(active))
+            low, high = LOWEST(active), HIGHEST(active)
         if known is not None:
-            known.low, known.high = min(known.low, low), max(known.high, high)
+            known.low, known.high = min(known.low, int(low)), max(known.high, int(high))
         elif len(self._reaches) < MOST_REACHES:
             # The judge knows the names of what it lends.
             name = "" if region.origin in self._lent else launch.name_of(region)[:LONGEST_NAME]
-            self._reaches[key] = _Reached(region, name, line, writes, low, high)
+            self._reaches[key] = _Reached(region, name, line, writes, int(low), int(high))
 
     def _doubtful(
         self,
