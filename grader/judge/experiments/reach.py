@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from grader.course.signatures import Shape
 from grader.course.spec import PLAIN, Case, Exercise
-from grader.judge.experiments.work import LIMIT_S, MOST, work
+from grader.judge.experiments.work import MOST, work
 from grader.judge.trial import Trial
 from grader.worker.shared_memory import TORCH_DTYPES
 from grader.worker.submission_worker import SubmissionWorker
@@ -134,10 +134,7 @@ def _reached(
 ) -> dict[Place, tuple[int, int]] | None:
     """Return how far each place reaches in one call; None if it fails, or has more of them than are kept."""
     trial = Trial(exercise, case, worker.session.seed, strides=strides)
-    if (
-        trial.buffers[-1].stop > worker.arena.size
-        or trial.call(worker, witnessed=True, limit_s=LIMIT_S) is None
-    ):
+    if trial.buffers[-1].stop > worker.arena.size or trial.call(worker, witnessed=True) is None:
         return None
     reaches = worker.witnessed.reaches
     if len(reaches) >= MOST_REACHES:

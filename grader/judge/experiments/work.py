@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from grader.worker.witness.record import Witnessed
 
-LIMIT_S = 2.0  # of one call
 MOST = 4000  # units of one experiment with an exercise: about a second
 OF_A_CALL = 8  # whatever it does
 ACCESSES, LANES = 3, 4000  # loads and stores, and their lanes, of one unit
