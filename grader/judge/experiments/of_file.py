@@ -17,6 +17,7 @@ from grader.worker.submission_worker import SubmissionWorker
 
 MOST_ELEMENTS = 1 << 19  # of a case that is called, by the product of its sizes
 FEWEST_ELEMENTS = 64
+MOST_KINDS = 2  # of wrong cases
 
 
 class Failed(NamedTuple):
@@ -72,17 +73,16 @@ def _strides(exercise: Exercise, case: Case) -> Mapping[str, Shape]:
 
 
 def _by_programs(worker: SubmissionWorker, exercise: Exercise, failed: Sequence[Failed]) -> dict[str, str]:
-    """Look at the smallest case of each kind: elements that were not written, outside, or wrong."""
-    found = dict[str, str]()
-    for reason in dict.fromkeys(_kind(one) for one in failed):
-        alike = [one for one in failed if _kind(one) == reason]
+    """Look at one case of each kind, elements not written, outside, or wrong, until a launch is found."""
+    for kind in list(dict.fromkeys(_kind(one) for one in failed))[:MOST_KINDS]:
+        alike = [one for one in failed if _kind(one) == kind]
         called = [one.case for one in alike if one.can_be_called and elements(one.case) <= MOST_ELEMENTS]
         # Of the smallest cases, such as one element, little can be said.
         called.sort(key=lambda case: (elements(case) < FEWEST_ELEMENTS, elements(case)))
         words = mistaken_programs(worker, exercise, called[0]) if called else ""
         if words:
-            found |= {one.id: f"{words} ({_sizes(called[0])})" for one in alike}
-    return found
+            return {one.id: f"{words} ({_sizes(called[0])})" for one in alike}
+    return {}
 
 
 def _kind(one: Failed) -> tuple[Verdict, Reason]:
