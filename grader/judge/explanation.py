@@ -51,6 +51,7 @@ PLAIN_REASONS = (
     Reason.RETURNED,
     Reason.RACE,
 )  # they say by themselves what is wrong
+FAILURES = (Verdict.CRASHED, Verdict.COMPILE_ERROR)
 FEWEST_ELEMENTS = 64
 Answered = tuple[Item, Outcome, float]
 
@@ -140,7 +141,9 @@ class Explainer:
             }
         causes = {outcome.cause for outcome in guessed.values()}
         signs = DOUBTFUL | {*wrong.answers[0][0].entry.lab.signs}
-        doubtful = any(outcome.symptom in signs for outcome in guessed.values())
+        # A symptom of a file that also fails may come of the same mistake.
+        fails = any(outcome.verdict in FAILURES for _, outcome in wrong.answers)
+        doubtful = fails or any(outcome.symptom in signs for outcome in guessed.values())
         if not guessed or (len(causes) == 1 and not doubtful):
             return failed | seen
         shown = wrong.cases(right=False, hidden=False)

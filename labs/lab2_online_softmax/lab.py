@@ -208,7 +208,7 @@ PADDED = {"x": Layout(pad=24), "out": Layout(pad=7)}
 SMALL = ((1, 1), (3, 2), (5, 127), (5, 128), (4, 129), (29, 1001))
 LONG = ((3, 16385), (2, 40000), (1, 131072))
 # Multiples of 16 that no block divides.
-EVEN = ((3, 48), (2, 1040), (1, 24576))
+EVEN = ((3, 48), (2, 1536), (1, 24576))
 SPREAD = Layout(step=2)
 FAR = Layout(far=True)
 # Of a row whose largest values are all the same: one share, which may have few digits, or be seen before.

@@ -187,8 +187,8 @@ PAIRS = tuple(
      "out": (PADDED, ACROSS, SPREAD)[(i + k) % 3]}
     for i in range(3) for k in range(3)
 )  # fmt: skip
-# Multiples of 16 that no block divides, in each dimension.
-EVEN = ((48, 80, 16), (16, 48, 80), (80, 16, 48), (16, 144, 136))
+# In each dimension multiples of 16, 32, 64 and 128 that twice as much does not divide.
+EVEN = ((48, 160, 96), (96, 48, 80), (160, 96, 192), (16, 192, 384))
 
 EXACT_CASES = tuple(
     Case(sizes(*shape), dtype, layouts, bitwise=True)

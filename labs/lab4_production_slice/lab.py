@@ -122,14 +122,14 @@ def dropout_inputs(rng, case):
     x, seed = rng.normal(case.params["n"]), 2 * rng.whole(2**29) + 3
     if "seed" in case.params:  # the next call has the next seed
         seed = case.params["seed"] + rng.call
-    return {"x": x.sign() * (x.abs() + 0.5), "p": case.params["p"], "seed": seed}
+    return {"x": (x.abs() + 0.5).copysign(x), "p": case.params["p"], "seed": seed}
 
 
 def dropout_both_inputs(rng, case):
     drawn = dropout_inputs(rng, case)
     dy = rng.normal(case.params["n"])
     shape = (case.params["rows"], -1) if "rows" in case.params else (-1,)
-    x, dy = drawn.pop("x"), dy.sign() * (dy.abs() + 0.5)
+    x, dy = drawn.pop("x"), (dy.abs() + 0.5).copysign(dy)
     drawn = {"x": x.reshape(shape), "dy": dy.reshape(shape), **drawn}
     return drawn if case.params.get("training", True) else {**drawn, "training": False}
 
@@ -718,7 +718,7 @@ PADDED = {"x": Layout(pad=24), "out": Layout(pad=7)}
 FAR = Layout(far=True)
 # Of a row whose largest values are all the same: one share, which may have few digits, or be seen before.
 ONE_VALUE = ("an earlier result", "fewer digits")
-EVEN = ((3, 48), (2, 1040), (1, 24576))  # multiples of 16 that no block divides
+EVEN = ((3, 48), (2, 1536), (1, 24576))  # multiples of 16 that no block divides
 # More rows than are usual in a group, or groups, and no multiple of any such number.
 PRIME = 37
 PADDED_BACKWARD = {"dy": Layout(pad=24), "x": Layout(pad=8), "y": Layout(pad=8)} | {

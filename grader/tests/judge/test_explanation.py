@@ -313,7 +313,7 @@ def test_a_cause_that_many_mistakes_look_like_is_not_named_but_what_was_measured
 
 def test_where_no_edit_mends_a_file_an_experiment_names_the_line(submissions, monkeypatch):
     monkeypatch.setattr(
-        Search, "mend", lambda search, _: search._benches[0].score(search._source.text) and None
+        Search, "mend", lambda search, *_, **__: search._benches[0].score(search._source.text) and None
     )
     text = changed(LAB_2, ("x_row_ptr = x_ptr + row * stride_x", "x_row_ptr = x_ptr + row * stride_y"))
     usual = "softmax_forward/rows=29,cols=1001,fp32"
@@ -328,7 +328,7 @@ def test_where_no_edit_mends_a_file_an_experiment_names_the_line(submissions, mo
 
 def test_where_no_edit_mends_a_file_its_launch_is_tried_with_more_programs(submissions, monkeypatch):
     monkeypatch.setattr(
-        Search, "mend", lambda search, _: search._benches[0].score(search._source.text) and None
+        Search, "mend", lambda search, *_, **__: search._benches[0].score(search._source.text) and None
     )
     text = changed(LAB_1, ("(triton.cdiv(n, BLOCK),)", "(max(n // BLOCK, 1),)"))
     found, _ = causes(submissions, 1, text, *sizes(*SIZES))
