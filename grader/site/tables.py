@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import mean, median, stdev
@@ -190,6 +191,21 @@ def _corpora(path: Path) -> str:
     return markdown.page([table, f"{record['machine']}."])
 
 
+def _blind(path: Path) -> str:
+    """How well messages named the causes of mistakes that no rule had been written for, set by set."""
+    record = json.loads(path.read_text("utf-8"))
+    heads = ("set", "mistakes", "A", "A or B", "C", "D", "E", "right answers flagged", "graded at")
+    rows = []
+    for one in record["sets"]:
+        counts = Counter(one["grades"].values())
+        of = sum(counts[grade] for grade in "ABCDE")
+        shares = (counts["A"], counts["A"] + counts["B"], counts["C"], counts["D"], counts["E"])
+        flagged = f"{sum(one['right'].values())} of {len(one['right'])}"
+        percents = (f"{100 * part / of:.0f} %" for part in shares)
+        rows.append((one["set"], of, *percents, flagged, one["commit"]))
+    return markdown.page([markdown.table(heads, rows, "lr"), f"{record['machine']}."])
+
+
 def _recovery(path: Path) -> str:
     """Cost of a worker that fails in the middle of its rounds, and of the file that is graded after it."""
     record = json.loads(path.read_text("utf-8"))
@@ -327,6 +343,7 @@ RENDERERS = {
     "class": cost_table,
     "recovery": _recovery,
     "corpora": _corpora,
+    "blind": _blind,
     "speed": _speed,
     "points": _points,
     "regrades": _regrades,

@@ -391,7 +391,7 @@ LAB = Lab(
             7,
             "a config wants more shared memory than a block may use: fewer stages or a smaller tile",
         ),
-        Symptom.SPILLS: (7, "a tile of 128 x 256 sums needs 8 warps; with 4 the registers do not suffice"),
+        Symptom.SPILLS: (7, "what a thread holds does not fit its registers: a smaller tile, or more warps"),
         Symptom.NO_TENSOR_CORES: (
             9,
             "tl.dot on 16-bit operands with tiles of at least 16 x 16 x 16 uses tensor cores",

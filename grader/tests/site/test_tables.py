@@ -67,6 +67,12 @@ def test_every_record_is_shown_somewhere():
 def test_record_fits_the_model_and_names_no_path_of_a_machine(path):
     if "corpora" in path.name:
         assert all(one["of"] > 0 for one in json.loads(path.read_text("utf-8"))["corpora"].values())
+    elif "blind" in path.name:
+        for one in json.loads(path.read_text("utf-8"))["sets"]:
+            folder = catalog.ROOT / f"grader/tests/blind_mistakes_{one['set']}"
+            files = {file.name for file in folder.iterdir()} - {"INDEX.md"}
+            assert {*one["grades"], *one["right"]} == files
+            assert set(one["grades"].values()) <= {*"ABCDEG"}
     elif "recovery" in path.name:
         assert json.loads(path.read_text("utf-8"))["recovery"]
     elif "lessons" in path.name:
