@@ -40,6 +40,7 @@ from grader.results.error_map import map_of
 from grader.results.outcome import Outcome
 from grader.worker.shared_memory import Buffer
 from grader.worker.submission_worker import SubmissionWorker
+from grader.worker.witness.record import Witnessed
 
 # Judge and worker take turns: idle threads of one would spin and slow the other down.
 torch.set_num_threads(1)
@@ -326,7 +327,7 @@ def _call(
         failed = worker.finish(case.limit_s)
     return (
         failed
-        or _mutated(lab, changed)
+        or _mutated(lab, changed, inputs, worker.witnessed)
         or witness.written_outside(lab, case, worker.witnessed)
         or _out_of_place(lab, case, outputs, outside)
         or foreign
@@ -334,11 +335,15 @@ def _call(
     )
 
 
-def _mutated(lab: Lab, changed: Sequence[str]) -> Outcome | None:
-    """Return the outcome for inputs that were `changed`."""
+def _mutated(lab: Lab, changed: Sequence[str], inputs: Sequence[Buffer], seen: Witnessed) -> Outcome | None:
+    """Return the outcome for inputs that were `changed`; `seen` may have the line that stores into them."""
     if not changed:
         return None
     where = f"{changed[0]} is an input and was changed by the call"
+    places = {buffer.tensor.offset for buffer in inputs if buffer.name == changed[0]}
+    lines = sorted({one.line for one in seen.reaches if one.writes and one.offset in places})
+    if lines:
+        where += f": line {lines[0]} stores into it"
     return diagnosis.diagnosed(lab, Verdict.MUTATED_INPUT, Reason.NONE, Symptom.MUTATED, where)
 
 

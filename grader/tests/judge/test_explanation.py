@@ -334,3 +334,11 @@ def test_where_no_edit_mends_a_file_its_launch_is_tried_with_more_programs(submi
     found, _ = causes(submissions, 1, text, *sizes(*SIZES))
     line = text.split("\n").index("        elementwise_add_kernel[grid](x, y, out, n, BLOCK=BLOCK)") + 1
     assert set(found.values()) == {f"line {line} launches 64 programs, and 65 are needed (n=65537)"}
+
+
+def test_an_input_that_was_changed_is_told_with_the_line_that_stores_into_it(submissions):
+    text = changed(LAB_1, ("tl.store(out_ptr", "tl.store(x_ptr"))
+    (outcome,) = submissions.grade(1, text, *sizes("n=127,fp32")).values()
+    line = next(at for at, code in enumerate(text.split("\n"), 1) if "tl.store(x_ptr" in code)
+    assert outcome.verdict is Verdict.MUTATED_INPUT
+    assert outcome.where == f"x is an input and was changed by the call: line {line} stores into it"

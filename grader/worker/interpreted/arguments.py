@@ -59,6 +59,9 @@ def _give_what_was_passed() -> None:
         return function
 
     def launched(self: Any, *args: object, **options: object) -> object:
+        warps = options.get("num_warps")
+        if isinstance(warps, int) and (warps < 1 or warps & (warps - 1)):
+            raise AssertionError("num_warps must be a power of 2")  # as the compiler says
         known = {name: value for name, value in options.items() if name in self.arg_names}
         passed = inspect.getcallargs(self.fn, *args, **known)
         ones = {name for name, value in passed.items() if _is_one(value)}

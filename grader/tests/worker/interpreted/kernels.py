@@ -371,7 +371,22 @@ def names_of_the_interpreter_stay_out_of_the_file():
     assert not {"np", "interpreter", "InterpretedFunction"} & set(globals())
 
 
+@triton.jit
+def stores_one(out_ptr):
+    tl.store(out_ptr, 1.0)
+
+
+def warps_are_a_power_of_two():
+    out = torch.zeros(1)
+    stores_one[(1,)](out, num_warps=8)
+    assert out.item() == 1.0
+    for warps in (0, 3, 6):
+        with pytest.raises(AssertionError, match="num_warps must be a power of 2"):
+            stores_one[(1,)](out, num_warps=warps)
+
+
 CHECKS = (
+    warps_are_a_power_of_two,
     names_of_the_file_stay_out_of_kernels,
     names_of_the_interpreter_stay_out_of_the_file,
     numbers_of_bf16, fused_operations_round_once,

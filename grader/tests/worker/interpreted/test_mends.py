@@ -17,7 +17,7 @@ NAMES = (
     "scans_begin_again_at_flags", "functions_of_libdevice", "refused_configs",
     "configs_that_are_all_refused", "grids_of_plain_numbers", "kernels_that_are_warmed_up",
     "names_of_the_file_stay_out_of_kernels", "names_of_the_interpreter_stay_out_of_the_file",
-    "numbers_of_bf16", "fused_operations_round_once",
+    "warps_are_a_power_of_two", "numbers_of_bf16", "fused_operations_round_once",
     "helpers_are_not_called_by_host_code", "builtins_imported_by_name",
 )  # fmt: skip
 
