@@ -272,7 +272,7 @@ def sequences(batch, heads, length, dim, **more):
 
 
 FAR = Layout(far=True)
-EVEN = ((3, 48), (2, 1536), (1, 24576))  # multiples of 16 that no block divides
+EVEN = ((3, 48), (2, 1536), (1, 24576))  # multiples of 16, 512 and 8192 that twice as much does not divide
 SMALL = ((1, 1), (3, 2), (5, 127), (4, 129), (7, 1001))
 SWIGLU_CASES = (
     *(Case(shapes(r, c), "fp32") for r, c in (*SMALL, (1, 16385))),

@@ -22,6 +22,7 @@ from grader.judge.experiments.of_file import Failed, by_experiment
 from grader.judge.facts import births
 from grader.judge.formula.of_file import formula_of_file
 from grader.judge.measured import measured_of_file
+from grader.judge.repair.bench import FEWEST_ELEMENTS
 from grader.judge.repair.edit import Edit
 from grader.judge.repair.search import NotRunError, Repair, Search
 from grader.judge.repair.source import Source
@@ -52,7 +53,6 @@ PLAIN_REASONS = (
     Reason.RACE,
 )  # they say by themselves what is wrong
 FAILURES = (Verdict.CRASHED, Verdict.COMPILE_ERROR)
-FEWEST_ELEMENTS = 64
 Answered = tuple[Item, Outcome, float]
 
 

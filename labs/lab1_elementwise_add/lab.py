@@ -77,7 +77,7 @@ def symptom_at_the_edges(case, x, y, expected, got):
 
 
 SIZES = (0, 1, 7, 127, 128, 129, 1009, 65537)
-EVEN = (48, 1536)  # multiples of 16 and of 512, and of no usual block
+EVEN = (48, 1536)  # multiples of 16 and of 512 that twice as much does not divide
 CASES = (
     *(Case({"n": n}, "fp32", bitwise=True) for n in (*SIZES, 2**20 + 3)),
     *(Case({"n": n}, "fp16", bitwise=True) for n in (0, 7, 129, 65537)),

@@ -25,7 +25,7 @@ def logits(rng, case):
     x = 2.0 * rng.normal(rows, cols)
     if values == "huge":  # exp overflows without the maximum subtracted
         x = far(x, 1024.0)
-    if values == "negative":  # a maximum that starts at 0 makes every exp vanish, or that of another row
+    if values == "negative":  # exp vanishes if a maximum starts at 0, or is that of the row beside it
         x[::2] = far(x[::2], -256.0)
     if values == "far below":  # a number that stands in for -inf may not be above them
         x = far(x, -32768.0)
@@ -207,7 +207,7 @@ def shapes(rows, cols, **more):
 PADDED = {"x": Layout(pad=24), "out": Layout(pad=7)}
 SMALL = ((1, 1), (3, 2), (5, 127), (5, 128), (4, 129), (29, 1001))
 LONG = ((3, 16385), (2, 40000), (1, 131072))
-# Multiples of 16 that no block divides.
+# Multiples of 16, 512 and 8192 that twice as much does not divide.
 EVEN = ((3, 48), (2, 1536), (1, 24576))
 SPREAD = Layout(step=2)
 FAR = Layout(far=True)

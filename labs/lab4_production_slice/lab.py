@@ -719,7 +719,7 @@ PADDED = {"x": Layout(pad=24), "out": Layout(pad=7)}
 FAR = Layout(far=True)
 # Of a row whose largest values are all the same: one share, which may have few digits, or be seen before.
 ONE_VALUE = ("an earlier result", "fewer digits")
-EVEN = ((3, 48), (2, 1536), (1, 24576))  # multiples of 16 that no block divides
+EVEN = ((3, 48), (2, 1536), (1, 24576))  # multiples of 16, 512 and 8192 that twice as much does not divide
 # More rows than are usual in a group, or groups, and no multiple of any such number.
 PRIME = 37
 PADDED_BACKWARD = {"dy": Layout(pad=24), "x": Layout(pad=8), "y": Layout(pad=8)} | {

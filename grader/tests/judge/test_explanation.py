@@ -342,3 +342,12 @@ def test_an_input_that_was_changed_is_told_with_the_line_that_stores_into_it(sub
     line = next(at for at, code in enumerate(text.split("\n"), 1) if "tl.store(x_ptr" in code)
     assert outcome.verdict is Verdict.MUTATED_INPUT
     assert outcome.where == f"x is an input and was changed by the call: line {line} stores into it"
+
+
+def test_of_two_mistakes_the_one_that_an_edit_mends_is_named_where_it_alone_matters(submissions):
+    text = changed(LAB_1, ("offs < n", "offs <= n"), ("n, BLOCK=BLOCK)", "n, BLOCK=BLOCK // 2)"))
+    found, _ = causes(submissions, 1, text, *sizes(*SIZES))
+    small, large = (found[f"elementwise_add/correctness/n={n},fp32"] for n in (127, 65537))
+    assert "the comparison `offs <= n` is wrong where both sides are equal" in small
+    assert "offs <= n" not in large
+    assert re.match(r"line \d+ launches 1 program; with 2 every element is right", large)
