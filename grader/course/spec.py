@@ -287,7 +287,8 @@ class Exercise:
     * `follow(case, inputs, outputs)` is for exercises that make a random choice. From the outputs it returns
       the results expected for this choice, which replace the reference. `bad_choice(case, outputs, earlier)`
       returns the symptom of a choice that lacks a property, or None; `earlier` are the outputs of a call with
-      other inputs.
+      other inputs. `of_random_numbers` are those symptoms that any other random numbers would not have: an
+      edit with which they are gone says nothing about the mistake.
     * `may_call` names torch operators, such as "mm", that may do a part of the work.
     * `native` says how to call an exercise whose file is CUDA C++.
     """
@@ -308,6 +309,7 @@ class Exercise:
     numbers: tuple[str, ...] = ()
     follow: Callable[[Case, Inputs, Tensors], Tensors] | None = None
     bad_choice: Callable[[Case, Tensors, Tensors | None], AnySymptom | None] | None = None
+    of_random_numbers: tuple[AnySymptom, ...] = ()
     may_call: tuple[str, ...] = ()
     native: Native | None = None
 

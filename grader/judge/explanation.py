@@ -191,7 +191,12 @@ class Explainer:
     def _by_edits(self, wrong: Wrong, key: str) -> tuple[Repair | None, str]:
         """Return edits that mend cases; of those that none mends, which formula the wrong values follow."""
         # Cases with rows far apart have a cause already, and need more memory than an edit is given.
-        failing = [case for case in wrong.cases(right=False) if not case.needs_gpu and not case.is_far]
+        failing = [
+            item.case
+            for item, outcome in sorted(wrong.answers, key=lambda answer: elements(answer[0].case))
+            if is_open(outcome) and not item.case.needs_gpu and not item.case.is_far
+            and outcome.symptom not in wrong.exercise.of_random_numbers
+        ]  # fmt: skip
         if not failing:
             return None, ""
         passing = [case for case in wrong.cases(right=True) if not case.needs_gpu and not case.is_far]

@@ -84,11 +84,12 @@ class Trial:
         traced: bool = False,
         limit_s: float = LIMIT_S,
         programs: Programs | None = None,
+        bounds: bool = False,
     ) -> Called | None:
         """Call the worker's present file, with another number of `programs` if given; None if that fails.
 
-        `worker.witnessed` says afterwards what was seen of its loads and stores, if they were `witnessed`, or
-        where NaN and inf came from, if they were `traced`.
+        `worker.witnessed` says afterwards what was seen of its loads and stores, if they were `witnessed`;
+        only those outside of a tensor, if `bounds`; or where NaN and inf came from, if they were `traced`.
         """
         arena = worker.arena
         for buffer in self._inputs:
@@ -102,7 +103,9 @@ class Trial:
         plan = worker.prepare(
             self.exercise, calls, limit_s, named=named, allocates=self.case.allocates, programs=programs
         )
-        if isinstance(plan, Outcome) or worker.go(plan, limit_s, witnessed=witnessed, traced=traced):
+        if isinstance(plan, Outcome) or worker.go(
+            plan, limit_s, witnessed=witnessed, traced=traced, bounds=bounds
+        ):
             return None
         is_clean = all(
             same_bits(held(arena, buffer), before) for buffer, before in zip(self._inputs, lent, strict=True)
@@ -126,10 +129,11 @@ class Trial:
         """Return how much of the worker's present file is right: 1.0 for all of it, less than 0 if it fails.
 
         Elements count when they are written, more when they are right but for digits, and most within the
-        tolerance. If `witnessed`, a file that reads or writes outside of a tensor, or that races, is not all
-        right.
+        tolerance. A file that reads or writes outside of a tensor is not all right; if `witnessed`, nor is
+        one that races.
         """
-        return self.share(self.call(worker, witnessed, limit_s=limit_s), worker.witnessed)
+        called = self.call(worker, witnessed, limit_s=limit_s, bounds=not witnessed)
+        return self.share(called, worker.witnessed)
 
     def errors(self, called: Called) -> list[float]:
         """Return for each output of a call the mean of the relative errors of its elements, 1 at most."""

@@ -72,7 +72,8 @@ class Go:
     """Run a plan to its end.
 
     If `exchanged`, kernels and the operators in `may_call` get other inputs than host code. If `witnessed`,
-    the interpreter watches every load and store; if `traced`, every operation on floats in place of them.
+    the interpreter watches every load and store, with `bounds` alone only whether they stay in bounds, which
+    takes half the time; if `traced`, every operation on floats in place of them.
     """
 
     plan: int
@@ -80,6 +81,7 @@ class Go:
     may_call: tuple[str, ...] = ()
     witnessed: bool = False
     traced: bool = False
+    bounds: bool = False
 
 
 @dataclass(frozen=True)

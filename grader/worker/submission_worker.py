@@ -255,13 +255,15 @@ class SubmissionWorker:
         may_call: Iterable[str] = (),
         witnessed: bool = False,
         traced: bool = False,
+        bounds: bool = False,
     ) -> Outcome | None:
         """Run a prepared plan; return an outcome if it failed.
 
         With an `exchanger` only kernels, and the torch operators in `may_call`, get what is graded. If
-        `witnessed`, the interpreter watches loads and stores; if `traced`, where NaN and inf come from.
+        `witnessed`, the interpreter watches loads and stores; if `bounds`, only whether they stay in bounds;
+        if `traced`, where NaN and inf come from.
         """
-        asked = Go(plan, exchanger is not None, tuple(may_call), witnessed, traced)
+        asked = Go(plan, exchanger is not None, tuple(may_call), witnessed, traced, bounds)
         began = time.monotonic()
         failed = self._ask(Kind.GO, encode(asked), limit_s, exchanger=exchanger)
         self._took_s = time.monotonic() - began

@@ -390,6 +390,8 @@ class Mistake(LabSymptom):
 
 # -- dropout: what must hold whatever the random stream
 
+OF_RANDOM_NUMBERS = (Mistake.MASK_REPEATS, Mistake.SEED_IGNORED, Mistake.SEED_MOVES)
+
 
 def scale_of(p):
     return 1.0 / (1.0 - p) if p < 1.0 else 0.0
@@ -984,7 +986,7 @@ LAB = Lab(
         Exercise(
             "dropout_forward", "dropout.py", 7, dropout_inputs, dropout, dropout, Tolerance(dropout_unit),
             DROPOUT_CASES, numbers=("p", "seed"), follow=follow_forward, bad_choice=symptom_of_choice,
-            symptom_of=symptom_of_dropout,
+            of_random_numbers=OF_RANDOM_NUMBERS, symptom_of=symptom_of_dropout,
             speed=Speed(
                 points=5, shapes=(Case(choices(2**27, 0.5), "bf16"),), baselines=(COPY,), zero_at=25,
                 passing_at=50, full_at=75, bytes_moved=lambda case: 4 * case.params["n"],
@@ -996,7 +998,7 @@ LAB = Lab(
             "dropout", "dropout.py", 7, dropout_both_inputs, dropout_both, dropout_both,
             Tolerance(dropout_unit), DROPOUT_BOTH, ("y", "dx"), differentiable=True,
             numbers=("p", "seed", "training"), follow=follow_both, bad_choice=symptom_of_choice,
-            symptom_of=symptom_of_replay,
+            of_random_numbers=OF_RANDOM_NUMBERS, symptom_of=symptom_of_replay,
         ),
         Exercise(
             "layer_norm_linear_forward", "layer_norm_linear.py", 8, linear_inputs, layer_norm_linear,

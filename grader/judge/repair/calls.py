@@ -21,7 +21,10 @@ ALIKE = (
     ("sigmoid", "exp"),
     ("xor_sum", "sum"),
     ("cumsum", "sum"),
+    ("atomic_add", "store"),
 )
+BINARY = {"maximum", "minimum", "fdiv"}
+CHECKED = ("(0, 1)", "(0,)", "(1,)")
 UNARY = {"exp", "exp2", "log", "log2", "sqrt", "rsqrt", "abs", "sigmoid", "floor", "ceil"}
 REDUCTIONS = {"sum", "max", "min", "argmax", "argmin", "cumsum", "reduce"}
 ACCESSES = {"load", "store", "atomic_add"}
@@ -150,6 +153,26 @@ def _of_a_name(source: Source, node: ast.Call, name: str) -> Iterator[Edit]:
     if name in UNARY and len(node.args) == 1:
         mistake = f"`{spelled}` does not belong around {quoted(source.text_of(node.args[0]))}"
         yield Edit.of_node(source, 3, node, f"({source.text_of(node.args[0])})", mistake)
+    if name in BINARY and len(node.args) == 2:
+        for kept, dropped in (node.args, node.args[::-1]):
+            mistake = f"{quoted(source.text_of(dropped))} does not belong in {code}"
+            yield Edit.of_node(source, 3, node, f"({source.text_of(kept)})", mistake)
+    if name in ("clamp", "clip") and node.args:
+        mistake = f"{code} cuts off values that are right"
+        yield Edit.of_node(source, 1, node, f"({source.text_of(node.args[0])})", mistake)
+    if name == "dot":
+        mistake = f"{code} is the transposed product"
+        yield Edit.of_node(source, 1, node, f"tl.trans({source.text_of(node)})", mistake)
+    if name == "trans" and len(node.args) == 1:
+        mistake = f"{code} does not belong there"
+        yield Edit.of_node(source, 1, node, f"({source.text_of(node.args[0])})", mistake)
+    for keyword in node.keywords:
+        if keyword.arg == "boundary_check":
+            checked = source.text_of(keyword.value)
+            for other in CHECKED:
+                if other != checked:
+                    mistake = f"`boundary_check={checked}` does not check every axis that {code} may leave"
+                    yield Edit.of_node(source, 0, keyword.value, other, mistake)
     if name == "cdiv" and len(node.args) == 2:
         left, right = map(source.text_of, node.args)
         mistake = f"{code} counts the last, partial block, and is used where only full blocks count"

@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable
 
 from grader.judge.repair import (
     addresses,
     autograd,
     calls,
+    constants,
+    host,
     ingredients,
     insertions,
     names,
     operators,
     statements,
+    terms,
 )
 from grader.judge.repair.edit import Edit
 from grader.judge.repair.source import Source
 
-MODULES = (autograd, operators, calls, statements, ingredients, addresses, insertions, names)
+MODULES = (
+    autograd, operators, calls, host, statements, ingredients, addresses, terms, insertions, names, constants,
+)  # fmt: skip
 
 
 def candidates(source: Source, function: str, settled: Collection[str] = ()) -> list[Edit]:
-    """Return the edits of what `function` runs, by rank, each new text of the file once.
+    """Return the edits of what `function` runs, the most likely first, each new text of the file once.
 
     Functions that are `settled` are left as they are.
 
     A mistake is often made in several places: edits that replace the same text by the same are tried together
-    as well.
+    as well. Of two kinds of edits that are as common the one with fewer edits comes first: each of them is
+    more likely.
     """
     reached = [one for one in source.reached_from(function) if one.name not in settled]
     singles = [
@@ -41,7 +48,8 @@ def candidates(source: Source, function: str, settled: Collection[str] = ()) -> 
         text = source.with_replaced(edit.parts)
         if text != source.text:
             found.setdefault(text, edit)
-    return list(found.values())
+    many = Counter((edit.rank, edit.kind) for edit in found.values())
+    return sorted(found.values(), key=lambda edit: -(2.0**-edit.rank) / many[edit.rank, edit.kind] ** 0.5)
 
 
 def _tunes(source: Source, edit: Edit) -> bool:

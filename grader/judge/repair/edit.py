@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass
+from functools import cached_property
 
 from grader.judge.repair.source import Part, Source
 
@@ -22,6 +24,11 @@ class Edit:
     line: int
     mistake: str
     parts: tuple[Part, ...]
+
+    @cached_property
+    def kind(self) -> str:
+        """What is wrong, without the names and numbers of this file."""
+        return re.sub(r"`[^`]*`|\d+", "", self.mistake)
 
     @classmethod
     def of_node(cls, source: Source, rank: int, node: ast.expr | ast.stmt, text: str, mistake: str) -> Edit:

@@ -24,7 +24,6 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     """Yield every edit that inserts one factor, term or function into a kernel's arithmetic."""
     yield from _rounded_up(source, function)
     if not function.kernel:
-        yield from _in_host_code(source, function)
         return
     kinds = kinds_of(function)
     for node, line in _places(function.node):
@@ -110,17 +109,3 @@ def _rounded_up(source: Source, function: Function) -> Iterator[Edit]:
             left, right = source.text_of(node.left), source.text_of(node.right)
             mistake = f"{quoted(source.text_of(node))} drops the last, partial block"
             yield Edit.of_node(source, 0, node, f"{module}.cdiv({left}, {right})", mistake)
-
-
-def _in_host_code(source: Source, function: Function) -> Iterator[Edit]:
-    """Insert what host code lacks: a contiguous copy, another order of a grid, one minus a number."""
-    for node in function.nodes:
-        if isinstance(node, ast.Call) and not isinstance(node.func, ast.Attribute):
-            for one in node.args:
-                if isinstance(one, ast.Name) and function.name.endswith("backward"):
-                    mistake = f"`{one.id}` is used as if its columns lay side by side"
-                    yield Edit.of_node(source, 2, one, f"{one.id}.contiguous()", mistake)
-        elif isinstance(node, ast.Tuple) and isinstance(node.ctx, ast.Load) and len(node.elts) == 2:
-            first, second = map(source.text_of, node.elts)
-            mistake = f"the two entries of {quoted(source.text_of(node))} are exchanged"
-            yield Edit.of_node(source, 1, node, f"({second}, {first})", mistake)

@@ -1,4 +1,4 @@
-"""Edits of names and constants: one name in the place of another, another receiver, another number."""
+"""Edits of names: one name in the place of another, two that are exchanged, one that is passed twice."""
 
 from __future__ import annotations
 
@@ -10,13 +10,9 @@ from grader.judge.repair.edit import Edit, quoted
 from grader.judge.repair.kinds import Kind, exchangeable, kinds_of
 from grader.judge.repair.source import Function, Source, names_in
 
-WHOLE = {0: ("1",), 1: ("0", "2"), 2: ("1",)}
-MOST_NEAR = 64  # of larger whole numbers no other one is tried
-FLOATS = {0.0: ("1.0", "-float('inf')"), 1.0: ("0.0", "2.0"), 2.0: ("1.0",)}
-
 
 def edits(source: Source, function: Function) -> Iterator[Edit]:
-    """Yield every edit that puts another name or constant in a place of a function."""
+    """Yield every edit that puts another name in a place of a function."""
     names, kinds = _visible(function), kinds_of(function)
     unused = function.unused
     whole = {id(inner): node for node in ast.walk(function.node) for inner in ast.iter_child_nodes(node)}
@@ -27,13 +23,6 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names:
             around = whole.get(id(node), node)
             yield from _other_names(source, node, around, names, kinds, unused)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
-            mistake = (
-                f"`{node.value}` is the wrong choice in {quoted(source.text_of(whole.get(id(node), node)))}"
-            )
-            yield Edit.of_node(source, 2, node, str(not node.value), mistake)
-        elif isinstance(node, ast.Constant) and not isinstance(node.value, str):
-            yield from _other_constants(source, function, node, whole.get(id(node), node), unused)
 
 
 def _exchanged(source: Source, function: Function, kinds: dict[str, Kind]) -> Iterator[Edit]:
@@ -115,28 +104,3 @@ def _alike(one: str, other: str) -> bool:
     if set(one.split("_")) & set(other.split("_")):
         return True
     return (len(one) <= 2 and len(other) <= 2) or (one.isupper() and other.isupper())
-
-
-def _other_constants(
-    source: Source, function: Function, node: ast.Constant, around: ast.AST, unused: list[str]
-) -> Iterator[Edit]:
-    if not isinstance(node.value, int | float):
-        return
-    code = quoted(source.text_of(around if hasattr(around, "lineno") else node))
-    for name in unused:
-        if name not in function.constexprs:
-            mistake = f"{node.value} stands in {code}, and the argument `{name}` is not used"
-            yield Edit.of_node(source, 1, node, name, mistake)
-    for other in _near(node.value):
-        yield Edit.of_node(source, 3, node, other, f"{node.value} is the wrong number in {code}")
-
-
-def _near(value: object) -> tuple[str, ...]:
-    """Return the numbers for which a student may take this one."""
-    if isinstance(value, int):
-        if value in WHOLE or not 0 < value <= MOST_NEAR:
-            return WHOLE.get(value, ())
-        return tuple(map(str, (value - 1, value + 1, 2 * value, value // 2)))
-    if isinstance(value, float) and value not in FLOATS:
-        return (repr(1.0 / value), repr(-value)) if 1e-3 < abs(value) < 1e3 else ()
-    return FLOATS.get(value, ()) if isinstance(value, float) else ()

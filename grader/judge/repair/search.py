@@ -18,8 +18,8 @@ from grader.judge.trial import LIMIT_S
 from grader.worker.submission_worker import SubmissionWorker
 
 # What is tried is counted in work and not in seconds, so that two runs say the same. A unit is a millisecond
-# of one core at most: two need no more than 8 s for all single edits.
-WORK_FOR_ONE, WORK_FOR_TWO = 10_000, 4_000  # of single edits, and of second ones
+# of one core at most: two need no more than 6 s for all single edits.
+WORK_FOR_ONE, WORK_FOR_TWO = 12_000, 5_000  # of single edits, and of second ones
 GIVE_UP_S = 30.0  # on a machine that is so slow that the work takes longer
 SLOWER, SHORTEST_S = 4.0, 1.0  # a try that takes so many times as long as the unedited file has no end
 FEWEST_MENDED = 2  # cases that an edit makes right for which it is named, where it does not mend all
@@ -64,8 +64,8 @@ class Search:
     ):
         """`failing` and `passing` are cases of the unedited file; each runs on a CPU.
 
-        The first failing one is tried with every edit. Functions in `settled` are not edited. SyntaxError if
-        the file is not Python.
+        One of the first failing ones is tried with every edit. Functions in `settled` are not edited.
+        SyntaxError if the file is not Python.
         """
         self._source = Source(submission.text)
         part = workers[0].arena.size // len(workers)
@@ -84,7 +84,8 @@ class Search:
         `may_fail`; its cases may have failed on a GPU.
         """
         self._end = time.monotonic() + GIVE_UP_S
-        base = self._aim(0, ())
+        first = self._benches[0].cheapest(self._source.text)
+        base = self._aim(first, ())
         if base < 0.0 and not may_fail:
             raise NotRunError("the file does not run in the interpreter of this machine")
         if base == 1.0:  # what is wrong with this case is not seen here
@@ -93,7 +94,7 @@ class Search:
             found = self._on_top_of(likely)
             if found:
                 return found
-            base = self._aim(0, ())
+            base = self._aim(first, ())
         work = self._benches[0].work()
         edits = self._likely_to_matter()[: WORK_FOR_ONE // work]
         mends, steps = self._sweep(edits, (), base)

@@ -12,6 +12,7 @@ from grader.judge.repair.kinds import maxima
 from grader.judge.repair.source import Function, Source, called, names_in
 
 MOST_RESULTS = 4
+FARTHEST = 3  # statements behind which one is moved
 
 
 def edits(source: Source, function: Function) -> Iterator[Edit]:
@@ -23,8 +24,8 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
             yield from _of_a_statement(source, statement, function, in_loop=loop is not None)
             for other in body[at + 1 : at + 3]:
                 yield from _values_exchanged(source, statement, other)
-            if at + 1 < len(body) and not isinstance(statement, ast.For | ast.While | ast.If):
-                yield from _exchanged(source, statement, body[at + 1])
+            if not isinstance(statement, ast.For | ast.While | ast.If):
+                yield from _moved_down(source, body[at : at + 1 + FARTHEST])
             if loop is not None:
                 yield from _out_of_the_loop(source, statement, loop)
             if isinstance(statement, ast.For) and at + 1 < len(body):
@@ -61,9 +62,10 @@ def _of_a_statement(source: Source, statement: ast.stmt, function: Function, in_
                 mistake = f"{code} returns its results in the wrong order"
                 yield Edit.of_node(source, 1, statement, f"return {', '.join(texts)}", mistake)
         case ast.If(test):
-            mistake = f"{quoted(source.text_of(test))} is the wrong condition"
-            yield Edit.of_node(source, 2, test, "True", mistake)
-            yield Edit.of_node(source, 2, test, f"not ({source.text_of(test)})", mistake)
+            # With it the file may also go around a mistake in what the condition lets run.
+            mistake = f"{quoted(source.text_of(test))} is the wrong condition, or what it decides is wrong"
+            for other in ("True", f"not ({source.text_of(test)})"):
+                yield Edit.of_node(source, 3, test, other, mistake)
     yield from _rescaled(source, statement, function, in_loop)
     droppable = isinstance(statement, ast.AugAssign | ast.Expr | ast.If)
     rebound = isinstance(statement, ast.Assign) and _is_bound_before(statement, function)
@@ -104,14 +106,18 @@ def _is_bound_before(statement: ast.Assign, function: Function) -> bool:
     return targets <= earlier | set(function.parameters)
 
 
-def _exchanged(source: Source, one: ast.stmt, other: ast.stmt) -> Iterator[Edit]:
-    if isinstance(other, ast.For | ast.While | ast.If | ast.Return | ast.FunctionDef):
-        return
-    first, second = source.text_of(one), source.text_of(other)
-    if first != second:
-        parts = ((source.span(one), second), (source.span(other), first))
-        mistake = f"{quoted(first)} comes before {quoted(second)}, which must come first"
-        yield Edit(3, one.lineno, mistake, parts)
+def _moved_down(source: Source, body: Sequence[ast.stmt]) -> Iterator[Edit]:
+    """Let the first of some statements come behind each of the others."""
+    first = source.text_of(body[0])
+    for at, other in enumerate(body[1:], 1):
+        if isinstance(other, ast.For | ast.While | ast.If | ast.Return | ast.FunctionDef):
+            return
+        texts = [*(source.text_of(one) for one in body[1 : at + 1]), first]
+        if texts[0] == first:
+            continue
+        parts = tuple((source.span(one), text) for one, text in zip(body, texts, strict=False))
+        mistake = f"{quoted(first)} comes before {quoted(texts[-2])}, which must come first"
+        yield Edit(3, body[0].lineno, mistake, parts)
 
 
 def _values_exchanged(source: Source, one: ast.stmt, other: ast.stmt) -> Iterator[Edit]:

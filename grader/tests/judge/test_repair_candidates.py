@@ -72,6 +72,93 @@ MISTAKES = {
                                                        "        m = m_new\n        mean = total / n_cols\n"),
 }  # fmt: skip
 
+LONG = """
+import torch
+import triton
+import triton.language as tl
+
+FLOOR = -float("inf")
+
+
+@triton.heuristics({"EVEN": lambda args: args["n"] % args["BLOCK"] == 0})
+@triton.jit
+def kernel(x_ptr, w_ptr, out_ptr, n, rows, eps, stride, EVEN: tl.constexpr, BLOCK: tl.constexpr):
+    pid = tl.program_id(0)
+    offs = pid * BLOCK * rows + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs, mask=offs < n, other=FLOOR)
+    m = tl.full((BLOCK,), -float("inf"), tl.float32)
+    m_new = tl.maximum(m, x)
+    total = tl.sum(tl.exp(x - m_new), axis=0)
+    acc = total * 2.0
+    old = m
+    m = m_new
+    factor = tl.exp(old - m)
+    rstd = tl.rsqrt(total / n + eps)
+    tile = tl.dot(acc, acc)
+    limited = acc + factor
+    result = acc - total * rstd * rstd
+    tl.store(out_ptr + offs, result + limited + tile, mask=offs < n)
+
+
+@triton.jit
+def blocks(x_ptr, n, BLOCK: tl.constexpr):
+    block = tl.make_block_ptr(x_ptr, (n, n), (n, 1), (0, 0), (BLOCK, BLOCK), (1, 0))
+    tl.store(block, tl.load(block, boundary_check=(0, 1)), boundary_check=(0, 1))
+
+
+def inner(x, w, out=None, eps=1e-5):
+    out = torch.empty_like(x) if out is None else out
+    n, rows = x.numel(), x.shape[0]
+    if x.numel() == 0 and rows == 0:
+        return out
+    grid_rows = triton.cdiv(n, 64)
+    kernel[(grid_rows, rows)](x, w, out, n, rows, eps, x.stride(0), BLOCK=64)
+    blocks[(1,)](x, n, BLOCK=16)
+    return out
+
+
+class Function(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w, eps):
+        ctx.eps = eps
+        ctx.save_for_backward(x, w)
+        return inner(x, w, eps=eps)
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, w = ctx.saved_tensors
+        return inner(dy, w, eps=ctx.eps), None, None
+
+
+def function(x, w, eps):
+    return Function.apply(x, w, eps)
+"""
+IN_LONG = {
+    "a low number in place of -inf": ('FLOOR = -float("inf")', "FLOOR = -65504.0"),
+    "a maximum that begins at 0": ('tl.full((BLOCK,), -float("inf"), tl.float32)',
+                                   "tl.zeros((BLOCK,), tl.float32)"),
+    "a number in a heuristic": ('args["n"] % args["BLOCK"]', 'args["n"] % 16'),
+    "another name in a heuristic": ('args["n"] % args["BLOCK"]', 'args["n"] % args["EVEN"]'),
+    "a factor missing in a product of an address": ("pid * BLOCK * rows +", "pid * BLOCK +"),
+    "a factor missing in one term of a sum": ("acc - total * rstd * rstd", "acc - total * rstd"),
+    "a square missing in one term of a sum": ("acc - total * rstd * rstd", "acc - total"),
+    "the maximum overwritten too early": ("    old = m\n    m = m_new\n", "    m = m_new\n    old = m\n"),
+    "a value that is cut off": ("limited = acc + factor", "limited = tl.clamp(acc + factor, -1.0, 1.0)"),
+    "the larger of two values": ("limited = acc + factor", "limited = tl.maximum(acc + factor, 0.0)"),
+    "an axis that is not checked": ("tl.load(block, boundary_check=(0, 1))",
+                                    "tl.load(block, boundary_check=(0,))"),
+    "an atomic add": ("tl.store(out_ptr", "tl.atomic_add(out_ptr"),
+    "a transposed product": ("tl.dot(acc, acc)", "tl.trans(tl.dot(acc, acc))"),
+    "a bare return": ("rows == 0:\n        return out", "rows == 0:\n        return"),
+    "a condition too many": ("if x.numel() == 0 and rows == 0:", "if x.numel() == 0 and rows == 0 and eps:"),
+    "a number in backward": ("return inner(dy, w, eps=ctx.eps)", "return inner(dy, w, eps=1e-6)"),
+    "an output that is an input": ("return inner(dy, w, eps=ctx.eps)",
+                                   "return inner(dy, w, eps=ctx.eps, out=dy)"),
+    "a grid of another number": ("[(grid_rows, rows)]", "[(grid_rows, 8)]"),
+    "the branches of a choice": ("torch.empty_like(x) if out is None else out",
+                                 "out if out is None else torch.empty_like(x)"),
+}  # fmt: skip
+
 
 def plain(text: str) -> str:
     """The syntax of a text, without `pass`, without parentheses that change nothing, and with one quote."""
@@ -83,12 +170,15 @@ def plain(text: str) -> str:
     return ast.unparse(tree)
 
 
-@pytest.mark.parametrize(("right", "wrong"), MISTAKES.values(), ids=list(MISTAKES))
-def test_an_edit_gives_the_right_text(right, wrong):
-    assert right in KERNEL
-    text = KERNEL.replace(right, wrong, 1)
+ALL = [(KERNEL, *one) for one in MISTAKES.values()] + [(LONG, *one) for one in IN_LONG.values()]
+
+
+@pytest.mark.parametrize(("file", "right", "wrong"), ALL, ids=[*MISTAKES, *IN_LONG])
+def test_an_edit_gives_the_right_text(file, right, wrong):
+    assert right in file
+    text = file.replace(right, wrong, 1)
     source = Source(text)
-    mended = {plain(KERNEL)}
+    mended = {plain(file)}
     tried = candidates(source, "function")
     assert any(plain_or_none(source, edit) in mended for edit in tried), f"none of {len(tried)} edits"
 

@@ -1093,7 +1093,7 @@ def test_f26_a_broken_reference_is_the_graders_fault(warm, tmp_path, name):
 
 def test_f26_inputs_that_happen_to_accept_a_worthless_answer_are_drawn_again(warm, tmp_path, monkeypatch):
     answered = iter((["fewer digits"], []))
-    monkeypatch.setattr(correctness.comparison, "accepted_nulls", lambda *asked: next(answered))
+    monkeypatch.setattr(correctness.comparison, "accepted_nulls", lambda *_: next(answered))
     assert answer_of(warm, tmp_path, False, {}).verdict is Verdict.PASS
     assert next(answered, None) is None, "the inputs were judged once, and never drawn again"
 

@@ -11,8 +11,8 @@ that `do_not_specialize` names. The interpreter has a block there, too.
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -55,7 +55,7 @@ def _give_what_was_passed() -> None:
 
     def rewritten(self: Any) -> Any:
         function = rewrite(self)
-        function.keeps_blocks = _never_constant(self.fn, self.kwargs.get("do_not_specialize") or ())
+        function.keeps_blocks = _never_constant(self.fn, tuple(self.kwargs.get("do_not_specialize") or ()))
         return function
 
     def launched(self: Any, *args: object, **options: object) -> object:
@@ -78,12 +78,13 @@ def _is_one(value: object) -> bool:
     return type(value) is int and value == 1  # a bool is no integer here
 
 
-def _never_constant(function: Any, named: Iterable[int | str]) -> set[str]:
+@functools.lru_cache(maxsize=256)  # each call of a function asks
+def _never_constant(function: Any, named: tuple[int | str, ...]) -> frozenset[str]:
     """Return the parameters that are blocks whatever is passed; `named` are names and places."""
     kept = set(named)
     parameters = enumerate(inspect.signature(function).parameters.values())
-    return {
+    return frozenset(
         one.name
         for place, one in parameters
         if one.name in kept or place in kept or KernelParam(place, one, False, False).annotation_type
-    }
+    )

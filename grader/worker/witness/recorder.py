@@ -51,9 +51,12 @@ Lanes: TypeAlias = NDArray[np.bool_]
 class Recorder:
     """Collects what is seen of the launches of one call."""
 
-    def __init__(self, files: Collection[str], lent: range):
-        """`lent` are the addresses of the memory that the judge lends: all of it can be touched safely."""
-        self._files, self._lent = files, lent
+    def __init__(self, files: Collection[str], lent: range, only_bounds: bool = False):
+        """`lent` are the addresses of the memory that the judge lends: all of it can be touched safely.
+
+        If `only_bounds`, races are not looked for, nor how far each line reaches.
+        """
+        self._files, self._lent, self._only_bounds = files, lent, only_bounds
         self._outside: dict[tuple[int, int, bool], Outside] = {}
         self._races: list[Race] = []
         self._reaches: dict[tuple[object, ...], _Reached] = {}
@@ -79,6 +82,8 @@ class Recorder:
     ) -> Iterator[None]:
         """Watch one launch, and look for races when its last program has ended."""
         self._launch = launch = _Launch(function, args, options)
+        if self._only_bounds:
+            launch.accesses = None
         for name, value in (*zip(function.arg_names, args, strict=False), *options.items()):
             if type(value) is int and name in function.arg_names:
                 self._numbers[Number(function.fn.__name__, name, value)] = None
@@ -122,6 +127,8 @@ class Recorder:
         low, high = int(LOWEST(addresses, axis=None)), int(HIGHEST(addresses, axis=None))
         if region is None or not (region.start <= low and high <= region.stop - size):
             region, safe = self._doubtful(launch, kind, pointers, lanes, region, size)
+        if self._only_bounds:
+            return safe
         line = self._line()
         if region is not None and line:
             self._reach(launch, region, kind != LOAD, line, addresses, lanes, low, high)
@@ -300,12 +307,15 @@ class _Launch:
 
 
 @contextlib.contextmanager
-def recorded(files: Collection[str], lent: range) -> Iterator[Callable[[], Witnessed]]:
+def recorded(
+    files: Collection[str], lent: range, only_bounds: bool = False
+) -> Iterator[Callable[[], Witnessed]]:
     """Yield a function that returns what kernels did so far in the interpreter; lines are those of `files`.
 
-    `lent` are the addresses of the memory that the judge lends.
+    `lent` are the addresses of the memory that the judge lends. If `only_bounds`, only accesses outside of a
+    tensor are noted.
     """
-    recorder = Recorder(files, lent)
+    recorder = Recorder(files, lent, only_bounds)
     builder = type(interpreter.interpreter_builder)
     kept = {name: getattr(builder, name) for name in WATCHED}
     run, convert = InterpretedFunction.run, interpreter._implicit_cvt

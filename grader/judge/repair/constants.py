@@ -1,0 +1,108 @@
+"""Edits of numbers: another number, an argument in place of one, infinity in place of a large one."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from grader.judge.repair.edit import Edit, quoted
+from grader.judge.repair.source import Function, Source, called
+
+WHOLE = {0: ("1",), 1: ("0", "2"), 2: ("1",)}
+MOST_NEAR = 64  # of larger whole numbers no other one is tried
+FLOATS = {0.0: ("1.0", "-float('inf')"), 1.0: ("0.0", "2.0"), 2.0: ("1.0",)}
+LARGE = 1e3  # a number so far from 0 stands for infinity
+INFINITE = "float('inf')"
+
+
+def edits(source: Source, function: Function) -> Iterator[Edit]:
+    """Yield every edit that puts another number, or an argument, in place of a number of a function."""
+    unused = function.unused
+    whole = {id(inner): node for node in ast.walk(function.node) for inner in ast.iter_child_nodes(node)}
+    for node in function.nodes:
+        if isinstance(node, ast.Constant):
+            yield from _of_a_constant(source, function, node, whole.get(id(node), node), unused)
+        elif function.kernel and isinstance(node, ast.Call) and called(node) == "zeros":
+            yield from _from_minus_infinity(source, node)
+    yield from _of_the_module(source, function)
+    for decorator in function.node.decorator_list:
+        for node in ast.walk(decorator):
+            if isinstance(node, ast.Lambda):
+                yield from _of_a_heuristic(source, function, node)
+
+
+def _of_a_constant(
+    source: Source, function: Function, node: ast.Constant, around: ast.AST, unused: list[str]
+) -> Iterator[Edit]:
+    code = quoted(source.text_of(around if hasattr(around, "lineno") else node))
+    if isinstance(node.value, bool):
+        mistake = f"`{node.value}` is the wrong choice in {code}"
+        yield Edit.of_node(source, 2, node, str(not node.value), mistake)
+        return
+    if not isinstance(node.value, int | float):
+        return
+    for name in unused:
+        if name not in function.constexprs:
+            mistake = f"{node.value} stands in {code}, and the argument `{name}` is not used"
+            yield Edit.of_node(source, 1, node, name, mistake)
+    if isinstance(around, ast.UnaryOp) and isinstance(around.op, ast.USub) and node.value >= LARGE:
+        mistake = f"{code} is not low enough: numbers may be lower"
+        yield Edit.of_node(source, 1, around, f"-{INFINITE}", mistake)
+        return
+    for other in _near(node.value):
+        yield Edit.of_node(source, 3, node, other, f"{node.value} is the wrong number in {code}")
+
+
+def _near(value: object) -> tuple[str, ...]:
+    """Return the numbers for which a student may take this one."""
+    if isinstance(value, int):
+        if value in WHOLE or not 0 < value <= MOST_NEAR:
+            return WHOLE.get(value, ())
+        return tuple(map(str, (value - 1, value + 1, 2 * value, value // 2)))
+    if isinstance(value, float) and value not in FLOATS:
+        if value >= LARGE:
+            return (INFINITE,)
+        return (repr(1.0 / value), repr(-value), "0.0") if abs(value) > 1 / LARGE else ("0.0",)
+    return FLOATS.get(value, ()) if isinstance(value, float) else ()
+
+
+def _from_minus_infinity(source: Source, node: ast.Call) -> Iterator[Edit]:
+    """Let a maximum begin at -inf."""
+    if not node.args:
+        return
+    shape, *rest = map(source.text_of, (*node.args, *node.keywords))
+    text = f"tl.full({', '.join((shape, f'-{INFINITE}', *rest))})"
+    mistake = f"{quoted(source.text_of(node))} begins at 0, and what follows may be lower"
+    yield Edit.of_node(source, 2, node, text, mistake)
+
+
+def _of_the_module(source: Source, function: Function) -> Iterator[Edit]:
+    """Put another number in the definition of a constant of the module that the function reads."""
+    for node in source.tree.body:
+        match node:
+            case ast.Assign([ast.Name(name)], value) | ast.AnnAssign(ast.Name(name), _, ast.expr() as value):
+                if name not in function.read:
+                    continue
+                numbers = [one for one in ast.walk(value) if isinstance(one, ast.Constant)]
+                if len(numbers) != 1 or not isinstance(numbers[0].value, float):
+                    continue
+                signs = (one for one in ast.walk(value) if isinstance(one, ast.UnaryOp))
+                signed = next((one for one in signs if one.operand is numbers[0]), value)
+                yield from _of_a_constant(source, function, numbers[0], signed, [])
+
+
+def _of_a_heuristic(source: Source, function: Function, node: ast.Lambda) -> Iterator[Edit]:
+    """Put a constant of the kernel in place of a number, or of another one, in what a heuristic computes."""
+    taken = node.args.args[0].arg if len(node.args.args) == 1 else ""
+    code = quoted(source.text_of(node.body))
+    for inner in ast.walk(node.body):
+        is_number = isinstance(inner, ast.Constant) and type(inner.value) is int and inner.value > 1
+        match inner:
+            case ast.Subscript(ast.Name(name), ast.Constant(str())) if name == taken:
+                is_name = True
+            case _:
+                is_name = False
+        if taken and (is_number or is_name):
+            for other in sorted(function.constexprs):
+                mistake = f"{quoted(source.text_of(inner))} is the wrong number in the heuristic {code}"
+                yield Edit.of_node(source, 1, inner, f'{taken}["{other}"]', mistake)  # type: ignore[arg-type]

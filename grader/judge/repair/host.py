@@ -1,0 +1,135 @@
+"""Edits of host code: what a grid counts, arguments too many, conditions, numbers of an autograd function."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from grader.judge.repair.edit import Edit, quoted
+from grader.judge.repair.source import Function, Part, Source
+
+
+def edits(source: Source, function: Function) -> Iterator[Edit]:
+    """Yield every edit of one place of a function that is no kernel."""
+    if function.kernel:
+        return
+    counts = _counts(source, function)
+    for node in function.nodes:
+        match node:
+            case ast.Call(func=ast.Subscript(slice=grid)):
+                yield from _of_a_grid(source, grid, counts)
+            case ast.Call(func=ast.Name(name)) if name in source.functions:
+                yield from _without_a_keyword(source, node)
+                yield from _copied(source, function, node)
+            case ast.Call(func=ast.Name()):
+                yield from _copied(source, function, node)
+            case ast.Tuple(elts=[first, second], ctx=ast.Load()):
+                mistake = f"the two entries of {quoted(source.text_of(node))} are exchanged"
+                text = f"({source.text_of(second)}, {source.text_of(first)})"
+                yield Edit.of_node(source, 1, node, text, mistake)
+            case ast.Return(None):
+                yield from _of_a_bare_return(source, function, node)
+            case ast.BoolOp(operator, values):
+                yield from _of_conditions(source, node, operator, values)
+            case ast.IfExp(test, body, orelse):
+                one, other = source.text_of(body), source.text_of(orelse)
+                mistake = (
+                    f"{quoted(source.text_of(test))} is the wrong condition, or what it decides is wrong"
+                )
+                turned = f"({other} if {source.text_of(test)} else {one})"
+                yield Edit.of_node(source, 3, node, turned, mistake)
+                yield Edit.of_node(source, 3, node, f"({one})", mistake)
+                yield Edit.of_node(source, 3, node, f"({other})", mistake)
+    yield from _numbers_of_forward(source, function)
+
+
+def _counts(source: Source, function: Function) -> list[str]:
+    """Return expressions of a function that may count programs: what grids have, names, sizes of tensors."""
+    found = []
+    for node in function.nodes:
+        match node:
+            case ast.Call(func=ast.Subscript(slice=ast.Tuple(elts))):
+                found += [source.text_of(one) for one in elts]
+            case ast.Subscript(ast.Attribute(attr="shape"), ast.Constant()):
+                found.append(source.text_of(node))
+            case ast.Assign([ast.Tuple(targets)], _):
+                found += [one.id for one in targets if isinstance(one, ast.Name)]
+            case ast.Assign([ast.Name(name)], ast.Call() | ast.BinOp() | ast.Subscript()):
+                found.append(name)
+    return list(dict.fromkeys(found))
+
+
+def _of_a_grid(source: Source, grid: ast.expr, counts: list[str]) -> Iterator[Edit]:
+    """Let a grid count something else along one axis."""
+    if not isinstance(grid, ast.Tuple):
+        return
+    whole = quoted(source.text_of(grid))
+    for entry in grid.elts:
+        code = source.text_of(entry)
+        for other in counts:
+            if other != code:
+                mistake = f"the grid {whole} has the wrong number of programs: {quoted(code)}"
+                yield Edit.of_node(source, 2, entry, other, mistake)
+
+
+def _without_a_keyword(source: Source, node: ast.Call) -> Iterator[Edit]:
+    """Leave out one argument that is given by name to a function of the file."""
+    for keyword in node.keywords:
+        if keyword.arg is None or len(node.args) + len(node.keywords) < 2:
+            continue
+        others = [source.text_of(one) for one in (*node.args, *node.keywords) if one is not keyword]
+        text = f"{source.text_of(node.func)}({', '.join(others)})"
+        given = quoted(source.text_of(keyword))
+        mistake = f"the argument {given} does not belong in {quoted(source.text_of(node))}"
+        yield Edit.of_node(source, 1, node, text, mistake)
+
+
+def _copied(source: Source, function: Function, node: ast.Call) -> Iterator[Edit]:
+    """Make a gradient contiguous that is used as if it were."""
+    for one in node.args:
+        if isinstance(one, ast.Name) and function.name.endswith("backward"):
+            mistake = f"`{one.id}` is used as if its columns lay side by side"
+            yield Edit.of_node(source, 2, one, f"{one.id}.contiguous()", mistake)
+
+
+def _of_a_bare_return(source: Source, function: Function, node: ast.Return) -> Iterator[Edit]:
+    """Return what the function returns elsewhere."""
+    returned = [one.value for one in function.nodes if isinstance(one, ast.Return) and one.value is not None]
+    for value in dict.fromkeys(map(source.text_of, returned)):
+        mistake = "the bare `return` gives None in place of a result"
+        yield Edit.of_node(source, 0, node, f"return {value}", mistake)
+
+
+def _of_conditions(
+    source: Source, node: ast.BoolOp, operator: ast.boolop, values: list[ast.expr]
+) -> Iterator[Edit]:
+    """Leave out one of several conditions, or join them the other way; `a or b` as a default counts, too."""
+    code, texts = quoted(source.text_of(node)), [f"({source.text_of(one)})" for one in values]
+    for at, one in enumerate(values):
+        joined = f" {'and' if isinstance(operator, ast.And) else 'or'} ".join(texts[:at] + texts[at + 1 :])
+        mistake = f"{quoted(source.text_of(one))} does not belong in {code}"
+        yield Edit.of_node(source, 2, node, f"({joined})", mistake)
+    other = " or " if isinstance(operator, ast.And) else " and "
+    mistake = f"{code} joins its conditions the wrong way"
+    yield Edit.of_node(source, 2, node, f"({other.join(texts)})", mistake)
+
+
+def _numbers_of_forward(source: Source, function: Function) -> Iterator[Edit]:
+    """Give backward a number that forward was given, in place of one that is written in its code."""
+    owner, _, method = function.name.partition(".")
+    forward = source.functions.get(f"{owner}.forward")
+    if method != "backward" or forward is None:
+        return
+    context = function.parameters[0] if function.parameters else "ctx"
+    first, kept = forward.node.body[0], forward.parameters[0] if forward.parameters else "ctx"
+    begin = source.span(first)[0]
+    for node in function.nodes:
+        if not isinstance(node, ast.Constant) or not isinstance(node.value, float):
+            continue
+        for name in forward.parameters[1:]:
+            mistake = f"{node.value} stands here in place of the `{name}` of the forward pass"
+            parts: tuple[Part, ...] = ((source.span(node), f"{context}.{name}"),)
+            if f"{kept}.{name} = " not in source.text_of(forward.node):
+                keep = f"{kept}.{name} = {name}\n{' ' * first.col_offset}"
+                parts = (*parts, ((begin, begin), keep))
+            yield Edit(1, node.lineno, mistake, parts)

@@ -1,0 +1,67 @@
+"""Edits that put a factor into one term of a sum, or into one product of an address."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from grader.judge.repair.edit import Edit, quoted
+from grader.judge.repair.kinds import Kind, kinds_of
+from grader.judge.repair.source import Function, Source, called, names_in
+
+ROOTS = {"rsqrt", "sqrt", "sqrt_rn"}
+
+
+def edits(source: Source, function: Function) -> Iterator[Edit]:
+    """Yield every edit that scales one term of a kernel's sums."""
+    if not function.kernel:
+        return
+    kinds = kinds_of(function)
+    for node in function.nodes:
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
+            for term in (node.left, node.right):
+                yield from _of_a_term(source, function, node, term, kinds)
+
+
+def _of_a_term(
+    source: Source, function: Function, whole: ast.BinOp, term: ast.expr, kinds: dict[str, Kind]
+) -> Iterator[Edit]:
+    used = {one.id for one in names_in(term)}
+    found = {kinds.get(name) for name in used}
+    code, text = quoted(source.text_of(whole)), source.text_of(term)
+    if Kind.VALUE in found or any(called(one) in ROOTS for one in ast.walk(term)):
+        for name in _values(function, kinds, whole.lineno):
+            mistake = f"the factor `{name}` is missing in the term {quoted(text)} of {code}"
+            yield Edit.of_node(source, 3, term, f"(({text}) * {name})", mistake)
+            if name in used or _is_a_root(function, name):
+                yield Edit.of_node(source, 4, term, f"(({text}) * {name} * {name})", mistake)
+        for name in function.parameters:
+            if kinds.get(name) is Kind.SIZE and name not in used:
+                mistake = f"the term {quoted(text)} of {code} is not divided by `{name}`"
+                yield Edit.of_node(source, 3, term, f"(({text}) / {name})", mistake)
+    elif isinstance(term, ast.BinOp) and isinstance(term.op, ast.Mult) and Kind.POINTER not in found:
+        for name in function.parameters:
+            if kinds.get(name) in (Kind.SIZE, Kind.CONSTANT) and name not in used:
+                mistake = f"the factor `{name}` is missing in the term {quoted(text)} of {code}"
+                yield Edit.of_node(source, 2, term, f"({text} * {name})", mistake)
+
+
+def _values(function: Function, kinds: dict[str, Kind], line: int) -> list[str]:
+    """Return the names that stand for values and are bound before a line, or are parameters."""
+    stores = (one for one in names_in(function.node) if isinstance(one.ctx, ast.Store))
+    bound = {one.id for one in stores if one.lineno < line}
+    names = dict.fromkeys((*function.parameters, *function.stored))
+    return [
+        name for name in names
+        if kinds.get(name) is Kind.VALUE and (name in bound or name in function.parameters)
+    ]  # fmt: skip
+
+
+def _is_a_root(function: Function, name: str) -> bool:
+    """Return whether a name is assigned a square root, or one divided by it, or loaded as `rstd` is."""
+    return "rstd" in name or any(
+        isinstance(node, ast.Assign)
+        and name in {one.id for target in node.targets for one in names_in(target)}
+        and any(called(inner) in ROOTS for inner in ast.walk(node.value))
+        for node in ast.walk(function.node)
+    )
