@@ -54,6 +54,15 @@ def test_an_access_outside_is_found_and_none_where_there_is_none(seen):
     assert [name for name, found in inside.items() if found != Witnessed()] == []
 
 
+def test_a_trial_sees_the_same_accesses_outside_and_nothing_else(seen):
+    names = [name for name in seen if f"bounds_{name}" in seen]
+    assert len(names) > 40
+    for name in names:
+        whole, bounds = seen[name], seen[f"bounds_{name}"]
+        assert bounds == Witnessed(outside=whole.outside), name
+        assert (bounds.accesses, bounds.lanes, bounds.reaches) == (whole.accesses, whole.lanes, ()), name
+
+
 def line_of(part):
     (line,) = [number for number, code in enumerate(FILE.read_text().split("\n"), 1) if part in code]
     return line

@@ -651,6 +651,9 @@ def main():
             with recorded([__file__], lent) as seen:
                 function()
             print(json.dumps({"name": name, "seen": encode(seen())}))
+            with recorded([__file__], lent, only_bounds=True) as seen:
+                function()
+            print(json.dumps({"name": f"bounds_{name}", "seen": encode(seen())}))
         if name.startswith(("born_", "honest_")):
             with traced([__file__]) as seen:
                 function()
