@@ -10,6 +10,7 @@ from grader.judge.repair.kinds import Kind, kinds_of
 from grader.judge.repair.source import Function, Source, called, names_in
 
 ACCESSES = {"load", "store", "atomic_add"}
+SHAPED = {"arange", "zeros", "full", "load", "store", "reshape", "view", "broadcast_to"}
 COLUMN, ROW = "[:, None]", "[None, :]"
 
 
@@ -25,6 +26,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     for node in function.nodes:
         if isinstance(node, ast.For):
             yield from _of_a_range(source, function, node, kinds)
+            yield from _of_the_last_iteration(source, node)
         elif isinstance(node, ast.Call) and called(node) in ACCESSES and node.args:
             yield from _of_an_offset(source, node.args[0], indices)
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
@@ -55,6 +57,28 @@ def _of_a_range(source: Source, function: Function, loop: ast.For, kinds: dict[s
         for factor in ("tl.num_programs(0)", "tl.num_programs(1)", *whole):
             mistake = f"the step of {code} is too small: iterations, or programs, overlap"
             yield Edit.of_node(source, 2, given[2], f"({step}) * {factor}", mistake)
+
+
+def _of_the_last_iteration(source: Source, loop: ast.For) -> Iterator[Edit]:
+    """Count what is left in the last iteration in place of a whole step, as a number of elements."""
+    match loop:
+        case ast.For(ast.Name(at), ast.Call(args=[_, stop, ast.Name(step)])) if called(loop.iter).endswith(
+            "range"
+        ):
+            left = f"tl.minimum({step}, ({source.text_of(stop)}) - {at})"
+        case _:
+            return
+    lanes = {
+        inner
+        for node in ast.walk(loop)
+        if isinstance(node, ast.Call) and (called(node) in SHAPED or node is loop.iter)
+        for inner in ast.walk(node)
+    }
+    for statement in loop.body:
+        for node in names_in(statement):
+            if node.id == step and node not in lanes:
+                mistake = f"`{step}` counts the elements of the last block, of which fewer are left"
+                yield Edit.of_node(source, 1, node, left, mistake)
 
 
 def _of_an_offset(source: Source, pointer: ast.expr, indices: list[str]) -> Iterator[Edit]:

@@ -100,7 +100,24 @@ def _conditions(source: Source, function: Function, access: ast.Call, kinds: dic
         elif isinstance(node, ast.Name) and kinds.get(node.id) is Kind.INDEX:
             indices.append(node.id)
     sizes = [name for name in function.parameters if kinds.get(name) is Kind.SIZE]
+    sizes += [name for name in _ends(function) if name not in indices]
     return [f"({index} < {size})" for index in dict.fromkeys(indices) for size in sizes]
+
+
+def _ends(function: Function) -> list[str]:
+    """Return the names of places where the part of a program may end: they are assigned no vector."""
+    found = [
+        target.id
+        for node in function.nodes
+        if isinstance(node, ast.Assign)
+        and any(called(one) in ("minimum", "min") for one in ast.walk(node.value))
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    ]
+    ranges = (node.iter for node in function.nodes if isinstance(node, ast.For))
+    stops = (one.args[1] for one in ranges if isinstance(one, ast.Call) and len(one.args) > 1)
+    found += [one.id for one in stops if isinstance(one, ast.Name) and one.id not in function.parameters]
+    return list(dict.fromkeys(found))
 
 
 def _of_an_access(source: Source, node: ast.Call, masks: list[str], conditions: list[str]) -> Iterator[Edit]:

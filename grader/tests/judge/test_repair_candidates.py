@@ -85,7 +85,11 @@ FLOOR = -float("inf")
 def kernel(x_ptr, w_ptr, out_ptr, n, rows, eps, stride, EVEN: tl.constexpr, BLOCK: tl.constexpr):
     pid = tl.program_id(0)
     offs = pid * BLOCK * rows + tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + offs, mask=offs < n, other=FLOOR)
+    last = tl.minimum(offs.max() + 1, n)
+    x = tl.load(x_ptr + offs, mask=(offs < n) & (offs < last), other=FLOOR)
+    seen = 0.0
+    for start in range(0, n, BLOCK):
+        seen += tl.minimum(BLOCK, (n) - start) * 1.0
     m = tl.full((BLOCK,), -float("inf"), tl.float32)
     m_new = tl.maximum(m, x)
     total = tl.sum(tl.exp(x - m_new), axis=0)
@@ -149,6 +153,8 @@ IN_LONG = {
                                     "tl.load(block, boundary_check=(0,))"),
     "an atomic add": ("tl.store(out_ptr", "tl.atomic_add(out_ptr"),
     "a transposed product": ("tl.dot(acc, acc)", "tl.trans(tl.dot(acc, acc))"),
+    "the last block counted as a whole one": ("tl.minimum(BLOCK, (n) - start) * 1.0", "BLOCK * 1.0"),
+    "the end of a program's part": ("mask=(offs < n) & (offs < last)", "mask=offs < n"),
     "a bare return": ("rows == 0:\n        return out", "rows == 0:\n        return"),
     "a condition too many": ("if x.numel() == 0 and rows == 0:", "if x.numel() == 0 and rows == 0 and eps:"),
     "a number in backward": ("return inner(dy, w, eps=ctx.eps)", "return inner(dy, w, eps=1e-6)"),
