@@ -10,8 +10,8 @@ from grader.judge.inputs import same_bits
 from grader.judge.trial import LIMIT_S, MOST_ELEMENTS, Called, Trial, elements
 from grader.worker.submission_worker import SubmissionWorker
 
-WORK_OF_A_TRY = 9  # of reading a file and calling it, whatever it does
-WORK_OF_AUTOGRAD = 8
+WORK_OF_A_TRY = 14  # of reading a file and calling it, whatever it does
+WORK_OF_AUTOGRAD = 12
 ACCESSES_OF_WORK, LANES_OF_WORK = 5, 6000  # loads and stores, and their lanes, of one unit
 FIRST_CASES = 8  # of which the one with the least work is tried
 FEWEST_ELEMENTS = 64  # in a case of fewer too many edits look right

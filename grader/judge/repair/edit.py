@@ -30,6 +30,11 @@ class Edit:
         """What is wrong, without the names and numbers of this file."""
         return re.sub(r"`[^`]*`|\d+", "", self.mistake)
 
+    @property
+    def only_removes(self) -> bool:
+        """Whether it leaves something out, or goes around it: the mistake may be in what is left out."""
+        return "does not belong" in self.kind or "what it decides" in self.kind
+
     @classmethod
     def of_node(cls, source: Source, rank: int, node: ast.expr | ast.stmt, text: str, mistake: str) -> Edit:
         """Return the edit that writes `text` in place of one node of the file."""

@@ -80,7 +80,8 @@ class Search:
 
         If there are no such edits, the one that makes most wrong cases right, and no right one wrong, is
         returned: the others have another mistake. `likely` are edits that have mended another function of the
-        file: they are tried first. NotRunError if the unedited file does not run here, unless it
+        file: they are tried first. An edit that only removes something is not enough for some cases alone: what
+        it removes may be right in the others. NotRunError if the unedited file does not run here, unless it
         `may_fail`; its cases may have failed on a GPU.
         """
         self._end = time.monotonic() + GIVE_UP_S
@@ -101,7 +102,7 @@ class Search:
         if mends and mends[0].is_all:
             return Repair((edits[mends[0].at],))
         bench = self._benches[0]
-        for one in mends[:MOST_STEPS]:
+        for one in [one for one in mends if not edits[one.at].only_removes][:MOST_STEPS]:
             text = self._source.with_replaced(edits[one.at].parts)
             if len(one.cases) >= FEWEST_MENDED and bench.helps(self._source.text, text, one.cases):
                 second = self._second(edits[one.at], WORK_FOR_ONE)
