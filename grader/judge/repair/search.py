@@ -80,7 +80,7 @@ class Search:
 
         If there are no such edits, the one that makes most wrong cases right, and no right one wrong, is
         returned: the others have another mistake. `likely` are edits that have mended another function of the
-        file: they are tried first. An edit that only removes something is not enough for some cases alone: what
+        file: they are tried first. One that only removes something is not returned for some cases alone: what
         it removes may be right in the others. NotRunError if the unedited file does not run here, unless it
         `may_fail`; its cases may have failed on a GPU.
         """

@@ -1,0 +1,91 @@
+# labs/lab3_autotuned_matmul/autotuned_matmul.py | corner | matmul_kernel, the masks along K are computed once from offs_k < K and never shrink while the pointers advance, so for K > BLOCK_K that is no multiple of BLOCK_K the last step reads past K; it must be offs_k < K - k in each step
+"""Tiled matmul with moving pointers."""
+
+import torch
+import triton
+import triton.language as tl
+
+
+def _config(block_m, block_n, block_k, num_stages, num_warps):
+    tile = {"BLOCK_M": block_m, "BLOCK_N": block_n, "BLOCK_K": block_k, "GROUP_M": 8}
+    return triton.Config(tile, num_stages=num_stages, num_warps=num_warps)
+
+
+CONFIGS = [
+    _config(128, 256, 64, 3, 8),
+    _config(256, 128, 64, 3, 8),
+    _config(128, 128, 64, 3, 8),
+    _config(128, 64, 64, 4, 4),
+    _config(64, 64, 32, 3, 4),
+]
+
+
+def fitting(configs, named_args, **kwargs):
+    widest = 64 if named_args["bias_ptr"].dtype == torch.float32 else 256
+    size = min(named_args["M"], named_args["N"])
+    kept = [c for c in configs if max(c.kwargs["BLOCK_M"], c.kwargs["BLOCK_N"]) <= min(widest, size)]
+    return kept or configs[-1:]
+
+
+@triton.jit
+def place(tile, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP_M: tl.constexpr):
+    tiles_n = tl.cdiv(N, BLOCK_N)
+    tiles_m = tl.cdiv(M, BLOCK_M)
+    in_group = GROUP_M * tiles_n
+    first = (tile // in_group) * GROUP_M
+    height = tl.minimum(tiles_m - first, GROUP_M)
+    within = tile % in_group
+    return (first + within % height) * BLOCK_M, (within // height) * BLOCK_N
+
+
+@triton.autotune(configs=CONFIGS, key=["M", "N", "K"], prune_configs_by={"early_config_prune": fitting})
+@triton.jit
+def matmul_kernel(
+    a_ptr, b_ptr, c_ptr, bias_ptr, M, N, K,
+    stride_am, stride_ak, stride_bk, stride_bn, stride_cm, stride_cn, BIAS_RELU: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
+):  # fmt: skip
+    m, n = place(tl.program_id(axis=0), M, N, BLOCK_M, BLOCK_N, GROUP_M)
+    rm = m.to(tl.int64) + tl.arange(0, BLOCK_M)
+    rn = n.to(tl.int64) + tl.arange(0, BLOCK_N)
+    rk = tl.arange(0, BLOCK_K).to(tl.int64)
+    a_ptrs = a_ptr + rm[:, None] * stride_am + rk[None, :] * stride_ak
+    b_ptrs = b_ptr + rk[:, None] * stride_bk + rn[None, :] * stride_bn
+    row_ok = rm[:, None] < M
+    col_ok = rn[None, :] < N
+    a_mask = row_ok & (rk[None, :] < K)
+    b_mask = col_ok & (rk[:, None] < K)
+    step_a = tl.cast(stride_ak, tl.int64) * BLOCK_K
+    step_b = tl.cast(stride_bk, tl.int64) * BLOCK_K
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    tl.assume(K > 0)
+    for _ in range(tl.cdiv(K, BLOCK_K)):
+        a = tl.load(a_ptrs, mask=a_mask, other=0.0)
+        b = tl.load(b_ptrs, mask=b_mask, other=0.0)
+        acc = tl.dot(a, b, acc, input_precision="ieee")
+        a_ptrs += step_a
+        b_ptrs += step_b
+    if BIAS_RELU:
+        bias = tl.load(bias_ptr + rn, mask=rn < N, other=0.0).to(tl.float32)
+        acc = tl.maximum(acc + bias[None, :], 0.0)
+    c_ptrs = c_ptr + rm[:, None] * stride_cm + rn[None, :] * stride_cn
+    tl.store(c_ptrs, acc.to(c_ptr.dtype.element_ty), mask=row_ok & col_ok)
+
+
+def _launch(a, b, bias, out, bias_relu):
+    (M, K), N = a.shape, b.shape[1]
+    out = torch.empty((M, N), device=a.device, dtype=a.dtype) if out is None else out
+    tiles = lambda meta: (triton.cdiv(M, meta["BLOCK_M"]) * triton.cdiv(N, meta["BLOCK_N"]),)
+    matmul_kernel[tiles](
+        a, b, out, bias, M, N, K,
+        a.stride(0), a.stride(1), b.stride(0), b.stride(1), out.stride(0), out.stride(1), BIAS_RELU=bias_relu,
+    )  # fmt: skip
+    return out
+
+
+def matmul(a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
+    return _launch(a, b, a, out, bias_relu=False)
+
+
+def matmul_bias_relu(a, b, bias, *, out: torch.Tensor | None = None) -> torch.Tensor:
+    return _launch(a, b, bias, out, bias_relu=True)
