@@ -462,7 +462,8 @@ class Run:
         both.update(outcome.launched)  # unlike a sum this keeps the zeros
         # On a GPU one launch with tensor cores is enough.
         wanted = before.wanted + len(runs(item.exercise, "cpu")) * wanted if self.tier == "cpu" else wanted
-        self._verified[key] = Verified(both, wanted)
+        calls = [*before.calls, Verified(outcome.launched, wanted - before.wanted)]
+        self._verified[key] = Verified(both, wanted, calls=tuple(calls if self.tier == "cpu" else ()))
         self._passed.add((key, str(item.case.params)))
 
     def kernels(self, item: CaseItem) -> list[CompiledKernel] | Outcome:

@@ -125,14 +125,20 @@ class Trial:
         offsets = {buffer.tensor.offset for buffer in self._inputs if buffer.name == name}
         return sorted({one.line for one in reaches if one.offset in offsets and not one.writes})
 
-    def right(self, worker: SubmissionWorker, witnessed: bool = False, limit_s: float = LIMIT_S) -> float:
+    def right(
+        self,
+        worker: SubmissionWorker,
+        witnessed: bool = False,
+        limit_s: float = LIMIT_S,
+        bounds: bool = False,
+    ) -> float:
         """Return how much of the worker's present file is right: 1.0 for all of it, less than 0 if it fails.
 
         Elements count when they are written, more when they are right but for digits, and most within the
-        tolerance. A file that reads or writes outside of a tensor is not all right; if `witnessed`, nor is
-        one that races.
+        tolerance. If `witnessed` or `bounds`, a file that reads or writes outside of a tensor is not all
+        right; if `witnessed`, nor is one that races.
         """
-        called = self.call(worker, witnessed, limit_s=limit_s, bounds=not witnessed)
+        called = self.call(worker, witnessed, limit_s=limit_s, bounds=bounds)
         return self.share(called, worker.witnessed)
 
     def errors(self, called: Called) -> list[float]:

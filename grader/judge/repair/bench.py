@@ -52,7 +52,7 @@ class Bench:
         """Return how much of the case that it aims at a text gets right; less than 0 if it fails."""
         if self._worker.start() or self._worker.edit(text, LIMIT_S):
             return -1.0
-        share = self._target.right(self._worker, limit_s=self.limit_s)
+        share = self._target.right(self._worker, limit_s=self.limit_s, bounds=True)
         if share < 1.0:
             return share
         # To look for races takes as long as the call, and few texts get here.
@@ -74,7 +74,7 @@ class Bench:
         found: list[tuple[bool, int, int]] = []
         for at, trial in enumerate(self.failing[:FIRST_CASES]):
             if elements(trial.case) >= FEWEST_ELEMENTS or at == 0:
-                score = trial.right(self._worker, limit_s=LIMIT_S)
+                score = trial.right(self._worker, limit_s=LIMIT_S, bounds=True)
                 if score < 1.0:
                     found.append((score < 0.0, self.work(), at))
         return min(found)[2] if found else 0

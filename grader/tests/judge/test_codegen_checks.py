@@ -102,6 +102,21 @@ def test_a_kernel_whose_dot_is_never_reached_uses_no_tensor_cores(work):
     assert "less than half of the products" in words
 
 
+CALLS = {  # the work of tl.dot in each call by kernel, and whether that of `product` is enough
+    "another kernel for small sizes": ([{"parts": 900}, {"product": 1000}], True),
+    "beside a kernel without tl.dot": ([{"product": 10, "slow": 0}, {"product": 1000}], False),
+    "only another kernel works": ([{"parts": 1000}, {"product": 0}], False),
+    "it is never launched": ([{"parts": 1000}], False),
+}
+
+
+@pytest.mark.parametrize(("calls", "is_enough"), CALLS.values(), ids=list(CALLS))
+def test_products_count_in_the_calls_that_launch_the_kernel(calls, is_enough):
+    parts = tuple(verified(**work) for work in calls)
+    both = Verified({"product 0": 0}, PRODUCTS * len(parts), calls=parts)
+    assert check("tensor cores", [of("product")], both)[0] is is_enough
+
+
 def test_tensor_cores_outside_a_loop_do_not_count():
     passed, words = check("tensor cores", [of("product", multiplies_in_a_loop=False)], verified(product=2000))
     assert not passed
