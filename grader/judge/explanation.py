@@ -206,7 +206,10 @@ class Explainer:
         workers = self._workers_for(item)
         try:
             settled = self._searched(wrong, key)
-            search = Search(workers, wrong.submission, wrong.exercise, failing, passing, settled)
+            # With a mask that stores nothing an input that is overwritten stays as it was.
+            verdicts = {outcome.verdict for _, outcome in wrong.answers if is_open(outcome)}
+            masks = verdicts != {Verdict.MUTATED_INPUT}
+            search = Search(workers, wrong.submission, wrong.exercise, failing, passing, settled, masks)
             fails = any(is_unclear(outcome) for _, outcome in wrong.answers)
             found = search.mend(self._mended.get(key, ()), may_fail=fails)
             if found:

@@ -30,8 +30,6 @@ def fault(
     """
     if returned is None or exercise.native or exercise.differentiable:
         return None
-    if not case.allocates and all(0 in shape for shape in shapes.values()):
-        return None  # other cases say it, and there other mistakes are seen first
     found = _found(case, shapes, returned)
     if found is None:
         return None

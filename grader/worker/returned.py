@@ -49,10 +49,16 @@ def _described(value: object, outputs: Mapping[str, torch.Tensor]) -> Returned:
 
 
 def _is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Return whether two tensors are the same elements of the same memory; empty ones have none."""
-    alike = one.shape == other.shape and one.dtype == other.dtype
-    if not alike or not one.numel():
-        return alike
+    """Return whether two tensors are the same elements of the same memory, also if they are empty."""
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    if not one.numel():  # their address is 0
+        return _place(one) == _place(other)
     steps = [(size, stride) for size, stride in zip(one.shape, one.stride(), strict=True) if size > 1]
     others = [(size, stride) for size, stride in zip(other.shape, other.stride(), strict=True) if size > 1]
     return one.data_ptr() == other.data_ptr() and steps == others
+
+
+def _place(one: torch.Tensor) -> tuple[int, int]:
+    """Return the memory that a tensor is in, by a number, and where it begins there."""
+    return one.untyped_storage()._cdata, one.storage_offset()

@@ -47,6 +47,8 @@ def rows_of(rng, case):
         return x.where(x < x.amax(dim=1, keepdim=True), 60.0)
     if values == "aside":
         return x + 8.0
+    if values == "large":  # the square of each leaves the range of fp16
+        return 256.0 * x
     if values == "masked below":  # a block of -inf, and then values whose exp is 0
         return (x - 300.0).where(columns_of(x) >= cols - 97, x - math.inf)
     return 0.001 * x if values == "narrow" else x
@@ -795,10 +797,12 @@ SOFTMAX_CASES = (
     *LOWEST,
 )
 SOFTMAX_BOTH = (*BOTH_CASES, Case(shapes(3, 20011, values="masked below"), "fp16"), *LOWEST[:2])
-MANY_ROWS = (Case(shapes(PRIME, 3), "fp32"), Case(shapes(301, 130), "bf16"))
+# The last: rows in tiles of 16, and these in groups, leave some over.
+MANY_ROWS = (Case(shapes(PRIME, 3), "fp32"), Case(shapes(301, 130), "bf16"), Case(shapes(600, 2), "fp32"))
 NORM_FORWARD = (
     *forward_cases("far", "narrow"),
     Case(shapes(3, 1009, values="outlier"), "fp16"),
+    Case(shapes(3, 257, values="large"), "fp16"),
     *with_eps(0.0, 1.0),
 )
 NORM_BACKWARD = (
@@ -1081,7 +1085,7 @@ LAB = Lab(
         Mistake.KEEP_RATE: (8, "the share of kept elements is not 1 - p: one random number for each element"),
         Mistake.IN_EVALUATION: (8, "in evaluation, `training=False`, the result is x itself"),
         Mistake.EDGE_OF_P: (8, "p = 0 keeps everything as it is, and p = 1 gives 0 everywhere: no 0 * inf"),
-        Symptom.DIVISION_BY_ZERO: (8, "1 / (1 - p) has no value for p = 1, where nothing is kept"),
+        Symptom.DIVISION_BY_ZERO: (8, "a divisor is 0: so is 1 - p for p = 1, where nothing is kept"),
         Mistake.MASK_REPEATS: (
             9, "the choice repeats itself: each element of all programs needs its own offset",
         ),

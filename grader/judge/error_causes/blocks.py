@@ -224,7 +224,8 @@ def python_function(failed: Failed) -> str | None:
     """A function of Python's math on a block."""
     said = re.search(
         r"must be real number, not (?:tensor|Tensor)|only (?:length-1|0-dimensional) arrays|"
-        r"'float' object has no attribute '(?:dtype|type|to|handle)'",
+        r"'float' object has no attribute '(?:dtype|type|to|handle)'|"
+        r"float division by zero|math domain error",
         failed.text,
     )
     if not said or not failed.in_kernel:

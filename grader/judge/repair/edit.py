@@ -31,9 +31,13 @@ class Edit:
         return re.sub(r"`[^`]*`|\d+", "", self.mistake)
 
     @property
-    def only_removes(self) -> bool:
-        """Whether it leaves something out, or goes around it: the mistake may be in what is left out."""
-        return "does not belong" in self.kind or "what it decides" in self.kind
+    def is_local(self) -> bool:
+        """Whether it changes one place, and does not only leave that out or go around it.
+
+        With any other edit some cases may be right though the mistake is elsewhere.
+        """
+        removes = "does not belong" in self.kind or "what it decides" in self.kind
+        return not removes and "(and so in line" not in self.kind
 
     @classmethod
     def of_node(cls, source: Source, rank: int, node: ast.expr | ast.stmt, text: str, mistake: str) -> Edit:

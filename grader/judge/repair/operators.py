@@ -24,7 +24,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     """Yield every edit of one operator of a function."""
     for node in function.nodes:
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
-            yield from _of_a_comparison(source, node)
+            yield from _of_a_comparison(source, node, function)
         elif isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
             yield from _of_an_operator(source, node)
         elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
@@ -35,7 +35,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
             yield from _of_an_update(source, node)
 
 
-def _of_a_comparison(source: Source, node: ast.Compare) -> Iterator[Edit]:
+def _of_a_comparison(source: Source, node: ast.Compare, function: Function) -> Iterator[Edit]:
     sign = COMPARISONS.get(type(node.ops[0]))
     left, right = source.text_of(node.left), source.text_of(node.comparators[0])
     code = quoted(source.text_of(node))
@@ -45,6 +45,11 @@ def _of_a_comparison(source: Source, node: ast.Compare) -> Iterator[Edit]:
         if other == sign:
             continue
         near = {sign, other} in NEXT_TO
+        if not function.kernel:
+            # With another one the file may also go around a mistake in what the comparison lets run.
+            mistake = f"{code} is the wrong condition, or what it decides is wrong"
+            yield Edit.of_node(source, 2 if near else 3, node, f"({left}) {other} ({right})", mistake)
+            continue
         mistake = (
             f"the comparison {code} is wrong where both sides are equal"
             if near
@@ -61,7 +66,7 @@ def _of_an_operator(source: Source, node: ast.BinOp) -> Iterator[Edit]:
         mistake = f"`{sign}` is the wrong operator in {code}"
         if {sign, other} == {"+", "-"}:
             mistake = f"the sign in {code} is wrong"
-        yield Edit.of_node(source, 1, node, f"(({left}) {other} ({right}))", mistake)
+        yield Edit.of_node(source, 2 if sign == "*" else 1, node, f"(({left}) {other} ({right}))", mistake)
     if sign in "-/" or sign in ("//", "%"):
         mistake = f"the operands of {code} are exchanged"
         yield Edit.of_node(source, 1, node, f"(({right}) {sign} ({left}))", mistake)

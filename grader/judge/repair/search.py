@@ -61,10 +61,12 @@ class Search:
         failing: Sequence[Case],
         passing: Sequence[Case],
         settled: Collection[str] = (),
+        masks: bool = True,
     ):
         """`failing` and `passing` are cases of the unedited file; each runs on a CPU.
 
-        One of the first failing ones is tried with every edit. Functions in `settled` are not edited.
+        One of the first failing ones is tried with every edit. Functions in `settled` are not edited, and
+        masks only if `masks`.
         SyntaxError if the file is not Python.
         """
         self._source = Source(submission.text)
@@ -73,16 +75,17 @@ class Search:
             Bench(worker, exercise, failing, passing, part * at) for at, worker in enumerate(workers)
         ]
         self._sizes = (*failing, *passing)
-        self._edits = candidates(self._source, exercise.name, settled)
+        edits = candidates(self._source, exercise.name, settled)
+        self._edits = [one for one in edits if masks or "mask" not in one.kind]
 
     def mend(self, likely: Sequence[Edit] = (), may_fail: bool = False) -> Repair | None:
         """Return the first edit by rank with which all cases are right, or two edits; None if none is found.
 
         If there are no such edits, the one that makes most wrong cases right, and no right one wrong, is
         returned: the others have another mistake. `likely` are edits that have mended another function of the
-        file: they are tried first. One that only removes something is not returned for some cases alone: what
-        it removes may be right in the others. NotRunError if the unedited file does not run here, unless it
-        `may_fail`; its cases may have failed on a GPU.
+        file: they are tried first. One that only removes something, or that changes many places, is not
+        returned for some cases alone: what it changes may be right in the others. NotRunError if the unedited
+        file does not run here, unless it `may_fail`; its cases may have failed on a GPU.
         """
         self._end = time.monotonic() + GIVE_UP_S
         first = self._benches[0].cheapest(self._source.text)
@@ -102,7 +105,7 @@ class Search:
         if mends and mends[0].is_all:
             return Repair((edits[mends[0].at],))
         bench = self._benches[0]
-        for one in [one for one in mends if not edits[one.at].only_removes][:MOST_STEPS]:
+        for one in [one for one in mends if edits[one.at].is_local][:MOST_STEPS]:
             text = self._source.with_replaced(edits[one.at].parts)
             if len(one.cases) >= FEWEST_MENDED and bench.helps(self._source.text, text, one.cases):
                 second = self._second(edits[one.at], WORK_FOR_ONE)

@@ -47,6 +47,14 @@ def test_a_view_of_the_whole_output_is_the_output(submissions, line):
         assert outcome.verdict is Verdict.PASS
 
 
+def test_an_empty_output_is_returned_like_any_other(submissions):
+    """Another empty tensor has the same elements, and is not the one that was passed."""
+    text = solved(1, (RETURN, "    return out if n else torch.empty_like(x)\n"))
+    empty, other = graded(submissions, 1, text, "elementwise_add/n=0,fp32", PLAIN_ADD)
+    assert (empty.verdict, empty.reason) == (Verdict.WRONG, Reason.RETURNED)
+    assert other.verdict is Verdict.PASS
+
+
 @pytest.mark.parametrize(
     ("line", "symptom"),
     [
