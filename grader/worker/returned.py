@@ -61,4 +61,4 @@ def _is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 def _place(one: torch.Tensor) -> tuple[int, int]:
     """Return the memory that a tensor is in, by a number, and where it begins there."""
-    return one.untyped_storage()._cdata, one.storage_offset()
+    return one.untyped_storage()._cdata, int(one.storage_offset())
