@@ -50,7 +50,7 @@ def test_a_view_of_the_whole_output_is_the_output(submissions, line):
 def test_an_empty_output_is_returned_like_any_other(submissions):
     """Another empty tensor has the same elements, and is not the one that was passed."""
     text = solved(1, (RETURN, "    return out if n else torch.empty_like(x)\n"))
-    empty, other = graded(submissions, 1, text, "elementwise_add/n=0,fp32", PLAIN_ADD)
+    other, empty = graded(submissions, 1, text, PLAIN_ADD, "elementwise_add/n=0,fp32")
     assert (empty.verdict, empty.reason) == (Verdict.WRONG, Reason.RETURNED)
     assert other.verdict is Verdict.PASS
 
