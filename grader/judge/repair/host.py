@@ -18,11 +18,11 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
         match node:
             case ast.Call(func=ast.Subscript(slice=grid)):
                 yield from _of_a_grid(source, grid, counts)
-            case ast.Call(func=ast.Name(name)) if name in source.functions:
-                yield from _without_a_keyword(source, node)
                 yield from _copied(source, function, node)
-            case ast.Call(func=ast.Name()):
+            case ast.Call(func=ast.Name(name)):
                 yield from _copied(source, function, node)
+                if name in source.functions:
+                    yield from _without_a_keyword(source, node)
             case ast.Tuple(elts=[first, second], ctx=ast.Load()):
                 mistake = f"the two entries of {quoted(source.text_of(node))} are exchanged"
                 text = f"({source.text_of(second)}, {source.text_of(first)})"

@@ -131,6 +131,7 @@ class Function(torch.autograd.Function):
     @staticmethod
     def backward(ctx, dy):
         x, w = ctx.saved_tensors
+        blocks[(1,)](dy.contiguous(), 16, BLOCK=16)
         return inner(dy, w, eps=ctx.eps), None, None
 
 
@@ -160,6 +161,7 @@ IN_LONG = {
     "a number in backward": ("return inner(dy, w, eps=ctx.eps)", "return inner(dy, w, eps=1e-6)"),
     "an output that is an input": ("return inner(dy, w, eps=ctx.eps)",
                                    "return inner(dy, w, eps=ctx.eps, out=dy)"),
+    "a gradient taken as contiguous by a launch": ("](dy.contiguous(), 16", "](dy, 16"),
     "a grid of another number": ("[(grid_rows, rows)]", "[(grid_rows, 8)]"),
     "the branches of a choice": ("torch.empty_like(x) if out is None else out",
                                  "out if out is None else torch.empty_like(x)"),
