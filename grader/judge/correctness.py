@@ -48,8 +48,7 @@ torch.set_num_threads(1)
 
 
 ELSEWHERE = "nothing was written to it: the function returned something else in its place"
-# Inputs may happen to allow a wide tolerance: those of one in some thousand cases do, where the error
-# of PyTorch's own operator is unusually large.
+# Inputs may happen to allow a wide tolerance, where the error of PyTorch's own operator is unusually large.
 ATTEMPTS = 3
 FIRST_DECOY = 2_000_000  # call numbers from here on give data that is never graded
 

@@ -73,7 +73,7 @@ class Go:
 
     If `exchanged`, kernels and the operators in `may_call` get other inputs than host code. If `witnessed`,
     the interpreter watches every load and store, with `bounds` alone only whether they stay in bounds, which
-    takes half the time; if `traced`, every operation on floats in place of them.
+    is faster; if `traced`, every operation on floats in place of them.
     """
 
     plan: int

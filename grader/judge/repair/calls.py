@@ -43,6 +43,8 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
             if function.kernel and name in ACCESSES:
                 yield from _of_an_access(source, node, masks, _conditions(source, function, node, kinds))
             yield from _of_a_name(source, node, name)
+            yield from _of_a_result(source, node, name)
+            yield from _of_checked_axes(source, node)
             yield from _of_an_axis(source, node, name, function)
             if function.kernel:
                 yield from _of_a_cast(source, node, name)
@@ -170,6 +172,11 @@ def _of_a_name(source: Source, node: ast.Call, name: str) -> Iterator[Edit]:
     if name in UNARY and len(node.args) == 1:
         mistake = f"`{spelled}` does not belong around {quoted(source.text_of(node.args[0]))}"
         yield Edit.of_node(source, 3, node, f"({source.text_of(node.args[0])})", mistake)
+
+
+def _of_a_result(source: Source, node: ast.Call, name: str) -> Iterator[Edit]:
+    """Take an argument in place of what a call computes from it, or the result in another form."""
+    code = quoted(source.text_of(node))
     if name in BINARY and len(node.args) == 2:
         for kept, dropped in (node.args, node.args[::-1]):
             mistake = f"{quoted(source.text_of(dropped))} does not belong in {code}"
@@ -183,17 +190,21 @@ def _of_a_name(source: Source, node: ast.Call, name: str) -> Iterator[Edit]:
     if name == "trans" and len(node.args) == 1:
         mistake = f"{code} does not belong there"
         yield Edit.of_node(source, 1, node, f"({source.text_of(node.args[0])})", mistake)
-    for keyword in node.keywords:
-        if keyword.arg == "boundary_check":
-            checked = source.text_of(keyword.value)
-            for other in CHECKED:
-                if other != checked:
-                    mistake = f"`boundary_check={checked}` does not check every axis that {code} may leave"
-                    yield Edit.of_node(source, 0, keyword.value, other, mistake)
     if name == "cdiv" and len(node.args) == 2:
         left, right = map(source.text_of, node.args)
         mistake = f"{code} counts the last, partial block, and is used where only full blocks count"
         yield Edit.of_node(source, 3, node, f"(({left}) // ({right}))", mistake)
+
+
+def _of_checked_axes(source: Source, node: ast.Call) -> Iterator[Edit]:
+    """Check other axes of a block pointer."""
+    for keyword in node.keywords:
+        if keyword.arg == "boundary_check":
+            checked, code = source.text_of(keyword.value), quoted(source.text_of(node))
+            for other in CHECKED:
+                if other != checked:
+                    mistake = f"`boundary_check={checked}` does not check every axis that {code} may leave"
+                    yield Edit.of_node(source, 0, keyword.value, other, mistake)
 
 
 def _of_an_axis(source: Source, node: ast.Call, name: str, function: Function) -> Iterator[Edit]:

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from grader.judge.repair.source import Part, Source
 
+GOES_AROUND = "or what it decides is wrong"
 MOST_QUOTED = 60  # characters of code in a sentence
 
 
@@ -32,17 +33,22 @@ class Edit:
 
     @property
     def is_local(self) -> bool:
-        """Whether it changes one place, and does not only leave that out or go around it.
+        """Whether it changes the code of one line, and does not only leave that out or go around it.
 
         With any other edit some cases may be right though the mistake is elsewhere.
         """
-        removes = "does not belong" in self.kind or "what it decides" in self.kind
+        removes = "does not belong" in self.kind or GOES_AROUND in self.kind
         return not removes and "(and so in line" not in self.kind
 
     @classmethod
     def of_node(cls, source: Source, rank: int, node: ast.expr | ast.stmt, text: str, mistake: str) -> Edit:
         """Return the edit that writes `text` in place of one node of the file."""
         return cls(rank, node.lineno, mistake, ((source.span(node), text),))
+
+
+def wrong_condition(code: str) -> str:
+    """Return what is wrong where another condition mends: it may go around a mistake in what it lets run."""
+    return f"{quoted(code)} is the wrong condition, {GOES_AROUND}"
 
 
 def quoted(code: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from grader.judge.repair.edit import Edit, quoted
+from grader.judge.repair.edit import Edit, quoted, wrong_condition
 from grader.judge.repair.source import Function, Part, Source
 
 
@@ -33,9 +33,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
                 yield from _of_conditions(source, node, operator, values)
             case ast.IfExp(test, body, orelse):
                 one, other = source.text_of(body), source.text_of(orelse)
-                mistake = (
-                    f"{quoted(source.text_of(test))} is the wrong condition, or what it decides is wrong"
-                )
+                mistake = wrong_condition(source.text_of(test))
                 turned = f"({other} if {source.text_of(test)} else {one})"
                 yield Edit.of_node(source, 3, node, turned, mistake)
                 yield Edit.of_node(source, 3, node, f"({one})", mistake)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from grader.judge.repair.edit import Edit, quoted
+from grader.judge.repair.edit import Edit, quoted, wrong_condition
 from grader.judge.repair.source import Function, Source
 
 COMPARISONS: dict[type[ast.cmpop], str] = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
@@ -46,8 +46,7 @@ def _of_a_comparison(source: Source, node: ast.Compare, function: Function) -> I
             continue
         near = {sign, other} in NEXT_TO
         if not function.kernel:
-            # With another one the file may also go around a mistake in what the comparison lets run.
-            mistake = f"{code} is the wrong condition, or what it decides is wrong"
+            mistake = wrong_condition(source.text_of(node))
             yield Edit.of_node(source, 2 if near else 3, node, f"({left}) {other} ({right})", mistake)
             continue
         mistake = (

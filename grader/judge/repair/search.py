@@ -17,8 +17,8 @@ from grader.judge.repair.source import Part, Source
 from grader.judge.trial import LIMIT_S
 from grader.worker.submission_worker import SubmissionWorker
 
-# What is tried is counted in work and not in seconds, so that two runs say the same. A unit is a millisecond
-# of one core at most: two need no more than 6 s for all single edits.
+# What is tried is counted in work and not in seconds, so that two runs say the same. A unit is about a
+# millisecond of one core where a kernel is short; where it is long, rewriting it takes more.
 WORK_FOR_ONE, WORK_FOR_TWO = 12_000, 5_000  # of single edits, and of second ones
 GIVE_UP_S = 30.0  # on a machine that is so slow that the work takes longer
 SLOWER, SHORTEST_S = 4.0, 1.0  # a try that takes so many times as long as the unedited file has no end

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import combinations, permutations
 
-from grader.judge.repair.edit import Edit, quoted
+from grader.judge.repair.edit import Edit, quoted, wrong_condition
 from grader.judge.repair.kinds import maxima
 from grader.judge.repair.source import Function, Source, called, names_in
 
@@ -62,8 +62,7 @@ def _of_a_statement(source: Source, statement: ast.stmt, function: Function, in_
                 mistake = f"{code} returns its results in the wrong order"
                 yield Edit.of_node(source, 1, statement, f"return {', '.join(texts)}", mistake)
         case ast.If(test):
-            # With it the file may also go around a mistake in what the condition lets run.
-            mistake = f"{quoted(source.text_of(test))} is the wrong condition, or what it decides is wrong"
+            mistake = wrong_condition(source.text_of(test))
             for other in ("True", f"not ({source.text_of(test)})"):
                 yield Edit.of_node(source, 3, test, other, mistake)
     yield from _rescaled(source, statement, function, in_loop)
