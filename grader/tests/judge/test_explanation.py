@@ -246,14 +246,14 @@ COUNTED = """    tl.store(out_ptr + offs, x + y, mask=mask)
 
 def test_two_programs_that_race_are_named_although_the_sum_is_right(submissions):
     text = changed(LAB_1, ("    tl.store(out_ptr + offs, x + y, mask=mask)\n", COUNTED))
-    graded = submissions.grade(1, text, *sizes("n=127,fp32", "n=4099,values=spikes,fp32"))
+    graded = submissions.grade(1, text, *sizes("n=127,fp32", "n=1536,fp16"))
     right, racing = graded.values()
     assert (right.label, racing.label) == ("PASS", "WRONG/RACE")
     stored, loaded = line_of(text, "x + y, mask"), line_of(text, "before = ")
     assert racing.where == (
         f"program 0 stores out_ptr[0] in line {stored}, and program 1 loads it in line {loaded}"
     )
-    found, begun = causes(submissions, 1, text, *sizes("n=127,fp32", "n=4099,values=spikes,fp32"))
+    found, begun = causes(submissions, 1, text, *sizes("n=127,fp32", "n=1536,fp16"))
     assert begun == []
     assert list(found.values()) == [
         f"lines {stored} and {loaded}: one program stores an element of `out_ptr`, another one loads it, "
@@ -346,6 +346,45 @@ def test_an_input_that_was_changed_is_told_with_the_line_that_stores_into_it(sub
     line = next(at for at, code in enumerate(text.split("\n"), 1) if "tl.store(x_ptr" in code)
     assert outcome.verdict is Verdict.MUTATED_INPUT
     assert outcome.where == f"x is an input and was changed by the call: line {line} stores into it"
+
+
+def test_a_mask_is_not_blamed_for_an_input_that_is_overwritten(submissions, monkeypatch):
+    """With a mask that lets nothing through the input stays as it was."""
+    given, begin = [], Search.__init__
+
+    def searched(search, *arguments):
+        begin(search, *arguments)
+        given.append(search._edits)
+
+    monkeypatch.setattr(Search, "__init__", searched)
+    overwritten = changed(LAB_1, ("tl.store(out_ptr", "tl.store(x_ptr"))
+    for text in (overwritten, changed(LAB_1, ("x + y, mask", "x - y, mask"))):
+        causes(submissions, 1, text, *sizes("n=127,fp32"))
+    of_masks = [[one for one in edits if "mask" in one.kind] for edits in given]
+    assert [bool(one) for one in of_masks] == [False, True]
+
+
+def test_of_several_wrong_cases_the_cheapest_is_tried(submissions, monkeypatch):
+    chosen, cheapest = [], Bench.cheapest
+
+    def noted(bench, text):
+        at = cheapest(bench, text)
+        chosen.append(bench.failing[at].case.name)
+        return at
+
+    monkeypatch.setattr(Bench, "cheapest", noted)
+    # The smaller one has 64 programs, the larger one two.
+    text = changed(
+        LAB_1,
+        ("x + y, mask", "x - y, mask"),
+        (
+            "        grid = (triton.cdiv(n, BLOCK),)",
+            "        block = 16 if n == 1009 else BLOCK\n        grid = (triton.cdiv(n, block),)",
+        ),
+        ("BLOCK=BLOCK)", "BLOCK=block)"),
+    )
+    causes(submissions, 1, text, *sizes("n=1009,fp32", "n=1536,fp16"))
+    assert chosen == ["n=1536,fp16"]
 
 
 def test_of_two_mistakes_the_one_that_an_edit_mends_is_named_where_it_alone_matters(submissions):

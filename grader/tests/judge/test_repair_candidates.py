@@ -338,3 +338,33 @@ def test_what_an_autograd_function_keeps_is_looked_at_first():
     assert {edit.mistake for edit in first if "save" in edit.mistake} == {
         "`x` is the wrong value in `ctx.save_for_backward(x)`"
     }
+
+
+def test_of_two_kinds_of_one_rank_the_one_with_fewer_edits_comes_first():
+    tried = candidates(Source(LONG), "function")
+    third = [edit.kind for edit in tried if edit.rank == 3]
+    many = {kind: third.count(kind) for kind in third}
+    assert max(many.values()) > 4 * min(many.values())
+    assert third == sorted(third, key=lambda kind: many[kind])
+
+
+@pytest.mark.parametrize(
+    ("code", "is_local"),
+    [("mean + eps", True), ("out is None", False)],
+    ids=["a sign", "a condition"],
+)
+def test_a_condition_that_another_one_replaces_is_not_local(code, is_local):
+    named = (f"`{code}` is the wrong condition", f"the sign in `{code}`")
+    tried = candidates(Source(KERNEL), "function")
+    found = [one for one in tried if one.mistake.startswith(named)]
+    assert found
+    assert {one.is_local for one in found} == {is_local}
+
+
+def test_an_edit_that_leaves_out_or_changes_several_lines_is_not_local():
+    tried = candidates(Source(LONG), "function")
+    removed = [one for one in tried if "does not belong" in one.mistake]
+    several = [one for one in tried if "(and so in line" in one.mistake]
+    assert removed
+    assert several
+    assert not any(one.is_local for one in (*removed, *several))
