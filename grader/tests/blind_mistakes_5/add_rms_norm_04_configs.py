@@ -1,0 +1,65 @@
+# gpu-programming/triton-kernels/add_rms_norm.py | error | The configs of the autotuner set a parameter "BLOCK", but the kernel's (and the heuristic's) parameter is TILE: every call fails with KeyError 'TILE' in the heuristic (or an unknown keyword BLOCK); the configs must set "TILE".
+"""Residual addition and RMS normalisation in one pass over memory, for rows of any length, autotuned."""
+
+import torch
+import triton
+import triton.language as tl
+
+CONFIGS = [
+    triton.Config({"BLOCK": tile}, num_warps=warps)
+    for tile, warps in [(1024, 2), (1024, 4), (2048, 4), (4096, 8), (8192, 8), (8192, 16), (16384, 16), (16384, 32)]
+]
+
+
+def fitting(configs, named_args, **kwargs):
+    """The configs worth a try: a whole row in a tile where one is wide enough, else the widest ones."""
+    size = min(max(triton.next_power_of_2(named_args["n_cols"]), 1024), 16384)
+    return [config for config in configs if size // 2 <= config.kwargs["BLOCK"] <= size]
+
+
+@triton.autotune(configs=CONFIGS, key=["n_cols"], prune_configs_by={"early_config_prune": fitting})
+@triton.heuristics({"TILES": lambda args: triton.cdiv(args["n_cols"], args["TILE"])})
+@triton.jit
+def add_rms_norm_kernel(
+    x_ptr, residual_ptr,  # (n_rows, n_cols) fp32, fp16 or bf16, columns contiguous
+    weight_ptr,  # (n_cols,) like x
+    out_ptr, total_ptr,  # (n_rows, n_cols) like x
+    n_cols,
+    stride_x, stride_residual, stride_out, stride_total,  # elements from one row to the next
+    eps,
+    TILE: tl.constexpr, TILES: tl.constexpr,
+):  # fmt: skip
+    """total = x + residual, out = total / sqrt(mean(total * total) + eps) * weight; program i owns row i."""
+    row, cols = tl.program_id(axis=0).to(tl.int64), tl.arange(0, TILE)
+    x_row, residual_row = x_ptr + row * stride_x, residual_ptr + row * stride_residual
+    squares = tl.zeros((TILE,), dtype=tl.float32)
+    for tile in range(TILES):
+        c = tile * TILE + cols
+        mask = c < n_cols
+        x = tl.load(x_row + c, mask=mask, other=0.0).to(tl.float32)
+        residual = tl.load(residual_row + c, mask=mask, other=0.0).to(tl.float32)
+        total = (x + residual).to(total_ptr.dtype.element_ty).to(tl.float32)
+        squares += total * total
+    rstd = 1.0 / tl.sqrt(tl.sum(squares, axis=0) / n_cols + eps)
+    for tile in range(TILES):
+        c = tile * TILE + cols
+        mask = c < n_cols
+        x = tl.load(x_row + c, mask=mask, other=0.0).to(tl.float32)
+        residual = tl.load(residual_row + c, mask=mask, other=0.0).to(tl.float32)
+        weight = tl.load(weight_ptr + c, mask=mask, other=0.0).to(tl.float32)
+        total = (x + residual).to(total_ptr.dtype.element_ty)
+        tl.store(total_ptr + row * stride_total + c, total, mask=mask)
+        out = total.to(tl.float32) * rstd * weight
+        tl.store(out_ptr + row * stride_out + c, out.to(out_ptr.dtype.element_ty), mask=mask)
+
+
+def add_rms_norm(x, residual, weight, *, out=None, total=None) -> tuple[torch.Tensor, torch.Tensor]:
+    """x + residual, and its rows divided by their root mean square and scaled: out and total, in this order."""
+    out = torch.empty_like(x) if out is None else out
+    total = torch.empty_like(x) if total is None else total
+    n_rows, n_cols = x.shape
+    add_rms_norm_kernel[(n_rows,)](
+        x, residual, weight, out, total, n_cols,
+        x.stride(0), residual.stride(0), out.stride(0), total.stride(0), 1e-5,
+    )  # fmt: skip
+    return out, total
