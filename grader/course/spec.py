@@ -208,12 +208,14 @@ class Tolerance:
 
     `unit(case, inputs, reference)` gives the size of one acceptable error for each element of each output: a
     tuple of fp64 tensors that broadcast against the reference. `floor_norm` is the same for the relative
-    Frobenius norm, in units of the dtype's epsilon.
+    Frobenius norm, in units of the dtype's epsilon. `shared(case, inputs, reference)` gives what many
+    elements may be off together, as all of a row with its mean: in a norm such errors do not average out.
     """
 
     unit: Callable[[Case, Inputs, Tensors], Tensors]
     floor: float = 2.0
     floor_norm: float = 0.25
+    shared: Callable[[Case, Inputs, Tensors], Tensors] | None = None
 
 
 @dataclass(frozen=True, eq=False)

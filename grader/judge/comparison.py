@@ -70,6 +70,12 @@ def expect(exercise: Exercise, case: Case, inputs: Inputs) -> Expected:
     return calibrate(exercise, case, inputs, wide, reference, exercise.torch_op(**inputs))
 
 
+def rounded(exercise: Exercise, case: Case, inputs: Inputs) -> tuple[torch.Tensor, ...]:
+    """Return the outputs that `expect` has in the case's dtype, without their tolerances."""
+    reference = exercise.reference(**in_dtype(inputs, torch.float64))
+    return tuple(value.to(TORCH_DTYPES[case.dtype]) for value in reference)
+
+
 def calibrate(
     exercise: Exercise,
     case: Case,
@@ -92,22 +98,31 @@ def calibrate(
         return Expected(reference, rounded, rounded, zeros, inputs, zeros)
     epsilon = torch.finfo(TORCH_DTYPES[case.dtype]).eps
     factors, allowed, allowed_norm = [], [], []
-    for value, own, unit in zip(
-        reference, by_torch, exercise.tolerance.unit(case, wide, reference), strict=True
+    units = exercise.tolerance.unit(case, wide, reference)
+    shared_by = exercise.tolerance.shared or _nothing
+    for value, own, unit, shared in zip(
+        reference, by_torch, units, shared_by(case, wide, reference), strict=True
     ):
         error = (own.double() - value).abs()
         most = (error / unit).max() if value.numel() else error.sum()
-        norms = value.norm(), error.norm(), unit.expand_as(value).norm()
-        worst, norm, error_norm, unit_norm = _numbers((most, *norms))
+        each = unit.expand_as(value)
+        norms = value.norm(), error.norm(), each.norm(), each.norm(4), shared.expand_as(value).norm()
+        worst, norm, error_norm, unit_norm, fourth, shared_norm = _numbers((most, *norms))
         factors.append(2.0 * worst + exercise.tolerance.floor)
         allowed.append(factors[-1] * unit)
         own_norm = error_norm / norm if norm else 0.0
-        # With few elements the norm varies as much as a single error, and if terms cancel, one unit is a
-        # large share of it.
+        # With few elements, or a few that are much larger than the others, the norm varies as much as a
+        # single error, and if terms cancel, one unit is a large share of it.
         chance = exercise.tolerance.floor * unit_norm / norm if norm else 0.0
-        floor = exercise.tolerance.floor_norm * epsilon + NORM_FP32 + chance / max(value.numel(), 1) ** 0.5
-        allowed_norm.append(2.0 * own_norm + floor)
+        count = (unit_norm / fourth) ** 4 if fourth else 1.0  # of elements that matter
+        floor = exercise.tolerance.floor_norm * epsilon + NORM_FP32 + chance / max(count, 1.0) ** 0.5
+        together = shared_norm / norm if norm else 0.0
+        allowed_norm.append(2.0 * own_norm + floor + together)
     return Expected(reference, rounded, tuple(allowed), tuple(allowed_norm), inputs, tuple(factors))
+
+
+def _nothing(_case: Case, _inputs: Inputs, reference: Tensors) -> tuple[torch.Tensor, ...]:
+    return tuple(value.new_zeros(()) for value in reference)
 
 
 def followed(
@@ -116,13 +131,21 @@ def followed(
     """Return what is expected for the random choice in the outputs, and the symptom if it is wrong."""
     if exercise.follow is None:
         return expected, None
+    symptom = None
+    if exercise.bad_choice:
+        symptom = exercise.bad_choice(case, [value.double() for value in outputs], earlier)
+    chosen = _for_the_choice(exercise, case, expected, outputs)
+    return chosen, None if symptom is None else checked_symptom(symptom, exercise.name)
+
+
+def _for_the_choice(exercise: Exercise, case: Case, expected: Expected, outputs: Tensors) -> Expected:
+    """Return what is expected for the random choice in the outputs, if the exercise makes one."""
+    if exercise.follow is None:
+        return expected
     wide = in_dtype(expected.inputs, torch.float64)
-    doubles = [value.double() for value in outputs]
-    reference = exercise.follow(case, wide, doubles)
-    symptom = exercise.bad_choice(case, doubles, earlier) if exercise.bad_choice else None
-    rounded = [value.to(one.dtype) for value, one in zip(reference, outputs, strict=True)]
-    calibrated = calibrate(exercise, case, expected.inputs, wide, tuple(reference), rounded)
-    return calibrated, None if symptom is None else checked_symptom(symptom, exercise.name)
+    reference = exercise.follow(case, wide, [value.double() for value in outputs])
+    by_torch = [value.to(one.dtype) for value, one in zip(reference, outputs, strict=True)]
+    return calibrate(exercise, case, expected.inputs, wide, tuple(reference), by_torch)
 
 
 def invalid(case: Case, expected: Sequence[Expected]) -> str:
@@ -206,8 +229,10 @@ def is_right(exercise: Exercise, case: Case, expected: Expected, outputs: Tensor
 
 
 def _is_right(exercise: Exercise, case: Case, expected: Expected, outputs: Tensors) -> torch.Tensor:
-    expected, symptom = followed(exercise, case, expected, outputs, None)
-    right = _within(case, expected, outputs)
+    right = _within(case, _for_the_choice(exercise, case, expected, outputs), outputs)
+    if exercise.bad_choice is None or not right:  # a choice is looked at last: that takes longest
+        return right
+    symptom = exercise.bad_choice(case, [value.double() for value in outputs], None)
     return right if symptom is None else torch.zeros_like(right)
 
 
@@ -304,26 +329,26 @@ def _bits(value: torch.Tensor) -> torch.Tensor:
 
 
 def accepted_nulls(
-    exercise: Exercise, case: Case, expected: Expected, inputs: Inputs, other: Expected
+    exercise: Exercise, case: Case, expected: Expected, inputs: Inputs, earlier: Tensors
 ) -> list[str]:
     """List the trivial answers that this case would accept; if there are any, the case is invalid.
 
-    `other` is expected for other inputs, and stands for an answer kept from an earlier call.
+    `earlier` are right outputs for other inputs, and stand for an answer kept from an earlier call.
     """
     if min(value.numel() for value in expected.reference) < FEWEST_FOR_NULLS:
         return []
     asked = {
         name: _is_right(exercise, case, expected, outputs)
-        for name, outputs in _nulls(expected, inputs, other)
+        for name, outputs in _nulls(expected, inputs, earlier)
         if name not in case.also_right
     }
     return [name for name, is_accepted in zip(asked, _numbers(asked.values()), strict=True) if is_accepted]
 
 
-def _nulls(expected: Expected, inputs: Inputs, other: Expected) -> Iterator[tuple[str, list[torch.Tensor]]]:
+def _nulls(expected: Expected, inputs: Inputs, earlier: Tensors) -> Iterator[tuple[str, list[torch.Tensor]]]:
     yield "zeros", [torch.zeros_like(value) for value in expected.rounded]
     yield "uniform", [torch.full_like(value, 1.0 / value.shape[-1]) for value in expected.rounded]
-    yield "an earlier result", list(other.rounded)
+    yield "an earlier result", list(earlier)
     yield "fewer digits", [_coarse(value) for value in expected.rounded]
     for name, value in tensors(inputs).items():
         if all(value.shape == out.shape for out in expected.rounded):

@@ -29,6 +29,7 @@ from grader.worker.submission_worker import SubmissionWorker
 
 MOST_WORKERS = 16
 MOST_FOR_A_FILE = 4  # workers that compile one file; several files are compiled at once
+SHARE_OF_THE_FIRST = 0.6  # of all workers, for the file whose cases are graded first
 WORKER_BYTES = 1 << 30  # of host memory, a generous estimate for one worker with its compiler
 LIMIT_S = 180.0  # for one file
 SHORT_S = 0.1
@@ -90,10 +91,13 @@ class CompileAhead:
     def start(self, files: Iterable[File]) -> None:
         """Begin to compile these files, in their order."""
         files = list(files)
-        only = len(files) == 1
-        for file in files:
+        for number, file in enumerate(files):
             plans = _Plans(file.calls, self._limit_s)
-            workers = self._many if only else min(self._many, MOST_FOR_A_FILE)
+            workers = min(self._many, MOST_FOR_A_FILE)
+            if number == 0:  # it is waited for, while the others compile
+                workers = (
+                    self._many if len(files) == 1 else max(workers, round(self._many * SHARE_OF_THE_FIRST))
+                )
             begun = [self._threads.submit(self._compile, file, plans) for _ in range(workers)]
             self._begun.setdefault(file.submission.path, []).extend(begun)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -110,42 +110,76 @@ def grade_case(
     )
 
 
-def _draws(session: Session, exercise: Exercise, case: Case, attempt: int) -> list[Inputs]:
-    """Draw the inputs of a case's two calls; each attempt gives others of the same kind."""
-    calls = (2 * attempt, 2 * attempt + 1)
-    return [draw(exercise, case, session.seed, session.device, call) for call in calls]
+class _Wanted:
+    """The inputs of a case's calls, and what is expected of them; each attempt has other inputs.
+
+    `compute` is called while the worker makes the first call. `broken` is an outcome if the case itself is
+    at fault, and `accepted` names worthless answers that would pass on these inputs.
+    """
+
+    def __init__(self, session: Session, exercise: Exercise, case: Case, calls: Sequence[int], attempt: int):
+        self._session, self._exercise, self._case, self._attempt = session, exercise, case, attempt
+        self._calls = sorted({*calls})
+        self.inputs = [self._draw(0)]
+        self.expected: list[comparison.Expected] = []
+        self.broken: Outcome | None = None
+        self.accepted: list[str] = []
+
+    def _draw(self, call: int) -> Inputs:
+        session = self._session
+        return draw(self._exercise, self._case, session.seed, session.device, 2 * self._attempt + call)
+
+    def compute(self) -> None:
+        """Compute what is expected, and look whether a worthless answer would pass."""
+        exercise, case = self._exercise, self._case
+        self.inputs.append(self._draw(1))
+        self.expected = [comparison.expect(exercise, case, self.inputs[call]) for call in self._calls]
+        words = comparison.invalid(case, self.expected)
+        if words:  # a fault of the course, which costs no points
+            self.broken = Outcome(Verdict.GRADER_FAULT, Reason.INVALID_REFERENCE, where=words)
+            return
+        if len(self.expected) == 1:
+            others = comparison.rounded(exercise, case, self.inputs[1])
+        else:
+            others = self.expected[1].rounded
+        self.accepted = comparison.accepted_nulls(exercise, case, self.expected[0], self.inputs[0], others)
 
 
 def _grade(
     worker: SubmissionWorker, lab: Lab, exercise: Exercise, case: Case, count_kernels: bool
 ) -> Outcome:
-    session, arena = worker.session, worker.arena
-    draws = _draws(session, exercise, case, 0)
-    inputs, outputs = lay_out(exercise, case, Placer(), shapes_in(draws[0]))
-    # A number that is drawn on a GPU waits for all the work before it.
-    rng = Rng(session.seed, f"poison/{exercise.name}/{case.name}", "cpu")
-    for buffer in inputs:
-        band_input(arena, buffer)
     failed = worker.start()
     if failed:
         return failed
+    calls = runs(exercise, worker.session.device, worker.is_gated)
     for attempt in range(ATTEMPTS):
-        draws = _draws(session, exercise, case, attempt) if attempt else draws
-        expected = [comparison.expect(exercise, case, drawn) for drawn in draws]
-        broken = comparison.invalid(case, expected)
-        if broken:  # a fault of the course, which costs no points
-            return Outcome(Verdict.GRADER_FAULT, Reason.INVALID_REFERENCE, where=broken)
-        accepted = comparison.accepted_nulls(exercise, case, expected[0], draws[0], expected[1])
-        if not accepted:
+        wanted = _Wanted(worker.session, exercise, case, calls, attempt)
+        outcome = _graded_on(wanted, calls, worker, lab, exercise, case, count_kernels)
+        if not wanted.accepted:
             break
-    else:
-        where = f"this case would accept {accepted[0]} as an answer"
-        return Outcome(Verdict.GRADER_FAULT, Reason.INVALID_CASE, where=where)
+    return outcome
+
+
+def _graded_on(
+    wanted: _Wanted,
+    calls: Sequence[int],
+    worker: SubmissionWorker,
+    lab: Lab,
+    exercise: Exercise,
+    case: Case,
+    count_kernels: bool,
+) -> Outcome:
+    session = worker.session
+    inputs, outputs = lay_out(exercise, case, Placer(), shapes_in(wanted.inputs[0]))
+    # A number that is drawn on a GPU waits for all the work before it.
+    rng = Rng(session.seed, f"poison/{exercise.name}/{case.name}", "cpu")
+    for buffer in inputs:
+        band_input(worker.arena, buffer)
     results: list[list[torch.Tensor]] = []
     used, launched = 0.0, Counter[str]()
     unlike: Outcome | None = None
-    for call in runs(exercise, session.device, worker.is_gated):
-        values = draws[call]
+    for call in calls:
+        values = wanted.inputs[call]
         # A random choice is the same for every config.
         changes_config = exercise.follow is not None and call == 0 and bool(results)
         written = _call(
@@ -159,9 +193,16 @@ def _grade(
             values,
             opens_first=not results or changes_config,
             other_configs=changes_config,
+            meanwhile=None if wanted.expected else wanted.compute,
         )
+        if wanted.broken:
+            return wanted.broken
+        if wanted.accepted:
+            where = f"this case would accept {wanted.accepted[0]} as an answer"
+            return Outcome(Verdict.GRADER_FAULT, Reason.INVALID_CASE, where=where)
         if isinstance(written, Outcome):
             return _with_cause(lab, written)
+        expected = wanted.expected
         got, masks, decoys, ungated = written
         shapes = {buffer.name: buffer.tensor.shape for buffer in outputs}
         unlike = returned.fault(lab, exercise, case, shapes, worker.returned, worker.text)
@@ -184,7 +225,7 @@ def _grade(
         if finding and call == 0 and results and not changes_config:
             finding = None  # the first run on these inputs was right: reported below as nondeterministic
         if finding and call and len(results) == 1:
-            again = _call(worker, lab, exercise, case, inputs, outputs, rng, draws[0])
+            again = _call(worker, lab, exercise, case, inputs, outputs, rng, wanted.inputs[0])
             if isinstance(again, Written) and not all(map(same_bits, results[0], again.outputs)):
                 return _unlike(lab, exercise, results[0], again.outputs)
         if finding:
@@ -273,11 +314,13 @@ def _call(
     values: Inputs,
     opens_first: bool = False,
     other_configs: bool = False,
+    meanwhile: Callable[[], None] | None = None,
 ) -> Written | Outcome:
     """Make one call: return what it wrote, or an outcome if something other than the values is wrong.
 
     With `opens_first` a gated call comes after one with the gate open, which compiles and allocates. With
-    `other_configs` the autotuner chooses among configs that it has not chosen yet.
+    `other_configs` the autotuner chooses among configs that it has not chosen yet. `meanwhile` is called
+    while the worker is busy.
     """
     arena, session = worker.arena, worker.session
     named = numbers(values)
@@ -301,7 +344,7 @@ def _call(
     else:
         around = [held(arena, buffer) for buffer in inputs]
         if worker.is_gated and opens_first:
-            first = _ungated(worker, case, inputs, outputs, rng, plan, decoys)
+            first = _ungated(worker, case, inputs, outputs, rng, plan, decoys, meanwhile)
             if isinstance(first, Outcome):
                 return first
             ungated = first
@@ -315,7 +358,9 @@ def _call(
     outputs_before = [poison_output(arena, buffer, rng) for buffer in outputs]
     finish_writes(session.device)
     if exchange:
-        failed = worker.go(plan, case.limit_s, exchange, exercise.may_call, witnessed=True)
+        failed = worker.go(
+            plan, case.limit_s, exchange, exercise.may_call, witnessed=True, meanwhile=meanwhile
+        )
     else:
         opened = worker.open(lambda: None, case.limit_s)
         failed = opened if isinstance(opened, Outcome) else None
@@ -381,13 +426,14 @@ def _ungated(
     rng: Rng,
     plan: int,
     decoys: Inputs,
+    meanwhile: Callable[[], None] | None,
 ) -> Written | Outcome:
     """Run a plan with the gate open, on inputs that are not graded; return what it wrote."""
     arena = worker.arena
     fill(arena, inputs, decoys)
     before = [poison_output(arena, buffer, rng) for buffer in outputs]
     finish_writes(worker.session.device)
-    failed = worker.go(plan, case.limit_s)
+    failed = worker.go(plan, case.limit_s, meanwhile=meanwhile)
     if failed:
         return failed
     masks = [untouched(arena, *pair) for pair in zip(outputs, before, strict=True)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import math
 import os
 import shutil
@@ -95,6 +96,7 @@ class Run:
         self._passed: set[tuple[Key, str]] = set()  # exercises with the sizes of cases that passed
         self._checked: dict[Key, Outcome | None] = {}
         self._submissions: dict[Path, Submission] = {}
+        self._following: dict[Path, CaseItem] = {}  # by a file, the first case of the file after it
 
     def warm(self, asked: Sequence[Item]) -> None:
         """Start the fork servers that these items need, so that their imports overlap with the judge's."""
@@ -109,6 +111,12 @@ class Run:
             ahead = [item for item in cases if not item.exercise.native and self.ungradable(item) is None]
             if ahead:
                 self._start_ahead(self.gpu, ahead)
+        if LEAN not in os.environ:
+            graded = [item for item in cases if item.kind == CORRECTNESS and self.ungradable(item) is None]
+            for item, other in itertools.pairwise(graded):
+                path, same_lab = self.submission(item).path, item.entry is other.entry
+                if same_lab and self.submission(other).path != path:
+                    self._following.setdefault(path, other)
         for item in cases:
             key = (item.entry.folder, item.exercise.name)
             if item.kind == CODEGEN and key not in self._kernels and self.ungradable(item) is None:
@@ -350,7 +358,7 @@ class Run:
     def _correctness(self, item: CaseItem) -> Outcome:
         from grader.judge.correctness import grade_case
 
-        worker = self._worker("correctness", item, self._arena("cases"), interpreted=self.tier == "cpu")
+        worker = self._worker_for_cases(item)
         try:
             count = self.tier == "gpu" and item.case is _largest(item.exercise)
             outcome = grade_case(worker, item.entry.lab, item.exercise, item.case, count)
@@ -363,9 +371,17 @@ class Run:
             outcome = replace(outcome, printed=worker.printed)
         if outcome.verdict is Verdict.PASS:
             self._note_verified(item, outcome)
-        if outcome.verdict not in (Verdict.PASS, Verdict.WRONG):
-            worker.close()  # after any other verdict the next case gets a new worker
+        # The interpreter stores nothing outside of a tensor; on a GPU such a store may have changed anything.
+        ended_well = WRONG_RESULTS if self.tier == "cpu" else (Verdict.WRONG,)
+        if outcome.verdict not in (Verdict.PASS, *ended_well):
+            worker.close()  # the next case gets a new worker
+        following = self._following.pop(self.submission(item).path, None)
+        if following:
+            self._worker_for_cases(following).begin()  # it sets itself up while this file's cases run
         return outcome
+
+    def _worker_for_cases(self, item: CaseItem) -> SubmissionWorker:
+        return self._worker("correctness", item, self._arena("cases"), interpreted=self.tier == "cpu")
 
     def _compiles(self, item: CaseItem, outcome: Outcome) -> bool:
         """Return whether the call of a case compiles, whose kernel failed in the interpreter.

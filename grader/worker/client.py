@@ -102,13 +102,17 @@ class Worker:
         limit_s: float,
         exchanger: Exchanger | None = None,
         late: tuple[float, Callable[[], None]] | None = None,
+        meanwhile: Callable[[], None] | None = None,
     ) -> tuple[Kind, JsonObject]:
         """Send a frame and wait for its answer, at most `limit_s` seconds; it may use `exchanger` meanwhile.
 
-        `late` is a number of seconds, and what is called once if the answer has not come by then. Raises
-        WorkerGoneError after the limit, on an invalid answer, and if the worker ends.
+        `late` is a number of seconds, and what is called once if the answer has not come by then. `meanwhile`
+        is called as soon as the frame is sent; its time does not count. Raises WorkerGoneError after the
+        limit, on an invalid answer, and if the worker ends.
         """
         self.send(kind, payload, limit_s)
+        if meanwhile:
+            meanwhile()
         return self.answer(limit_s, exchanger, late)
 
     def send(self, kind: Kind, payload: JsonObject, limit_s: float) -> None:

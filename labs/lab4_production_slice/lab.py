@@ -274,6 +274,13 @@ def norm_unit(centred, default):
     return unit
 
 
+def error_of_means(case, inputs, reference):
+    """What all elements of a normalised row are off together: two roundings of its mean."""
+    mean = inputs["x"].mean(dim=1, keepdim=True)
+    _, rstd, _ = parts(inputs["x"], 1, inputs.get("eps", LN_EPS))
+    return (2.0 * EPSILON["fp32"] * mean.abs() * rstd * inputs["weight"].abs(),)
+
+
 def norm_backward_units(centred, default):
     def units(case, inputs, reference):
         dy, g = inputs["dy"], inputs["dy"] * inputs["weight"]
@@ -454,7 +461,7 @@ def is_moved(before, kept):
     """Whether two choices agree at some distance, or with neighbours exchanged, more than by chance."""
     import torch
 
-    first, second = (one[: 2**16].cpu().double() for one in (before, kept))
+    first, second = (one[: 2**16].double() for one in (before, kept))
     n, spread = len(first), float(first.std() * second.std())
     first, second = first - first.mean(), second - second.mean()
     spectra = torch.fft.rfft(first, n=2**17), torch.fft.rfft(second, n=2**17)
@@ -469,7 +476,7 @@ def repeats_at_some_distance(kept):
     """Whether elements agree with those a fixed distance before them, more often than by chance."""
     import torch
 
-    first = kept[: 2**16].cpu().double()
+    first = kept[: 2**16].double()
     n, centred = len(first), first - first.mean()
     spectrum = torch.fft.rfft(centred, n=2**17)
     agreement = torch.fft.irfft(spectrum.abs().square(), n=2**17)[1 : n // 2]  # of each distance
@@ -952,7 +959,7 @@ LAB = Lab(
         ),
         Exercise(
             "layer_norm_forward", "layer_norm.py", 5, layer_norm_inputs, layer_norm, layer_norm,
-            Tolerance(norm_unit(1, LN_EPS)), NORM_FORWARD, numbers=("eps",),
+            Tolerance(norm_unit(1, LN_EPS), shared=error_of_means), NORM_FORWARD, numbers=("eps",),
             symptom_of=symptom_of_norm(1, LN_EPS), speed=timed(4, COPY, 2), codegen=CODE,
         ),
         Exercise(

@@ -33,3 +33,26 @@ def test_shapes_and_formulas_of_every_case_leave_the_compiler_out_and_it_can_be_
     done = python("-c", ALL_SHAPES_AND_FORMULAS, TMPDIR=str(tmp_path), TORCHINDUCTOR_CACHE_DIR=str(folder))
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.splitlines() == ["[]", "True"]
+
+
+def test_the_stand_in_stays_until_the_last_of_several_threads_has_left():
+    code = """
+import sys, threading
+from grader.judge.without_dynamo import without_dynamo
+entered, leave = threading.Event(), threading.Event()
+def first():
+    with without_dynamo():
+        entered.set()
+        leave.wait()
+thread = threading.Thread(target=first)
+thread.start()
+entered.wait()
+with without_dynamo():
+    leave.set()
+    thread.join()
+    print("torch._dynamo" in sys.modules)
+print("torch._dynamo" in sys.modules)
+"""
+    done = python("-c", code)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.splitlines() == ["True", "False"]
