@@ -52,6 +52,7 @@ PLAIN_REASONS = (
     Reason.RETURNED,
     Reason.RACE,
 )  # they say by themselves what is wrong
+SHARE_OF_MORE = 0.3  # of the work, for another function of a file in which one was looked for in vain
 FAILURES = (Verdict.CRASHED, Verdict.COMPILE_ERROR)
 Answered = tuple[Item, Outcome, float]
 
@@ -209,11 +210,15 @@ class Explainer:
             # With a mask that stores nothing an input that is overwritten stays as it was.
             verdicts = {outcome.verdict for _, outcome in wrong.answers if is_open(outcome)}
             masks = verdicts != {Verdict.MUTATED_INPUT}
-            search = Search(workers, wrong.submission, wrong.exercise, failing, passing, settled, masks)
+            # What two functions of a file share was looked at with the first.
+            share = SHARE_OF_MORE if self._wrong.get(key) and key not in self._mended else 1.0
+            search = Search(
+                workers, wrong.submission, wrong.exercise, failing, passing, settled, masks, share
+            )
             fails = any(is_unclear(outcome) for _, outcome in wrong.answers)
             found = search.mend(self._mended.get(key, ()), may_fail=fails)
             if found:
-                self._mended.setdefault(key, []).extend(found.edits)
+                self._mended[key] = [*dict.fromkeys((*self._mended.get(key, ()), *found.edits))]
             elif self._by_another(wrong, key):
                 return None, ""
             crashed = {item.case.name for item, outcome in wrong.answers if is_unclear(outcome)}

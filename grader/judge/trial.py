@@ -28,7 +28,7 @@ from grader.judge.inputs import (
     untouched,
 )
 from grader.results.outcome import Outcome
-from grader.worker.messages import Programs
+from grader.worker.messages import OneProgram, Programs
 from grader.worker.shared_memory import Buffer
 from grader.worker.submission_worker import SubmissionWorker
 from grader.worker.witness.record import Reach, Witnessed
@@ -37,6 +37,7 @@ MOST_ELEMENTS = 1 << 16  # of a case that is called many times, by the product o
 LIMIT_S = 5.0  # of one call: an edited file may have an endless loop
 DRAWN_CALLS = 3_000_000  # call numbers from here on are drawn for trials
 SMALLEST = 1e-30  # divisor of a relative error
+MOST_WRONG = 0.99  # share of a call that is not all right, at most
 LOOSELY = 2e-2  # relative error of an element that is right but for its digits
 
 
@@ -85,8 +86,11 @@ class Trial:
         limit_s: float = LIMIT_S,
         programs: Programs | None = None,
         bounds: bool = False,
+        only: OneProgram | None = None,
     ) -> Called | None:
         """Call the worker's present file, with another number of `programs` if given; None if that fails.
+
+        With an `only` program no other one of its launch runs, and no later launch.
 
         `worker.witnessed` says afterwards what was seen of its loads and stores, if they were `witnessed`;
         only those outside of a tensor, if `bounds`; or where NaN and inf came from, if they were `traced`.
@@ -101,7 +105,13 @@ class Trial:
         calls = [(self._inputs, self._outputs)]
         named = numbers(self.values)
         plan = worker.prepare(
-            self.exercise, calls, limit_s, named=named, allocates=self.case.allocates, programs=programs
+            self.exercise,
+            calls,
+            limit_s,
+            named=named,
+            allocates=self.case.allocates,
+            programs=programs,
+            only=only,
         )
         if isinstance(plan, Outcome) or worker.go(
             plan, limit_s, witnessed=witnessed, traced=traced, bounds=bounds
@@ -149,16 +159,44 @@ class Trial:
             found.append(float(error.nan_to_num(nan=1.0).clamp(max=1.0).mean()))
         return found
 
+    def right_of_one(self, called: Called | None, seen: Witnessed) -> float | None:
+        """Return `share` of what one program alone has written; None if that is right, or nothing.
+
+        Elements that are NaN do not count as written: so do those of the file's own tensors that nobody has.
+        """
+        if called is None or not called.is_clean:
+            return -1.0 if called is None else 0.0
+        masks = self.written(called)
+        if not any(bool(mask.any()) for mask in masks):
+            return None
+        both = zip(called.outputs, self.expected.reference, masks, strict=True)
+        filled = [torch.where(mask, got, right.to(got.dtype)) for got, right, mask in both]
+        finding, _ = comparison.examine(self.exercise, self.case, self.expected, filled)
+        if finding is None:
+            return None if seen == Witnessed() else MOST_WRONG
+        k = self.exercise.outputs.index(finding.output)
+        near = self._is_near(called, k)[masks[k]]
+        strict = 1.0 - finding.wrong / max(int(masks[k].sum()), 1)
+        return min(MOST_WRONG, 0.5 * strict + 0.5 * float(near.double().mean()))
+
+    def written(self, called: Called) -> list[torch.Tensor]:
+        """Return masks of the elements of a call's outputs that some program has written, and not NaN."""
+        both = zip(called.outputs, called.untouched, strict=True)
+        return [~(untouched | torch.isnan(got)) for got, untouched in both]
+
+    def _is_near(self, called: Called, k: int) -> torch.Tensor:
+        reference = self.expected.reference[k]
+        return (called.outputs[k].double() - reference).abs() <= LOOSELY * reference.abs()
+
     def share(self, called: Called | None, seen: Witnessed) -> float:
         """Return how much of a call is right, in which `seen` was found: see `right`."""
         if called is None or not called.is_clean:
             return -1.0 if called is None else 0.0
         finding, _ = comparison.examine(self.exercise, self.case, self.expected, called.outputs)
         if finding is None:
-            return 1.0 if seen == Witnessed() else 0.99
+            return 1.0 if seen == Witnessed() else MOST_WRONG
         k = self.exercise.outputs.index(finding.output)
-        reference = self.expected.reference[k]
-        near = (called.outputs[k].double() - reference).abs() <= LOOSELY * reference.abs()
+        near = self._is_near(called, k)
         strict = 1.0 - finding.wrong / max(finding.bad.numel(), 1)
         written = 1.0 - float(called.untouched[k].double().mean())
-        return min(0.99, 0.4 * strict + 0.4 * float(near.double().mean()) + 0.2 * written)
+        return min(MOST_WRONG, 0.4 * strict + 0.4 * float(near.double().mean()) + 0.2 * written)

@@ -17,6 +17,9 @@ from typing import Any
 import triton
 from triton.runtime import interpreter, jit
 
+# Definitions that run in place of those of the functions' file: the judge tries edits of one kernel.
+replaced: dict[FunctionType, ast.FunctionDef] = {}
+
 
 def read_from_the_tree() -> None:
     """Let Triton run and compile functions as Python defined them.
@@ -40,6 +43,10 @@ def _rewritten(plain: Callable[[object], object]) -> Callable[[object], object]:
 
     @functools.wraps(plain)
     def rewrite_ast(self):  # type: ignore[no-untyped-def]  # its attributes are Triton's
+        if self.fn in replaced:
+            self.filename = self.fn.__code__.co_filename
+            tree = self.ast_transformer.visit(ast.Module([replaced[self.fn]], []))
+            return self._compile_and_exec(ast.fix_missing_locations(tree))
         node = _node(self.fn)
         if node is None:
             return plain(self)
@@ -122,9 +129,15 @@ def _copied(value: Any) -> Any:
 
 
 @functools.lru_cache(maxsize=16)
+def tree_of(text: str) -> ast.Module:
+    """Return the syntax tree of a file, which nobody may change; SyntaxError if it is not Python."""
+    return ast.parse(text)
+
+
+@functools.lru_cache(maxsize=16)
 def _definitions(text: str) -> tuple[ast.FunctionDef, ...]:
     try:
-        return tuple(_defined_in(ast.parse(text)))
+        return tuple(_defined_in(tree_of(text)))
     except (SyntaxError, ValueError):
         return ()
 

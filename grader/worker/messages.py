@@ -18,6 +18,9 @@ from grader.worker.witness.record import Witnessed
 
 MOST_LINES, MOST_PLACES = 10**7, 8  # of a file; lines that a worker reports of one run
 
+# What an edited kernel calls to compare expressions, and what it says of each: see alternatives.py.
+EITHER, RAISES, SAME = "__kernel_either", -1, 0
+
 # A lent tensor: byte offset in the arena, shape, strides in elements, dtype.
 Place: TypeAlias = tuple[int, Shape, tuple[int, ...], str]
 Number: TypeAlias = bool | int | float | list[int]
@@ -54,6 +57,17 @@ class Programs:
 
 
 @dataclass(frozen=True)
+class OneProgram:
+    """The only program that runs of launch number `launch` of a call, which is the last one that runs.
+
+    `number` counts programs in the order in which the interpreter runs them, the last axis first.
+    """
+
+    launch: int
+    number: int
+
+
+@dataclass(frozen=True)
 class Plan:
     """Calls of one function to prepare under a number; each has inputs in order and outputs by name."""
 
@@ -65,6 +79,7 @@ class Plan:
     calls: tuple[tuple[tuple[Place, ...], dict[str, Place]], ...]
     other_configs: bool = False  # autotuned kernels take another config than in earlier calls
     programs: Programs | None = None  # in place of those that host code launches; in the interpreter alone
+    only: OneProgram | None = None  # in the interpreter alone
 
 
 @dataclass(frozen=True)
@@ -98,9 +113,15 @@ class Queued:
 
 @dataclass(frozen=True)
 class Edited:
-    """Import the file at this path in place of the submitted one: a changed line may make it right."""
+    """Use another file in place of the submitted one: a changed line may make it right.
+
+    If `is_base`, files that follow differ little from it. If `is_near`, this one does: it need not be
+    imported as a whole. It may be overwritten when it is imported.
+    """
 
     file: str
+    is_base: bool
+    is_near: bool
 
 
 @dataclass(frozen=True)
@@ -164,7 +185,8 @@ class Ran:
     `operators` are the torch operators that computed, `computed` the lines where they did, `reads` the lines
     where data was read. `launched` are the kernels with their work of tl.dot, as `launches.recorded` counts
     it. `returned` is what the last call returned, one value or several; None if that was not looked at.
-    it. `witnessed` is what the interpreter saw of loads and stores, empty if it was not asked to watch.
+    `witnessed` is what the interpreter saw of loads and stores, empty if it was not asked to watch.
+    `alternatives` are what `interpreted.alternatives` has found of the places of an edited file.
     """
 
     operators: tuple[str, ...] = ()
@@ -173,6 +195,7 @@ class Ran:
     launched: Mapping[str, int] = field(default_factory=dict)
     returned: tuple[Returned, ...] | None = None
     witnessed: Witnessed = field(default_factory=Witnessed)
+    alternatives: Mapping[str, list[int]] = field(default_factory=dict)
 
     @classmethod
     def claimed(cls, reply: JsonObject) -> Ran:
@@ -184,6 +207,7 @@ class Ran:
             _counts(reply.get("launched")),
             _values(reply.get("returned")),
             Witnessed.claimed(reply.get("witnessed")),
+            _classes(reply.get("alternatives")),
         )
 
 
@@ -238,6 +262,13 @@ def _counts(claim: Json) -> dict[str, int]:
     """Return the counts of a dictionary; nothing for any other value."""
     pairs = claim.items() if isinstance(claim, dict) else ()
     return {one_line(name): count for name, count in pairs if type(count) is int and count >= 0}
+
+
+def _classes(claim: Json) -> dict[str, list[int]]:
+    pairs = claim.items() if isinstance(claim, dict) else ()
+    return {
+        name: [one for one in found if type(one) is int] for name, found in pairs if isinstance(found, list)
+    }
 
 
 def _lines(claim: Json) -> list[str]:

@@ -28,6 +28,7 @@ from grader.worker.messages import (
     Edited,
     Go,
     Number,
+    OneProgram,
     Picked,
     Place,
     Plan,
@@ -94,6 +95,7 @@ class SubmissionWorker:
         self._took_s = 0.0  # by the last run of a plan, with its messages
         self.queued = 0  # the plan that waits at the gate; 0 for none
         self._never_loads: Outcome | None = None
+        self._base: str | None = None  # a text of which the process keeps the module, for edits of it
         self._source_folder: Path | None = None  # with the file, where no worker can write
 
     def start(self) -> Outcome | None:
@@ -180,7 +182,7 @@ class SubmissionWorker:
         pages = self._gate.descriptors if self._gate else ()
         look_every_s = LOOK_SELDOM_S if self._ahead else LOOK_EVERY_S
         self._worker = Worker(parent, memory, tuple(map(Path, write)), operators, pages, look_every_s)
-        self._is_loaded, self.is_setting_up = False, True
+        self._is_loaded, self.is_setting_up, self._base = False, True, None
         try:
             self._worker.send(Kind.SETUP, encode(setup), LOAD_LIMIT_S)
         except WorkerGoneError as gone:
@@ -218,12 +220,13 @@ class SubmissionWorker:
         allocates: bool = False,
         other_configs: bool = False,
         programs: Programs | None = None,
+        only: OneProgram | None = None,
     ) -> int | Outcome:
         """Send a list of calls, and numbers that all of them get by name; return the plan's number.
 
         If the function `allocates` its results, no output is passed, and what it returns is copied. With
         `other_configs` autotuned kernels take another config than in earlier calls, where they have one.
-        `programs` change the grid of one launch.
+        `programs` change the grid of one launch; of a launch that has an `only` program no other one runs.
         """
         self._plans += 1
         numbers: dict[str, Number] = dict(named or {})
@@ -238,6 +241,7 @@ class SubmissionWorker:
             allocates=allocates,
             other_configs=other_configs,
             programs=programs,
+            only=only,
             named=numbers,
             calls=tuple(
                 (tuple(map(_place, inputs)), {buffer.name: _place(buffer) for buffer in outputs})
@@ -256,8 +260,9 @@ class SubmissionWorker:
         witnessed: bool = False,
         traced: bool = False,
         bounds: bool = False,
+        meanwhile: Callable[[], None] | None = None,
     ) -> Outcome | None:
-        """Run a prepared plan; return an outcome if it failed.
+        """Run a prepared plan, and call `meanwhile` while it runs; return an outcome if it failed.
 
         With an `exchanger` only kernels, and the torch operators in `may_call`, get what is graded. If
         `witnessed`, the interpreter watches loads and stores; if `bounds`, only whether they stay in bounds;
@@ -265,21 +270,32 @@ class SubmissionWorker:
         """
         asked = Go(plan, exchanger is not None, tuple(may_call), witnessed, traced, bounds)
         began = time.monotonic()
-        failed = self._ask(Kind.GO, encode(asked), limit_s, exchanger=exchanger)
+        failed = self._ask(Kind.GO, encode(asked), limit_s, exchanger=exchanger, meanwhile=meanwhile)
         self._took_s = time.monotonic() - began
         return failed
 
-    def edit(self, text: str, limit_s: float) -> Outcome | None:
-        """Import another text in place of the file; return an outcome if that fails.
+    def edit(self, text: str, limit_s: float, base: str | None = None) -> Outcome | None:
+        """Put another text in place of the file; return an outcome if that fails.
 
-        It holds until the process ends, and earlier plans are gone. For a worker that looks for the cause of
-        a mistake; what such a file computes earns nothing.
+        If it differs from `base` in one kernel alone, only that kernel is read. It holds until the process
+        ends, and earlier plans are gone. For a worker that looks for the cause of a mistake; what such a file
+        computes earns nothing.
         """
+        if base is not None and self._base != base:
+            self._edit(base, limit_s, is_base=True)
+            failed = self.start()
+            if failed:
+                return failed
+            self._base = base
+        return self._edit(text, limit_s, is_near=base is not None)
+
+    def _edit(
+        self, text: str, limit_s: float, is_base: bool = False, is_near: bool = False
+    ) -> Outcome | None:
         assert self._source_folder is not None
-        # It stays until the next one: the interpreter reads a kernel when it first runs.
         path = self._source_folder / "edited.py"
         path.write_text(text, "utf-8")
-        return self._ask(Kind.EDIT, encode(Edited(str(path))), limit_s)
+        return self._ask(Kind.EDIT, encode(Edited(str(path), is_base, is_near)), limit_s)
 
     @property
     def is_gated(self) -> bool:
@@ -396,6 +412,7 @@ class SubmissionWorker:
         loading: bool = False,
         exchanger: Exchanger | None = None,
         late: tuple[float, Callable[[], None]] | None = None,
+        meanwhile: Callable[[], None] | None = None,
     ) -> Outcome | None:
         assert self._worker is not None
         if self.queued and self._gate:  # given up, after an outcome of the other side
@@ -403,7 +420,8 @@ class SubmissionWorker:
             self.queued = 0
         if self._still:
             self.hold(still=False)
-        return self._taken(kind, partial(self._worker.ask, kind, payload, limit_s, exchanger, late), loading)
+        ask = partial(self._worker.ask, kind, payload, limit_s, exchanger, late, meanwhile)
+        return self._taken(kind, ask, loading)
 
     def _taken(
         self, kind: Kind, answered: Callable[[], tuple[Kind, JsonObject]], loading: bool = False
@@ -440,6 +458,11 @@ class SubmissionWorker:
     def launched(self) -> Mapping[str, int]:
         """Return the kernels of the last call with their work of tl.dot, as the worker reports them."""
         return self._ran.launched
+
+    @property
+    def alternatives(self) -> Mapping[str, Sequence[int]]:
+        """What the last run has found of other expressions: see `grader.judge.repair.effects`."""
+        return self._ran.alternatives
 
     @property
     def witnessed(self) -> Witnessed:

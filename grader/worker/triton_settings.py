@@ -82,12 +82,9 @@ def tune_briefly() -> None:
 def tune_by_chance(seed: int, runs_first: bool) -> None:
     """Let autotuned kernels pick a random config instead of timing all: faster, and more configs are checked.
 
-    With `runs_first` a config is run before it is chosen, because one may not fit the GPU.
+    With `runs_first` a config is run before it is chosen, because one may not fit the GPU. A kernel picks the
+    same config for the same sizes, also in another process of the run: what failed can be tried again.
     """
-    chance = random.Random(seed)
-    if not runs_first:
-        triton.runtime.driver.active.get_benchmarker = lambda: lambda *_, **__: [chance.random()] * 3
-        return
 
     def first_that_runs() -> Callable[..., list[float]]:
         found: list[object] = []
@@ -113,7 +110,8 @@ def tune_by_chance(seed: int, runs_first: bool) -> None:
 
     Autotuner.prune_configs = shuffled
     driver = triton.runtime.driver.active
-    benchmark = first_that_runs()
+    # Of configs that take the same time the autotuner picks the first.
+    benchmark = first_that_runs() if runs_first else lambda *_, **__: [1.0] * 3
     driver.get_benchmarker = lambda: benchmark
 
 

@@ -9,9 +9,7 @@ import contextlib
 import faulthandler
 import functools
 import gc
-import importlib.machinery
 import importlib.util
-import linecache
 import os
 import socket
 import sys
@@ -19,7 +17,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import NamedTuple, TypeAlias
 
 import torch
@@ -28,9 +26,11 @@ from grader.codegen import absent_gpu, nvcc
 from grader.course.tiers import DEFAULT_ARCH
 from grader.sandbox import confine
 from grader.worker import exchange, launch_audit, launches, returned, triton_settings
+from grader.worker.edited_file import EditedFile
 from grader.worker.error_report import describe
 from grader.worker.gate import Queue
-from grader.worker.interpreted.grids import other_programs
+from grader.worker.interpreted import alternatives
+from grader.worker.interpreted.grids import one_program, other_programs
 from grader.worker.messages import (
     Audit,
     AuditReport,
@@ -93,6 +93,7 @@ def main(control: int, stdout: int, stderr: int, memory: int, gate: int, done: i
         return
     channel.sendall(pack(Kind.DONE, block, {}))
     module: ModuleType | nvcc.Library | None = None
+    edited: EditedFile | None = None
     on_gpu, timed = arena.device != "cpu", setup.tuning == "full"
     plans: dict[int, list[ReadyCall]] = {}
     while True:
@@ -110,7 +111,10 @@ def main(control: int, stdout: int, stderr: int, memory: int, gate: int, done: i
             elif kind is Kind.EDIT:
                 plans.clear()
                 _skip_kernels_of_operators()
-                module = _load(decode(Edited, payload).file, "submission")
+                alternatives.taken()  # of a run that has failed
+                edit = decode(Edited, payload)
+                edited = edited or EditedFile(edit.file, "submission")
+                module = edited.load(Path(edit.file).read_text("utf-8"), edit.is_base, edit.is_near)
             elif kind is Kind.PREPARE:
                 plan = decode(Plan, payload)
                 plans[plan.plan] = _ready(module, arena, plan)
@@ -215,17 +219,8 @@ def _skip_kernels_of_operators() -> None:
         operators.get_inner_triton_kernels = _no_kernels
 
 
-class _Uncached(importlib.machinery.SourceFileLoader):
-    """Reads the text of a file each time: another text may come in its place within a tick of its clock."""
-
-    def get_code(self, fullname: str) -> CodeType:
-        path = self.get_filename(fullname)
-        return self.source_to_code(self.get_data(path), path)
-
-
 def _load(path: str, name: str) -> ModuleType:
-    linecache.cache.pop(path, None)  # the lines that it had before
-    specification = importlib.util.spec_from_file_location(name, path, loader=_Uncached(name, path))
+    specification = importlib.util.spec_from_file_location(name, path)
     assert specification is not None
     assert specification.loader is not None
     module = importlib.util.module_from_spec(specification)
@@ -279,6 +274,9 @@ def _ready(module: ModuleType | nvcc.Library | None, arena: Arena, plan: Plan) -
     if plan.programs is not None:
         other = functools.partial(other_programs, plan.programs)
         calls = [call._replace(function=_within(other, call.function)) for call in calls]
+    if plan.only is not None:
+        one = functools.partial(one_program, plan.only)
+        calls = [call._replace(function=_within(one, call.function)) for call in calls]
     return calls
 
 
@@ -334,7 +332,8 @@ def _seen(calls: Sequence[ReadyCall], on_gpu: bool, witness: Witness, is_trial: 
     census = contextlib.nullcontext(dict) if is_trial else launches.recorded()
     with launch_audit.operators() as seen, census as launched, witness as witnessed:
         ran = _run(calls, on_gpu)
-    return Ran(tuple(seen()), launched=launched(), returned=ran.returned, witnessed=witnessed())
+    told = witnessed(), alternatives.taken()
+    return Ran(tuple(seen()), (), (), launched(), ran.returned, *told)
 
 
 def _queued(calls: Sequence[ReadyCall], queue: Queue, asked: Queued) -> Ran:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+
+import torch
 
 from grader.course.spec import Case, Exercise
 from grader.judge.inputs import same_bits
 from grader.judge.trial import LIMIT_S, MOST_ELEMENTS, Called, Trial, elements
+from grader.worker.messages import OneProgram
 from grader.worker.submission_worker import SubmissionWorker
+from grader.worker.witness.record import Index
 
 WORK_OF_A_TRY = 14  # of reading a file and calling it, whatever it does
 WORK_OF_AUTOGRAD = 12
 ACCESSES_OF_WORK, LANES_OF_WORK = 5, 6000  # loads and stores, and their lanes, of one unit
 FIRST_CASES = 8  # of which the one with the least work is tried
 FEWEST_ELEMENTS = 64  # in a case of fewer too many edits look right
+PARTS = 4  # of a grid, in each of which one program is looked at
 LIKE = 0.2  # a smaller case shows the same mistake if its share of right elements differs by no more
 NEARER = 0.15  # by which the share of right elements rises where an edit brings a file nearer
 FARTHER = 1.1  # times the error of an output that was before
@@ -39,24 +45,82 @@ class Bench:
         few = [case for case in passing if elements(case) <= MOST_ELEMENTS]
         self._passing = [self._trial(case) for case in few]
         self._target = self.failing[0]
+        self._base: str | None = None
+        self._only: OneProgram | None = None
         self.limit_s = LIMIT_S
 
     def _trial(self, case: Case) -> Trial:
         return Trial(self._exercise, case, self._worker.session.seed, self._start)
 
-    def aim(self, case: Case) -> None:
-        """Try edits on this case from now on."""
-        self._target = self._trial(case)
+    def aim(self, case: Case, base: str | None = None, only: OneProgram | None = None) -> None:
+        """Try edits of the text `base` on this case from now on; each runs `only` one program first."""
+        self._target, self._base, self._only = self._trial(case), base, only
 
     def score(self, text: str) -> float:
         """Return how much of the case that it aims at a text gets right; less than 0 if it fails."""
-        if self._worker.start() or self._worker.edit(text, LIMIT_S):
+        target, worker = self._target, self._worker
+        if worker.start() or worker.edit(text, LIMIT_S, self._base):
             return -1.0
-        share = self._target.right(self._worker, limit_s=self.limit_s, bounds=True)
+        if self._only is not None:
+            called = target.call(worker, limit_s=self.limit_s, bounds=True, only=self._only)
+            share = target.right_of_one(called, worker.witnessed)
+            if share is not None:
+                return share
+        share = target.right(worker, limit_s=self.limit_s, bounds=True)
         if share < 1.0:
             return share
-        # To look for races takes as long as the call, and few texts get here.
-        return self._target.right(self._worker, witnessed=True, limit_s=self.limit_s)
+        # Few texts get here. Races are looked for now, which takes as long as the call.
+        if worker.start() or worker.edit(text, LIMIT_S):
+            return -1.0
+        return target.right(worker, witnessed=True, limit_s=self.limit_s)
+
+    def launches(self) -> list[int]:
+        """Return the lines of the launches that the last call made."""
+        return [one.line for one in self._worker.witnessed.launches]
+
+    def observed(self, text: str) -> tuple[list[int], OneProgram | None]:
+        """Return the lines of the launches that a text makes in the case that it aims at, and a program that
+        stores wrong elements, whichever others run.
+
+        No lines if the text fails; no program if none can run alone, or if it is the only one.
+        """
+        target, worker = self._target, self._worker
+        if worker.start() or worker.edit(text, LIMIT_S, self._base):
+            return [], None
+        whole = target.call(worker, bounds=True)
+        if whole is None:
+            return [], None
+        lines, grids = self.launches(), [one.grid for one in worker.witnessed.launches]
+        if self._exercise.follow or self._exercise.bad_choice:  # elements do not stand for themselves
+            return lines, None
+        return lines, self._wrong_program(whole, grids)
+
+    def _wrong_program(self, whole: Called, grids: Sequence[Index]) -> OneProgram | None:
+        """Return a program that stores wrong elements; `grids` are those of the `whole` call."""
+        target, worker = self._target, self._worker
+        for launch, grid in reversed([*enumerate(grids)]):
+            count = math.prod(grid)
+            if count <= 1 and len(grids) == 1:
+                return None
+            found: list[tuple[float, int]] = []
+            for number in sorted({count * part // PARTS for part in range(PARTS)} | {max(0, count - 1)}):
+                called = target.call(worker, bounds=True, only=OneProgram(launch, number))
+                share = target.right_of_one(called, worker.witnessed)
+                if called is None or not _is_part(called, target.written(called), whole):
+                    break
+                if share is not None:
+                    found.append((share, number))
+            else:
+                if found:
+                    return OneProgram(launch, min(found)[1])
+        return None
+
+    def alternatives(self, text: str) -> Mapping[str, Sequence[int]]:
+        """Return what a text that compares expressions finds of them; nothing if it fails."""
+        if self._worker.start() or self._worker.edit(text, LIMIT_S):
+            return {}
+        called = self._target.call(self._worker, bounds=True, only=self._only)
+        return self._worker.alternatives if called else {}
 
     def work(self) -> int:
         """Return the work of the last score, as the loads and stores of its call show it."""
@@ -78,13 +142,6 @@ class Bench:
                 if score < 1.0:
                     found.append((score < 0.0, self.work(), at))
         return min(found)[2] if found else 0
-
-    def numbers(self) -> dict[tuple[str, str], set[int]]:
-        """Return the whole numbers that kernels had in the last score, by the kernel and its parameter."""
-        found: dict[tuple[str, str], set[int]] = {}
-        for one in self._worker.witnessed.numbers:
-            found.setdefault((one.kernel, one.name), set()).add(one.value)
-        return found
 
     def shrunk(self, text: str, at: int, sizes: Sequence[Case]) -> Case:
         """Return a smaller case that shows what the failing case number `at` shows of a text, or that case.
@@ -178,3 +235,9 @@ class Bench:
 
     def _is_right(self, trial: Trial) -> bool:
         return trial.right(self._worker, witnessed=True) == 1.0
+
+
+def _is_part(called: Called, written: Sequence[torch.Tensor], whole: Called) -> bool:
+    """Return whether what one program has written is what the whole call leaves there."""
+    both = zip(called.outputs, whole.outputs, written, strict=True)
+    return all(same_bits(one[mask], other[mask]) for one, other, mask in both)

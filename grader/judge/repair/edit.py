@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from grader.judge.repair.source import Part, Source
@@ -37,8 +37,17 @@ class Edit:
 
         With any other edit some cases may be right though the mistake is elsewhere.
         """
-        removes = "does not belong" in self.kind or GOES_AROUND in self.kind
+        removes = "does not belong" in self.kind or self.goes_around
         return not removes and "(and so in line" not in self.kind
+
+    def avoiding(self) -> Edit:
+        """Return this edit as one with which other kernels run: what is wrong may not run any more."""
+        return self if self.goes_around else replace(self, mistake=f"{self.mistake}, {GOES_AROUND}")
+
+    @property
+    def goes_around(self) -> bool:
+        """Whether what is wrong may not run with it, so that any other edit that mends is believed."""
+        return GOES_AROUND in self.kind
 
     @classmethod
     def of_node(cls, source: Source, rank: int, node: ast.expr | ast.stmt, text: str, mistake: str) -> Edit:

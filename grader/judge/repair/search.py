@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -13,6 +13,7 @@ from grader.course.submission import Submission
 from grader.judge.repair.bench import NEARER, Bench
 from grader.judge.repair.candidates import candidates
 from grader.judge.repair.edit import Edit
+from grader.judge.repair.effects import Effects, Known
 from grader.judge.repair.source import Part, Source
 from grader.judge.trial import LIMIT_S
 from grader.worker.submission_worker import SubmissionWorker
@@ -20,7 +21,7 @@ from grader.worker.submission_worker import SubmissionWorker
 # What is tried is counted in work and not in seconds, so that two runs say the same. A unit is about a
 # millisecond of one core where a kernel is short; where it is long, rewriting it takes more.
 WORK_FOR_ONE, WORK_FOR_TWO = 12_000, 5_000  # of single edits, and of second ones
-GIVE_UP_S = 30.0  # on a machine that is so slow that the work takes longer
+GIVE_UP_S = 20.0  # on a machine that is so slow that the work takes longer
 SLOWER, SHORTEST_S = 4.0, 1.0  # a try that takes so many times as long as the unedited file has no end
 FEWEST_MENDED = 2  # cases that an edit makes right for which it is named, where it does not mend all
 MOST_STEPS = 4  # edits that bring a file nearer, on top of which a second one is tried
@@ -43,11 +44,15 @@ class Repair:
 
 
 class Mend(NamedTuple):
-    """An edit by its rank among those that were tried, and the numbers of the failing cases that it mends."""
+    """An edit, and the numbers of the failing cases that it mends."""
 
-    at: int
+    edit: Edit
     cases: frozenset[int]
     is_all: bool
+
+
+def _most_first(found: Mend) -> tuple[int, bool]:
+    return -len(found.cases), found.edit.goes_around
 
 
 class Search:
@@ -62,11 +67,12 @@ class Search:
         passing: Sequence[Case],
         settled: Collection[str] = (),
         masks: bool = True,
+        share: float = 1.0,
     ):
         """`failing` and `passing` are cases of the unedited file; each runs on a CPU.
 
         One of the first failing ones is tried with every edit. Functions in `settled` are not edited, and
-        masks only if `masks`.
+        masks only if `masks`. `share` is how much of the usual work may be done.
         SyntaxError if the file is not Python.
         """
         self._source = Source(submission.text)
@@ -76,6 +82,9 @@ class Search:
         ]
         self._sizes = (*failing, *passing)
         edits = candidates(self._source, exercise.name, settled)
+        self._found: Known | None = None
+        self._launches: list[int] = []  # lines of the unedited file, in the case that is tried
+        self._one, self._two = round(share * WORK_FOR_ONE), round(share * WORK_FOR_TWO)
         self._edits = [one for one in edits if masks or "mask" not in one.kind]
 
     def mend(self, likely: Sequence[Edit] = (), may_fail: bool = False) -> Repair | None:
@@ -99,19 +108,17 @@ class Search:
             if found:
                 return found
             base = self._aim(first, ())
-        work = self._benches[0].work()
-        edits = self._likely_to_matter()[: WORK_FOR_ONE // work]
-        mends, steps = self._sweep(edits, (), base)
+        mends, steps = self._sweep((), self._one, base)
         if mends and mends[0].is_all:
-            return Repair((edits[mends[0].at],))
+            return Repair((mends[0].edit,))
         bench = self._benches[0]
-        for one in [one for one in mends if edits[one.at].is_local][:MOST_STEPS]:
-            text = self._source.with_replaced(edits[one.at].parts)
+        for one in [one for one in mends if one.edit.is_local][:MOST_STEPS]:
+            text = self._source.with_replaced(one.edit.parts)
             if len(one.cases) >= FEWEST_MENDED and bench.helps(self._source.text, text, one.cases):
-                second = self._second(edits[one.at], WORK_FOR_ONE)
-                return second or Repair((edits[one.at],), bench.names(one.cases))
+                second = self._second(one.edit, self._one)
+                return second or Repair((one.edit,), bench.names(one.cases))
         for step in steps[:MOST_STEPS]:
-            second = self._second(step, WORK_FOR_TWO // min(len(steps), MOST_STEPS))
+            second = self._second(step, self._two // min(len(steps), MOST_STEPS))
             if second:
                 return second
         return None
@@ -122,9 +129,8 @@ class Search:
         `most` is the work of the search.
         """
         base = self._aim(self._benches[0].worst(self._source.with_replaced(first.parts)), first.parts)
-        edits = self._likely_to_matter()[: most // self._benches[0].work()]
-        found, _ = self._sweep(edits, first.parts, base)
-        return Repair((first, edits[found[0].at])) if found and found[0].is_all else None
+        found, _ = self._sweep(first.parts, most, base)
+        return Repair((first, found[0].edit)) if found and found[0].is_all else None
 
     def _on_top_of(self, known: Sequence[Edit]) -> Repair | None:
         """Return the known edits, with one more if they do not mend all; None if they mend nothing."""
@@ -136,30 +142,31 @@ class Search:
         if bench.is_all(mended):
             return Repair((*known,))
         base = self._aim(bench.worst(self._source.with_replaced(parts)), parts)
-        edits = self._likely_to_matter()[: WORK_FOR_ONE // bench.work()]
-        second, _ = self._sweep(edits, parts, base)
+        second, _ = self._sweep(parts, self._one, base)
         if second and second[0].is_all:
-            return Repair((*known, edits[second[0].at]))
+            alone, _ = self._try_all([second[0].edit], (), base)  # the known ones may be of other functions
+            return Repair((*(() if alone and alone[0].is_all else known), second[0].edit))
         return Repair((*known,), bench.names(mended)) if mended else None
 
-    def _likely_to_matter(self) -> list[Edit]:
-        """Return the edits without those that put one parameter for another that has the same number here."""
-        numbers = self._benches[0].numbers()
-        return [one for one in self._edits if not all(self._is_the_same(part, numbers) for part in one.parts)]
-
-    def _is_the_same(self, part: Part, numbers: Mapping[tuple[str, str], set[int]]) -> bool:
-        (begin, end), text = part
-        kernel = self._source.function_at(begin)
-        had = numbers.get((kernel, self._source.between(begin, end)))
-        return had is not None and len(had) == 1 and had == numbers.get((kernel, text))
+    def _known(self, before: Sequence[Part]) -> Known:
+        """Return the edits with the effect of each in the present case, on top of others."""
+        effects = Effects(self._source, self._edits, before)
+        texts = effects.texts(len(self._benches))
+        seen = dict[str, Sequence[int]]()
+        with ThreadPoolExecutor(len(self._benches)) as pool:
+            for found in pool.map(Bench.alternatives, self._benches, texts):
+                seen |= found
+        return effects.known(seen)
 
     def _aim(self, at: int, parts: Sequence[Part]) -> float:
         """Aim at a failing case, as small as it can be; return how much of it the edited file gets right."""
         text, first = self._source.with_replaced(parts), self._benches[0]
         first.limit_s = LIMIT_S
         case = first.shrunk(text, at, self._sizes)
+        first.aim(case, text)
+        self._launches, only = first.observed(text)
         for bench in self._benches:
-            bench.aim(case)
+            bench.aim(case, text, only)
         began = time.monotonic()
         base = first.score(text)
         limit_s = min(LIMIT_S, max(SHORTEST_S, SLOWER * (time.monotonic() - began)))
@@ -172,15 +179,32 @@ class Search:
         parts = [part for edit in found.edits for part in edit.parts] if found else []
         worker.edit(self._source.with_replaced(parts), LIMIT_S)
 
-    def _sweep(
+    def _sweep(self, before: Sequence[Part], work: int, base: float) -> tuple[list[Mend], list[Edit]]:
+        """Try edits on top of others with so much work; return those that mend cases, the best first, and
+        those that bring the file nearer.
+
+        Of edits with the same effect in the present case one is tried; the others if it mends that, and not
+        all cases.
+        """
+        most = work // self._benches[0].work()
+        # A small search takes the effects that were seen last: to see them anew takes as long as its tries.
+        if self._found is None or work >= self._one:
+            self._found = self._known(before)
+        known = self._found
+        mends, steps = self._try_all(known.edits[:most], before, base)
+        if mends and not mends[0].is_all:
+            more, _ = self._try_all(known.twins([one.edit for one in mends]), before, base)
+            mends = sorted((*mends, *more), key=_most_first)
+        return mends, steps
+
+    def _try_all(
         self, edits: Sequence[Edit], before: Sequence[Part], base: float
     ) -> tuple[list[Mend], list[Edit]]:
-        """Try edits on top of others; return those that mend cases, the best first, and those that bring the
-        file nearer.
+        """Try edits on top of others, up to the first that mends all; return them as `_sweep` does.
 
         What is returned does not depend on which worker is faster.
         """
-        best, mends, steps = [len(edits)], list[Mend](), list[tuple[float, int]]()
+        best, mends, steps = [len(edits)], list[tuple[int, Mend]](), list[tuple[float, int]]()
 
         def run(number: int) -> None:
             bench = self._benches[number]
@@ -189,10 +213,11 @@ class Search:
                     return
                 score = self._try(bench, (*before, *edits[index].parts))
                 if score == 1.0:
+                    edit = self._as_seen(edits[index], bench.launches())
                     cases = bench.mended()
                     if cases and bench.keeps():
-                        mends.append(Mend(index, cases, bench.is_all(cases)))
-                        if mends[-1].is_all:
+                        mends.append((index, Mend(edit, cases, bench.is_all(cases))))
+                        if bench.is_all(cases) and not edit.goes_around:
                             best[0] = min(best[0], index)
                             return
                 elif score >= base + NEARER:
@@ -201,9 +226,15 @@ class Search:
         with ThreadPoolExecutor(len(self._benches)) as pool:
             for done in [pool.submit(run, number) for number in range(len(self._benches))]:
                 done.result()
-        found = [one for one in mends if one.at <= best[0]]
-        found.sort(key=lambda one: (-len(one.cases), one.at))
-        return found, [edits[index] for _, index in sorted(steps)]
+        found = sorted(((at, one) for at, one in mends if at <= best[0]), key=lambda one: one[0])
+        by_cases = sorted((one for _, one in found), key=_most_first)
+        return by_cases, [edits[index] for _, index in sorted(steps)]
+
+    def _as_seen(self, edit: Edit, launches: Sequence[int]) -> Edit:
+        """Return an edit as one that goes around what is wrong, if other lines launch kernels with it."""
+        moves = any(text.count("\n") != self._source.between(*span).count("\n") for span, text in edit.parts)
+        same = len(launches) == len(self._launches) if moves else [*launches] == self._launches
+        return edit if same or not launches or not self._launches else edit.avoiding()
 
     def _try(self, bench: Bench, parts: Sequence[Part]) -> float:
         try:

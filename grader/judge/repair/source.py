@@ -106,15 +106,18 @@ class Source:
         """Return the text of a span."""
         return self._bytes[begin:end].decode()
 
-    def with_replaced(self, parts: Iterable[Part]) -> str:
-        """Return the text with some spans replaced; ValueError if they overlap."""
-        data, last = self._bytes, len(self._bytes)
+    def with_replaced(self, parts: Iterable[Part], within: tuple[int, int] | None = None) -> str:
+        """Return the text, or what is `within` a span of it, with some spans replaced.
+
+        ValueError if they overlap.
+        """
+        first, last = within or (0, len(self._bytes))
+        after = b""
         for (begin, end), text in sorted(parts, reverse=True):
             if end > last:
                 raise ValueError("two edits of the same place")
-            last = begin
-            data = data[:begin] + text.encode() + data[end:]
-        return data.decode()
+            after, last = text.encode() + self._bytes[end:last] + after, begin
+        return (self._bytes[first:last] + after).decode()
 
     @cached_property
     def functions(self) -> dict[str, Function]:
@@ -129,14 +132,6 @@ class Source:
                         name = f"{node.name}.{method.name}"
                         found[name] = Function(name, method, kernel=False)
         return found
-
-    def function_at(self, place: int) -> str:
-        """Return the name of the function that a byte of the text lies in; "" outside of all."""
-        for function in self.functions.values():
-            begin, end = self.span(function.node)
-            if begin <= place < end:
-                return function.name
-        return ""
 
     @cached_property
     def tuned(self) -> frozenset[str]:

@@ -110,6 +110,37 @@ def test_the_work_of_a_try_is_that_of_its_loads_and_stores(submissions, monkeypa
     assert most[1] - most[0] >= 50 // ACCESSES_OF_WORK
 
 
+def test_mistakes_of_two_functions_are_named_in_each_and_in_the_third(submissions):
+    text = changed(
+        LAB_2, ("y = (tl.exp(x - m) / d)", "y = (tl.exp(x - m) * d)"), ("(dy - dot)", "(dy + dot)")
+    )
+    names = [f"{name}/{rows}" for name in ("softmax_forward", "softmax_backward") for rows in ROWS]
+    found, _ = causes(submissions, 2, text, *names, "softmax/rows=29,cols=1001,fp32")
+    said = {name.partition("/")[0]: cause for name, cause in found.items()}
+    forward, backward = "`tl.exp(x - m) * d`", "`dy + dot`"
+    assert (forward in said["softmax_forward"], backward in said["softmax_forward"]) == (True, False)
+    assert (forward in said["softmax_backward"], backward in said["softmax_backward"]) == (False, True)
+    assert (forward in said["softmax"], backward in said["softmax"]) == (True, True)
+
+
+def test_an_edit_that_lets_another_kernel_run_is_named_as_one_that_goes_around(submissions):
+    lost = "tl.sin(x) * 0.5 + y * y * 3.0 + tl.cos(x)"
+    text = changed(LAB_1, ("x + y, mask", f"{lost}, mask"))
+    kernel = LAB_1[LAB_1.index("@triton.jit") : LAB_1.index("def elementwise_add(")]
+    other = kernel.replace("elementwise_add_kernel", "long_vector_kernel")
+    launch = "        elementwise_add_kernel[grid](x, y, out, n, BLOCK=BLOCK)"
+    both = """        if n > 1_000_000:
+            long_vector_kernel[grid](x, y, out, n, BLOCK=BLOCK)
+        else:
+            elementwise_add_kernel[grid](x, y, out, n, BLOCK=BLOCK)"""
+    text = changed(text, (launch, both), ("def elementwise_add(", f"{other}def elementwise_add("))
+    found, _ = causes(submissions, 1, text, *sizes(*SIZES))
+    (cause,) = set(found.values())
+    assert (
+        cause.endswith("is the wrong condition, or what it decides is wrong") or "or what it decides" in cause
+    )
+
+
 def test_a_caller_is_not_searched_where_the_function_that_it_calls_was(submissions, monkeypatch):
     lost = "tl.sum(tl.sin(x) * x + tl.cos(x) * 3.0 + 0.5 * x * x * x, axis=0)"
     text = changed(LAB_2, ("tl.sum(tl.exp(x - shift), axis=0)", lost))

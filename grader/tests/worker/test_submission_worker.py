@@ -11,7 +11,7 @@ from grader.course.spec import Verdict
 from grader.course.submission import Submission
 from grader.judge.correctness import grade_case
 from grader.tests.helpers.commands import python
-from grader.tests.helpers.course import ROOT
+from grader.tests.helpers.course import ROOT, solution, swap
 from grader.worker.session import Session
 from grader.worker.shared_memory import Arena
 from grader.worker.submission_worker import SubmissionWorker
@@ -40,6 +40,37 @@ def test_a_worker_tells_which_config_an_autotuned_kernel_ran_with(worker):
     exercise, case = first_case(lab)
     assert grade_case(worker, lab, exercise, case).verdict is Verdict.PASS
     assert "BLOCK_M" in worker.picked(20.0)["matmul_kernel"]
+
+
+def test_a_kernel_picks_the_same_config_for_the_same_sizes_in_another_process(warm, tmp_path):
+    entry = next(entry for entry in catalog.find() if entry.number == 1)
+    (exercise,) = entry.lab.exercises
+    configs = "[triton.Config({'BLOCK': 16 << at}) for at in range(10)]"
+    text = swap(solution(1), "@triton.jit", f"@triton.autotune({configs}, key=['n'])\n@triton.jit")
+    text = swap(
+        text,
+        "n, BLOCK=BLOCK)",
+        "n)",
+        "(triton.cdiv(n, BLOCK),)",
+        "lambda meta: (triton.cdiv(n, meta['BLOCK']),)",
+    )
+    (tmp_path / "elementwise_add.py").write_text(text)
+    arena = Arena.create("cpu", 1 << 24)
+    worker = SubmissionWorker(warm, Submission.read(tmp_path / "elementwise_add.py"), arena, interpreted=True)
+    cases = {one.name: one for one in exercise.cases}
+
+    def picked(*names):
+        for name in names:
+            outcome = grade_case(worker, entry.lab, exercise, cases[name])
+            assert outcome.verdict is Verdict.PASS, outcome
+        found = worker.picked(20.0)
+        worker.close()
+        return found
+
+    for name in ("n=7,fp32", "n=127,fp32", "n=1009,fp32"):
+        others = [one for one in ("n=1,fp32", "n=7,fp32", "n=127,fp32") if one != name]
+        assert picked(name) == picked(*others, name)
+    arena.close()
 
 
 def test_a_killed_worker_is_a_crash_and_the_next_call_gets_a_new_one(worker):

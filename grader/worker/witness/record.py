@@ -11,7 +11,6 @@ from grader.worker.protocol import Json, ProtocolError, decode
 MOST_FACTS = 4  # of a kind in one call; a report shows the first
 MOST_REACHES = 128  # lines times tensors of one call
 MOST_LAUNCHES = 16  # of one call
-MOST_NUMBERS = 256
 MOST_AXES = 8
 LARGEST = 1 << 63  # of any number in a record
 MOST_LINES = 10**7  # of a file
@@ -100,15 +99,6 @@ class Launch:
 
 
 @dataclass(frozen=True)
-class Number:
-    """A whole number that a kernel was launched with: the kernel's name, the parameter's, and the number."""
-
-    kernel: str
-    name: str
-    value: int
-
-
-@dataclass(frozen=True)
 class Witnessed:
     """What was seen of one call. Two are equal if the same was found, whatever the calls had to do."""
 
@@ -117,7 +107,6 @@ class Witnessed:
     births: tuple[Birth, ...] = ()  # an inf, and the NaN that came of it; only if they were asked for
     reaches: tuple[Reach, ...] = field(default=(), compare=False)
     launches: tuple[Launch, ...] = field(default=(), compare=False)  # in their order
-    numbers: tuple[Number, ...] = field(default=(), compare=False)
     accesses: int = field(default=0, compare=False)  # loads, stores and atomics of all programs
     lanes: int = field(default=0, compare=False)  # of all accesses, those that are masked off as well
 
@@ -137,8 +126,6 @@ class Witnessed:
             *(_are_possible(NO_TENSOR, one.grid, (one.line,)) for one in found.launches),
             len(found.reaches) <= MOST_REACHES,
             len(found.launches) <= MOST_LAUNCHES,
-            *(abs(one.value) < LARGEST for one in found.numbers),
-            len(found.numbers) <= MOST_NUMBERS,
         )
         counted = all(0 <= count < LARGEST for count in (found.accesses, found.lanes))
         if longest > MOST_FACTS or not counted or not all(valid):
@@ -149,7 +136,6 @@ class Witnessed:
             tuple(replace(one, operation=one_line(one.operation)) for one in found.births),
             tuple(replace(one, tensor=_shown(one.tensor)) for one in found.reaches),
             found.launches,
-            found.numbers,
             found.accesses,
             found.lanes,
         )

@@ -25,11 +25,9 @@ from grader.worker.witness.races import ATOMIC, LOAD, NAMES, STORE, Access, conf
 from grader.worker.witness.record import (
     MOST_FACTS,
     MOST_LAUNCHES,
-    MOST_NUMBERS,
     MOST_REACHES,
     Index,
     Launch,
-    Number,
     Outside,
     Race,
     Reach,
@@ -61,7 +59,6 @@ class Recorder:
         self._races: list[Race] = []
         self._reaches: dict[tuple[object, ...], _Reached] = {}
         self._launches: list[Launch] = []
-        self._numbers: dict[Number, None] = {}
         self._kept = 0  # lanes of all launches
         self._accesses = self._lanes = 0
         self._launch: _Launch | None = None
@@ -73,8 +70,7 @@ class Recorder:
         reaches = tuple(one.told(self._lent) for one in self._reaches.values())
         launches = tuple(self._launches)
         told = Witnessed(outside, races, reaches=reaches, launches=launches)
-        numbers = tuple(self._numbers)[:MOST_NUMBERS]
-        return replace(told, numbers=numbers, accesses=self._accesses, lanes=self._lanes)
+        return replace(told, accesses=self._accesses, lanes=self._lanes)
 
     @contextlib.contextmanager
     def launch(
@@ -84,9 +80,6 @@ class Recorder:
         self._launch = launch = _Launch(function, args, options)
         if self._only_bounds:
             launch.accesses = None
-        for name, value in (*zip(function.arg_names, args, strict=False), *options.items()):
-            if type(value) is int and name in function.arg_names:
-                self._numbers[Number(function.fn.__name__, name, value)] = None
         line = self._line()
         try:
             yield

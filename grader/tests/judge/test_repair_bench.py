@@ -1,0 +1,79 @@
+"""Which program of a launch is run alone, and that a try of an edit says what the whole call says."""
+
+import pytest
+
+from grader.course import catalog
+from grader.course.submission import Submission
+from grader.judge.repair.bench import Bench
+from grader.judge.repair.edit import Edit
+from grader.tests.helpers.course import solution, swap
+from grader.worker.messages import OneProgram
+from grader.worker.shared_memory import Arena
+from grader.worker.submission_worker import SubmissionWorker
+
+RIGHT = swap(solution(1), "BLOCK = 1024", "BLOCK = 64")
+WRONG = swap(RIGHT, "x + y, mask=mask", "x - y, mask=mask")
+IN_THE_LAST = swap(RIGHT, "x + y, mask=mask", "x + tl.where(pid == 15, 0.0, y), mask=mask")
+CASE = "n=1009,fp32"  # 16 programs
+
+
+@pytest.fixture
+def bench(warm, tmp_path):
+    """A bench for lab 1 in the interpreter."""
+    entry = next(entry for entry in catalog.find() if entry.number == 1)
+    (exercise,) = entry.lab.exercises
+    (tmp_path / "elementwise_add.py").write_text(RIGHT)
+    arena = Arena.create("cpu", 1 << 24)
+    worker = SubmissionWorker(warm, Submission.read(tmp_path / "elementwise_add.py"), arena, interpreted=True)
+    bench = Bench(worker, exercise, [next(one for one in exercise.cases if one.name == CASE)], [], 0)
+    yield bench
+    worker.close()
+    arena.close()
+
+
+def test_an_edit_with_which_other_kernels_run_says_so():
+    edit = Edit(0, 3, "`a` is the wrong value in `b`", ())
+    around = edit.avoiding()
+    assert around.goes_around
+    assert not around.is_local
+    assert around.avoiding() is around
+    assert not edit.goes_around
+
+
+def wrong_program(bench, text):
+    bench.aim(bench.failing[0].case, text)
+    return bench.observed(text)[1]
+
+
+def test_a_program_that_stores_wrong_elements_is_found(bench):
+    assert wrong_program(bench, WRONG) == OneProgram(0, 0)
+    assert wrong_program(bench, IN_THE_LAST) == OneProgram(0, 15)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        RIGHT,
+        swap(WRONG, "BLOCK = 64", "BLOCK = 2048"),
+        swap(
+            WRONG,
+            "    tl.store(out_ptr + offs, x - y, mask=mask)",
+            "    tl.atomic_add(out_ptr + offs, x - y, mask=mask)",
+        ),
+        swap(RIGHT, "(triton.cdiv(n, BLOCK),)", "(n // BLOCK,)"),
+        swap(RIGHT, "    tl.store(", "    tl.no_such_function("),
+    ],
+    ids=["all are right", "one program", "sums of several", "elements without a program", "a crash"],
+)
+def test_where_no_program_is_wrong_by_itself_all_of_them_run(bench, text):
+    assert wrong_program(bench, text) is None
+
+
+def test_a_text_that_mends_one_program_is_tried_with_all(bench):
+    bench.aim(bench.failing[0].case, WRONG, OneProgram(0, 0))
+    first = swap(RIGHT, "x + y, mask=mask", "x + tl.where(pid == 0, y, 0.0), mask=mask")
+    assert bench.score(RIGHT) == 1.0
+    assert 0.0 < bench.score(first) < 1.0
+    assert bench.score(WRONG) < 0.5
+    assert bench.score(swap(RIGHT, "    tl.store(", "    tl.no_such_function(")) == -1.0
+    assert bench.score(RIGHT) == 1.0

@@ -1,0 +1,114 @@
+"""Which edits do the same in a case: seen in one run, in which all of them are computed."""
+
+import ast
+
+import pytest
+import triton.language as tl
+
+from grader.course import catalog
+from grader.course.submission import Submission
+from grader.judge.repair.bench import Bench
+from grader.judge.repair.candidates import candidates
+from grader.judge.repair.edit import Edit
+from grader.judge.repair.effects import ACTS, Effects
+from grader.judge.repair.source import Source
+from grader.tests.helpers.course import solution, swap
+from grader.worker.shared_memory import Arena
+from grader.worker.submission_worker import SubmissionWorker
+
+WRONG = swap(solution(1), "x + y, mask=mask", "x - y, mask=mask")
+
+
+@pytest.fixture
+def lab_1(warm, tmp_path):
+    """A bench for a wrong file of lab 1, aimed at a case, and the file's source."""
+    entry = next(entry for entry in catalog.find() if entry.number == 1)
+    (exercise,) = entry.lab.exercises
+    (tmp_path / "elementwise_add.py").write_text(WRONG)
+    arena = Arena.create("cpu", 1 << 24)
+    worker = SubmissionWorker(warm, Submission.read(tmp_path / "elementwise_add.py"), arena, interpreted=True)
+    case = next(one for one in exercise.cases if one.name == "n=1009,fp32")
+    bench = Bench(worker, exercise, [case], [], 0)
+    bench.aim(case, WRONG)
+    yield bench, Source(WRONG)
+    worker.close()
+    arena.close()
+
+
+def edit(source, old, new):
+    """An edit of the one place where a text stands."""
+    assert source.text.count(old) == 1, old
+    begin = len(source.text[: source.text.index(old)].encode())
+    line = source.text[: source.text.index(old)].count("\n") + 1
+    return Edit(0, line, f"`{old}` for `{new}`", (((begin, begin + len(old.encode())), new),))
+
+
+def known(bench, source, edits, count=1):
+    effects = Effects(source, edits)
+    seen = {}
+    for text in effects.texts(count):
+        ast.parse(text)
+        seen |= bench.alternatives(text)
+    return effects.known(seen)
+
+
+def test_edits_that_change_nothing_or_fail_or_repeat_come_last(lab_1):
+    bench, source = lab_1
+    same = edit(source, "pid * BLOCK + ", "BLOCK * pid + ")
+    fails = edit(source, "pid * BLOCK + ", "pid * no_such_name + ")
+    other = edit(source, "x - y", "x * y")
+    again = edit(source, "x - y", "y * x")
+    plus = edit(source, "x - y", "x + y")
+    found = known(bench, source, [same, fails, other, again, plus])
+    assert found.edits == [other, plus, same, fails, again]
+    assert found.twins([other]) == [again]
+    assert found.twins([plus]) == []
+
+
+def test_host_code_is_compared_by_its_numbers(lab_1):
+    bench, source = lab_1
+    same = edit(source, "(triton.cdiv(n, BLOCK),)", "(triton.cdiv(x.numel(), BLOCK),)")
+    fewer = edit(source, "(triton.cdiv(n, BLOCK),)", "(n // BLOCK,)")
+    assert known(bench, source, [same, fewer]).edits == [fewer, same]
+
+
+def test_a_statement_that_is_moved_is_not_compared(lab_1):
+    bench, source = lab_1
+    moved = edit(source, "    tl.store(", "    pass\n    tl.store(")
+    found = known(bench, source, [moved])
+    assert found.edits == [moved]
+    assert found.twins([moved]) == []
+
+
+def test_what_acts_is_known_of_this_triton():
+    words = ("store", "atomic", "print", "assert", "barrier")
+    acts = {name for name in dir(tl) if any(word in name for word in words)}
+    assert len(acts) > 10
+    assert acts <= ACTS
+
+
+def test_nothing_is_stored_or_launched_twice(lab_1):
+    bench, source = lab_1
+    edits = candidates(source, "elementwise_add")
+    (text,) = Effects(source, edits).texts(1)
+    assert text.count("tl.store(") == source.text.count("tl.store(")
+    assert text.count("[grid](") == source.text.count("[grid](")
+    assert text.count("torch.empty") == source.text.count("torch.empty")
+    assert bench.score(text) == bench.score(WRONG)
+
+
+def test_all_edits_are_kept_and_shared_among_workers(lab_1):
+    bench, source = lab_1
+    edits = candidates(source, "elementwise_add")
+    one, two = (known(bench, source, edits, count).edits for count in (1, 2))
+    assert one == two
+    assert set(one) == set(edits)
+    assert one != edits
+
+
+def test_where_the_file_fails_the_edits_stay_in_their_order(lab_1):
+    bench, _ = lab_1
+    text = swap(WRONG, "    tl.store(", "    tl.no_such_function(x)\n    tl.store(")
+    source = Source(text)
+    edits = candidates(source, "elementwise_add")
+    assert known(bench, source, edits).edits == edits
