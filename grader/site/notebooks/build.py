@@ -65,31 +65,45 @@ def unbuilt(source: Source):
 
 
 def executed(source: Source):
-    """Run the notebook in the folder of its source and return it with outputs; BuildError if a cell fails."""
-    notebook = unbuilt(source)
-    begun = [notebook.cells[0].id]
+    """Run the notebook in the folder of its source and return it with outputs; BuildError if a cell fails.
+
+    A kernel that something outside of the notebook has ended, as a machine short of memory does, is started
+    once more. One that dies twice is a failure.
+    """
+    for last in (False, True):
+        notebook = unbuilt(source)
+        begun = [notebook.cells[0].id]
+        try:
+            _run(source, notebook, begun)
+        except (
+            CellExecutionError,
+            CellTimeoutError,
+            DeadKernelError,
+            RuntimeError,  # the kernel does not answer
+            TimeoutError,
+            asyncio.TimeoutError,
+        ) as error:
+            if isinstance(error, DeadKernelError) and not last:
+                print(f"{source.path.name}, {begun[-1]}: the kernel died and is started again", flush=True)
+                continue
+            words = _ESCAPES.sub("", str(error)).strip() or f"took longer than {NOTEBOOK_LIMIT_S} s"
+            raise BuildError(f"{source.path.name}, {begun[-1]}: {words}") from None
+        break
+    for cell in notebook.cells:
+        cell.metadata = {}
+    _refuse_noise(source, notebook)
+    return notebook
+
+
+def _run(source: Source, notebook, begun: list[str]) -> None:
+    """Run the cells of a notebook, and put the id of each into `begun` when it begins."""
     client = NotebookClient(
         notebook, timeout=CELL_LIMIT_S, kernel_name="python3", record_timing=False, coalesce_streams=True,
         resources={"metadata": {"path": str(source.path.parent)}},
         on_cell_execute=lambda cell, **_: begun.append(cell.id),
         extra_arguments=["--log-level=ERROR"],  # it would warn about its TCP connection to this process
     )  # fmt: skip
-    try:
-        asyncio.run(asyncio.wait_for(client.async_execute(env=_environment()), NOTEBOOK_LIMIT_S))
-    except (
-        CellExecutionError,
-        CellTimeoutError,
-        DeadKernelError,
-        RuntimeError,  # the kernel does not answer
-        TimeoutError,
-        asyncio.TimeoutError,
-    ) as error:
-        words = _ESCAPES.sub("", str(error)).strip() or f"took longer than {NOTEBOOK_LIMIT_S} s"
-        raise BuildError(f"{source.path.name}, {begun[-1]}: {words}") from None
-    for cell in notebook.cells:
-        cell.metadata = {}
-    _refuse_noise(source, notebook)
-    return notebook
+    asyncio.run(asyncio.wait_for(client.async_execute(env=_environment()), NOTEBOOK_LIMIT_S))
 
 
 def write(source: Source) -> bool:

@@ -176,6 +176,19 @@ def test_a_cell_that_fails_is_named_and_nothing_is_written(folder, monkeypatch, 
     assert not one.built.exists()
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("plain")
+def test_a_kernel_that_dies_once_is_started_again_and_that_is_said(folder, capsys):
+    dies_once = """import os, pathlib
+if not pathlib.Path("died").exists():
+    pathlib.Path("died").touch()
+    os._exit(1)
+print(1 + 1)"""
+    one = source(folder, GOOD.replace("print(1 + 1)", dies_once))
+    assert build.write(one)
+    assert "01_trial.py, cell-03: the kernel died and is started again" in capsys.readouterr().out
+
+
 def test_all_notebooks_together_have_a_limit(folder, monkeypatch):
     monkeypatch.setattr(check, "_each", lambda *_: [])
     monkeypatch.setattr(check, "LIMIT_S", 0.0)
