@@ -143,7 +143,8 @@ def _too_few(bench: Bench, plain: Seen, number: int, launch: Launch) -> str:
                 continue
             size = _smallest(bench, number, axis, few, enough, is_enough)
             seen = bench.with_programs(Programs(number, axis, size))
-            if seen is not None:
+            # Where more programs store what others have stored, they only hide what those leave out.
+            if seen is not None and seen.witnessed.again <= plain.witnessed.again:
                 found.append((_resized(launch.grid, axis, size), seen))
         if found:
             return _words_for_few(launch, found)

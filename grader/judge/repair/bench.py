@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 
@@ -25,6 +26,18 @@ LIKE = 0.2  # a smaller case shows the same mistake if its share of right elemen
 NEARER = 0.15  # by which the share of right elements rises where an edit brings a file nearer
 FARTHER = 1.1  # times the error of an output that was before
 MISSES = 3  # failing cases that an edit leaves wrong, after which the others are not looked at
+
+
+class Observed(NamedTuple):
+    """What a text does in one case.
+
+    The lines of its launches; how many lanes store an element that another store has written; and a program
+    that stores wrong elements, whichever others run, None if none can run alone or if it is the only one.
+    """
+
+    launches: Sequence[int] = ()
+    again: int = 0
+    only: OneProgram | None = None
 
 
 class Bench:
@@ -78,22 +91,23 @@ class Bench:
         """Return the lines of the launches that the last call made."""
         return [one.line for one in self._worker.witnessed.launches]
 
-    def observed(self, text: str) -> tuple[list[int], OneProgram | None]:
-        """Return the lines of the launches that a text makes in the case that it aims at, and a program that
-        stores wrong elements, whichever others run.
+    def stored_again(self) -> int:
+        """Return how many lanes of the last call stored an element that another store had written."""
+        return self._worker.witnessed.again
 
-        No lines if the text fails; no program if none can run alone, or if it is the only one.
-        """
+    def observed(self, text: str) -> Observed:
+        """Return what a text does in the case that it aims at; nothing if it fails."""
         target, worker = self._target, self._worker
         if worker.start() or worker.edit(text, LIMIT_S, self._base):
-            return [], None
-        whole = target.call(worker, bounds=True)
+            return Observed()
+        whole = target.call(worker, witnessed=True)
         if whole is None:
-            return [], None
-        lines, grids = self.launches(), [one.grid for one in worker.witnessed.launches]
+            return Observed()
+        lines, again = self.launches(), self.stored_again()
+        grids = [one.grid for one in worker.witnessed.launches]
         if self._exercise.follow or self._exercise.bad_choice:  # elements do not stand for themselves
-            return lines, None
-        return lines, self._wrong_program(whole, grids)
+            return Observed(lines, again)
+        return Observed(lines, again, self._wrong_program(whole, grids))
 
     def _wrong_program(self, whole: Called, grids: Sequence[Index]) -> OneProgram | None:
         """Return a program that stores wrong elements; `grids` are those of the `whole` call."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from grader.judge.repair.edit import Edit, quoted
+from grader.judge.repair.edit import Edit, quoted, wrong_condition
 from grader.judge.repair.source import Function, Source, called
 
 WHOLE = {0: ("1",), 1: ("0", "2"), 2: ("1",)}
@@ -103,6 +103,11 @@ def _of_a_heuristic(source: Source, function: Function, node: ast.Lambda) -> Ite
             case _:
                 is_name = False
         if taken and (is_number or is_name):
+            # Another name in a condition often lets another part of the kernel run, which may hide a mistake.
+            decides = is_name and isinstance(node.body, ast.Compare | ast.BoolOp)
+            mistake = f"{quoted(source.text_of(inner))} is the wrong number in the heuristic {code}"
+            if decides:
+                mistake = f"the heuristic {wrong_condition(source.text_of(node.body))}"
             for other in sorted(function.constexprs):
-                mistake = f"{quoted(source.text_of(inner))} is the wrong number in the heuristic {code}"
-                yield Edit.of_node(source, 1, inner, f'{taken}["{other}"]', mistake)  # type: ignore[arg-type]
+                text = f'{taken}["{other}"]'
+                yield Edit.of_node(source, 2 if decides else 1, inner, text, mistake)  # type: ignore[arg-type]

@@ -9,6 +9,7 @@ from grader.judge.repair.edit import Edit, quoted, wrong_condition
 from grader.judge.repair.source import Function, Source
 
 COMPARISONS: dict[type[ast.cmpop], str] = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
+LOOPS = (ast.For, ast.While)
 NEXT_TO = ({"<", "<="}, {">", ">="})
 OPERATORS: dict[type[ast.operator], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%",
@@ -32,7 +33,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
                 mistake = f"the minus sign of {quoted(source.text_of(node))} does not belong there"
                 yield Edit.of_node(source, 2, node, f"({source.text_of(node.operand)})", mistake)
         elif isinstance(node, ast.AugAssign) and type(node.op) in OPERATORS:
-            yield from _of_an_update(source, node)
+            yield from _of_an_update(source, node, function)
 
 
 def _of_a_comparison(source: Source, node: ast.Compare, function: Function) -> Iterator[Edit]:
@@ -113,10 +114,12 @@ def _of_a_factor(source: Source, node: ast.BinOp, sign: str) -> Iterator[Edit]:
                 yield Edit.of_node(source, 2, node, f"({both} {scale} ({other}))", mistake)
 
 
-def _of_an_update(source: Source, node: ast.AugAssign) -> Iterator[Edit]:
+def _of_an_update(source: Source, node: ast.AugAssign, function: Function) -> Iterator[Edit]:
     sign, code = OPERATORS[type(node.op)], quoted(source.text_of(node))
     target, value = source.text_of(node.target), source.text_of(node.value)
     mistake = f"{code} keeps what earlier iterations have added to {quoted(target)}"
+    if not any(node in ast.walk(loop) for loop in ast.walk(function.node) if isinstance(loop, LOOPS)):
+        mistake = f"what {quoted(target)} was before does not belong in {code}"
     if target in {source.text_of(one) for one in ast.walk(node.value) if isinstance(one, ast.Name)}:
         mistake = f"{code} adds {quoted(target)} twice"
     yield Edit.of_node(source, 2, node, f"{target} = {value}", mistake)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from grader.course.spec import Case, Exercise
 from grader.course.submission import Submission
-from grader.judge.repair.bench import NEARER, Bench
+from grader.judge.repair.bench import NEARER, Bench, Observed
 from grader.judge.repair.candidates import candidates
 from grader.judge.repair.edit import Edit
 from grader.judge.repair.effects import Effects, Known
@@ -83,7 +83,7 @@ class Search:
         self._sizes = (*failing, *passing)
         edits = candidates(self._source, exercise.name, settled)
         self._found: Known | None = None
-        self._launches: list[int] = []  # lines of the unedited file, in the case that is tried
+        self._seen = Observed()  # of the unedited file, in the case that is tried
         self._one, self._two = round(share * WORK_FOR_ONE), round(share * WORK_FOR_TWO)
         self._edits = [one for one in edits if masks or "mask" not in one.kind]
 
@@ -164,9 +164,9 @@ class Search:
         first.limit_s = LIMIT_S
         case = first.shrunk(text, at, self._sizes)
         first.aim(case, text)
-        self._launches, only = first.observed(text)
+        self._seen = first.observed(text)
         for bench in self._benches:
-            bench.aim(case, text, only)
+            bench.aim(case, text, self._seen.only)
         began = time.monotonic()
         base = first.score(text)
         limit_s = min(LIMIT_S, max(SHORTEST_S, SLOWER * (time.monotonic() - began)))
@@ -212,6 +212,8 @@ class Search:
                 if index > best[0] or time.monotonic() > self._end:
                     return
                 score = self._try(bench, (*before, *edits[index].parts))
+                if score == 1.0 and bench.stored_again() > self._seen.again:
+                    continue  # right by chance: what one program stores, or one iteration, hides another's
                 if score == 1.0:
                     edit = self._as_seen(edits[index], bench.launches())
                     cases = bench.mended()
@@ -233,8 +235,9 @@ class Search:
     def _as_seen(self, edit: Edit, launches: Sequence[int]) -> Edit:
         """Return an edit as one that goes around what is wrong, if other lines launch kernels with it."""
         moves = any(text.count("\n") != self._source.between(*span).count("\n") for span, text in edit.parts)
-        same = len(launches) == len(self._launches) if moves else [*launches] == self._launches
-        return edit if same or not launches or not self._launches else edit.avoiding()
+        before = [*self._seen.launches]
+        same = len(launches) == len(before) if moves else [*launches] == before
+        return edit if same or not launches or not before else edit.avoiding()
 
     def _try(self, bench: Bench, parts: Sequence[Part]) -> float:
         try:

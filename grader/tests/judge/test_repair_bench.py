@@ -42,7 +42,7 @@ def test_an_edit_with_which_other_kernels_run_says_so():
 
 def wrong_program(bench, text):
     bench.aim(bench.failing[0].case, text)
-    return bench.observed(text)[1]
+    return bench.observed(text).only
 
 
 def test_a_program_that_stores_wrong_elements_is_found(bench):

@@ -109,6 +109,7 @@ class Witnessed:
     launches: tuple[Launch, ...] = field(default=(), compare=False)  # in their order
     accesses: int = field(default=0, compare=False)  # loads, stores and atomics of all programs
     lanes: int = field(default=0, compare=False)  # of all accesses, those that are masked off as well
+    again: int = field(default=0, compare=False)  # lanes that store an element of lent memory once more
 
     @classmethod
     def claimed(cls, claim: Json) -> Witnessed:
@@ -127,7 +128,7 @@ class Witnessed:
             len(found.reaches) <= MOST_REACHES,
             len(found.launches) <= MOST_LAUNCHES,
         )
-        counted = all(0 <= count < LARGEST for count in (found.accesses, found.lanes))
+        counted = all(0 <= count < LARGEST for count in (found.accesses, found.lanes, found.again))
         if longest > MOST_FACTS or not counted or not all(valid):
             return cls()
         return cls(
@@ -138,6 +139,7 @@ class Witnessed:
             found.launches,
             found.accesses,
             found.lanes,
+            found.again,
         )
 
 

@@ -61,6 +61,8 @@ class Recorder:
         self._launches: list[Launch] = []
         self._kept = 0  # lanes of all launches
         self._accesses = self._lanes = 0
+        self._stored: dict[int, list[NDArray[np.uint64]]] = {}  # addresses, by where their tensor begins
+        self._storing = 0  # lanes of these
         self._launch: _Launch | None = None
         self.masked = True  # whether the access that runs was written with a mask
 
@@ -70,7 +72,12 @@ class Recorder:
         reaches = tuple(one.told(self._lent) for one in self._reaches.values())
         launches = tuple(self._launches)
         told = Witnessed(outside, races, reaches=reaches, launches=launches)
-        return replace(told, accesses=self._accesses, lanes=self._lanes)
+        return replace(told, accesses=self._accesses, lanes=self._lanes, again=self._again())
+
+    def _again(self) -> int:
+        """Return how many lanes stored an element of lent memory that another store had written."""
+        every = [np.concatenate(one) for one in self._stored.values()]
+        return sum(one.size - np.unique(one).size for one in every)
 
     @contextlib.contextmanager
     def launch(
@@ -125,10 +132,19 @@ class Recorder:
         line = self._line()
         if region is not None and line:
             self._reach(launch, region, kind != LOAD, line, addresses, lanes, low, high)
+        if region is not None and kind == STORE and region.origin in self._lent:
+            self._store(region, addresses, lanes)
         if region is not None and launch.accesses is not None:
             whole = pointers.get_element_ty().is_int()
             self._keep(launch, region, kind, size, addresses, lanes, values, waits, whole, line)
         return safe
+
+    def _store(self, region: Region, addresses: NDArray[np.uint64], lanes: Lanes | None) -> None:
+        """Keep the addresses of a store, unless those of the call are too many."""
+        self._storing += addresses.size
+        if self._storing <= MOST_LANES_OF_A_CALL:
+            active = addresses if lanes is None else addresses[np.broadcast_to(lanes, addresses.shape)]
+            self._stored.setdefault(region.origin, []).append(active.ravel())
 
     def _reach(
         self,
