@@ -54,9 +54,10 @@ def _of_a_range(source: Source, function: Function, loop: ast.For, kinds: dict[s
         whole = [name for name in (*function.parameters, *function.stored)
                  if kinds.get(name) in (Kind.SIZE, Kind.CONSTANT, Kind.INDEX)]  # fmt: skip
         step = source.text_of(given[2])
-        for factor in ("tl.num_programs(0)", "tl.num_programs(1)", *whole):
-            mistake = f"the step of {code} is too small: iterations, or programs, overlap"
-            yield Edit.of_node(source, 2, given[2], f"({step}) * {factor}", mistake)
+        programs = ("tl.num_programs(0)", "tl.num_programs(1)")
+        for text in (*programs, *(f"({step}) * {factor}" for factor in (*programs, *whole))):
+            mistake = f"the step of {code} is wrong: iterations, or programs, overlap or leave gaps"
+            yield Edit.of_node(source, 2, given[2], text, mistake)
 
 
 def _of_the_last_iteration(source: Source, loop: ast.For) -> Iterator[Edit]:
