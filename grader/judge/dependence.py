@@ -7,7 +7,7 @@ the file is looked at.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -101,6 +101,7 @@ class _Experiment:
         self.wanted = self._sampled(trial.expected.reference)
         self.got = self.wanted
         self.lines: dict[str, list[int]] = {}  # that load from an input
+        self.between: dict[str, list[int]] = {}  # that load from a tensor of the file's own
 
     @classmethod
     def begun(cls, worker: SubmissionWorker, exercise: Exercise, case: Case, left: int) -> _Experiment | None:
@@ -126,6 +127,9 @@ class _Experiment:
         experiment = cls(worker, trial, k, wrong, left)
         experiment.got = experiment._sampled(called.outputs)
         experiment.lines = {name: trial.loaded_in(reaches, name) for name in experiment.shapes}
+        for one in reaches:
+            if one.offset < 0 and not one.writes and one.tensor.name:
+                experiment.between.setdefault(one.tensor.name, []).append(one.line)
         return experiment
 
     @property
@@ -209,17 +213,26 @@ def _misplaced(experiment: _Experiment, responses: Sequence[Response]) -> str:
                 mine = [one for one in responses if (one.part.name, one.part.axis) == (name, axis)]
                 words = _of_axis(element, mine, shape)
                 if words:
-                    found.append(words._replace(text=f"{words.text}{_loaded(name, experiment.lines[name])}"))
+                    where = _loaded(name, experiment.lines[name], experiment.between)
+                    found.append(words._replace(text=f"{words.text}{where}"))
     # One place in place of another says most, and that an input should not matter at all says least.
     found.sort(key=lambda words: words.rank)
     return found[0].text if found else ""
 
 
-def _loaded(name: str, lines: Sequence[int]) -> str:
-    """Say where an input is loaded; "" where that is not known, or in many lines."""
-    if not 0 < len(lines) <= MOST_LINES:
+def _loaded(name: str, lines: Sequence[int], between: Mapping[str, Sequence[int]]) -> str:
+    """Say where an input is loaded, and tensors `between` it and the output; "" where that is not known, or
+    in many lines.
+    """
+    every = [(name, lines), *((other, sorted({*where})) for other, where in between.items())]
+    if not lines or any(len(where) > MOST_LINES for _, where in every):
         return ""
-    return f"; `{name}` is loaded in {'lines' if len(lines) > 1 else 'line'} {_listed([*map(str, lines)])}"
+    said = [
+        f"`{one}` {'is loaded ' if at == 0 else ''}in {'lines' if len(where) > 1 else 'line'} "
+        f"{_listed([*map(str, where)])}"
+        for at, (one, where) in enumerate(every)
+    ]
+    return f"; {said[0]}{''.join(f', and {one}' for one in said[1:])}"
 
 
 class _Words(NamedTuple):

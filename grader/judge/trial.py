@@ -159,6 +159,17 @@ class Trial:
             found.append(float(error.nan_to_num(nan=1.0).clamp(max=1.0).mean()))
         return found
 
+    def right_outputs(self, called: Called) -> list[bool]:
+        """Return for each output of a call whether it is right; none of a random choice."""
+        if self.exercise.follow is not None or self.exercise.bad_choice is not None:
+            return []
+        asked = self.exercise, self.case, self.expected
+        others = [one.to(got.dtype) for one, got in zip(self.expected.reference, called.outputs, strict=True)]
+        return [
+            comparison.examine(*asked, [*others[:k], got, *others[k + 1 :]])[0] is None
+            for k, got in enumerate(called.outputs)
+        ]
+
     def right_of_one(self, called: Called | None, seen: Witnessed) -> float | None:
         """Return `share` of what one program alone has written; None if that is right, or nothing.
 

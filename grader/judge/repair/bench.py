@@ -11,6 +11,7 @@ import torch
 
 from grader.course.spec import Case, Exercise
 from grader.judge.inputs import same_bits
+from grader.judge.repair.relevance import Touched, touched
 from grader.judge.trial import LIMIT_S, MOST_ELEMENTS, Called, Trial, elements
 from grader.worker.messages import OneProgram
 from grader.worker.submission_worker import SubmissionWorker
@@ -25,18 +26,23 @@ PARTS = 4  # of a grid, in each of which one program is looked at
 LIKE = 0.2  # a smaller case shows the same mistake if its share of right elements differs by no more
 NEARER = 0.15  # by which the share of right elements rises where an edit brings a file nearer
 FARTHER = 1.1  # times the error of an output that was before
+MOST_MENDED = 0.75  # share of the small failing cases
 MISSES = 3  # failing cases that an edit leaves wrong, after which the others are not looked at
 
 
 class Observed(NamedTuple):
     """What a text does in one case.
 
-    The lines of its launches; how many lanes store an element that another store has written; and a program
-    that stores wrong elements, whichever others run, None if none can run alone or if it is the only one.
+    The lines of its launches; how many lanes its accesses have, and how many of these store an element that
+    another store has written; its outputs, and which of them are right; and a program that stores wrong
+    elements, whichever others run, None if none can run alone or if it is the only one.
     """
 
     launches: Sequence[int] = ()
+    lanes: int = 0
     again: int = 0
+    outputs: Sequence[torch.Tensor] = ()
+    right: Sequence[bool] = ()
     only: OneProgram | None = None
 
 
@@ -59,27 +65,39 @@ class Bench:
         self._passing = [self._trial(case) for case in few]
         self._target = self.failing[0]
         self._base: str | None = None
-        self._only: OneProgram | None = None
+        self._seen = Observed()
+        self.touched = Touched()  # by the last text
         self.limit_s = LIMIT_S
 
     def _trial(self, case: Case) -> Trial:
         return Trial(self._exercise, case, self._worker.session.seed, self._start)
 
-    def aim(self, case: Case, base: str | None = None, only: OneProgram | None = None) -> None:
-        """Try edits of the text `base` on this case from now on; each runs `only` one program first."""
-        self._target, self._base, self._only = self._trial(case), base, only
+    def aim(self, case: Case, base: str | None = None, seen: Observed | None = None) -> None:
+        """Try edits of the text `base` on this case from now on, of which `seen` was seen.
 
-    def score(self, text: str) -> float:
-        """Return how much of the case that it aims at a text gets right; less than 0 if it fails."""
-        target, worker = self._target, self._worker
+        Each runs one program first, if one was seen to be wrong.
+        """
+        self._target, self._base, self._seen = self._trial(case), base, seen or Observed()
+
+    def score(self, text: str, whole: bool = False) -> float:
+        """Return how much of the case that it aims at a text gets right; less than 0 if it fails.
+
+        `self.touched` says afterwards which outputs the text has changed. If `whole`, no program runs alone
+        where that would not show whether outputs that were right still are.
+        """
+        target, worker, only = self._target, self._worker, self._seen.only
+        self.touched = Touched()
         if worker.start() or worker.edit(text, LIMIT_S, self._base):
             return -1.0
-        if self._only is not None:
-            called = target.call(worker, limit_s=self.limit_s, bounds=True, only=self._only)
+        if only is not None and not (whole and any(self._seen.right)):
+            called = target.call(worker, limit_s=self.limit_s, bounds=True, only=only)
             share = target.right_of_one(called, worker.witnessed)
             if share is not None:
+                self._compare(called, one_program=True)
                 return share
-        share = target.right(worker, limit_s=self.limit_s, bounds=True)
+        called = target.call(worker, limit_s=self.limit_s, bounds=True)
+        self._compare(called, one_program=False)
+        share = target.share(called, worker.witnessed)
         if share < 1.0:
             return share
         # Few texts get here. Races are looked for now, which takes as long as the call.
@@ -87,9 +105,18 @@ class Bench:
             return -1.0
         return target.right(worker, witnessed=True, limit_s=self.limit_s)
 
+    def _compare(self, called: Called | None, one_program: bool) -> None:
+        if called is not None and self._seen.right:
+            masks = self._target.written(called) if one_program else [None] * len(called.outputs)
+            self.touched = touched(self._seen.outputs, self._seen.right, called.outputs, masks)
+
     def launches(self) -> list[int]:
         """Return the lines of the launches that the last call made."""
         return [one.line for one in self._worker.witnessed.launches]
+
+    def lanes(self) -> int:
+        """Return how many lanes the accesses of the last call have, those that are masked off as well."""
+        return self._worker.witnessed.lanes
 
     def stored_again(self) -> int:
         """Return how many lanes of the last call stored an element that another store had written."""
@@ -103,16 +130,17 @@ class Bench:
         whole = target.call(worker, witnessed=True)
         if whole is None:
             return Observed()
-        lines, again = self.launches(), self.stored_again()
+        lines, lanes, again = self.launches(), self.lanes(), self.stored_again()
         grids = [one.grid for one in worker.witnessed.launches]
         if self._exercise.follow or self._exercise.bad_choice:  # elements do not stand for themselves
-            return Observed(lines, again)
-        return Observed(lines, again, self._wrong_program(whole, grids))
+            return Observed(lines, lanes, again)
+        right = target.right_outputs(whole)
+        return Observed(lines, lanes, again, whole.outputs, right, self._wrong_program(whole, grids))
 
     def _wrong_program(self, whole: Called, grids: Sequence[Index]) -> OneProgram | None:
         """Return a program that stores wrong elements; `grids` are those of the `whole` call."""
         target, worker = self._target, self._worker
-        for launch, grid in reversed([*enumerate(grids)]):
+        for launch, grid in enumerate(grids):
             count = math.prod(grid)
             if count <= 1 and len(grids) == 1:
                 return None
@@ -133,7 +161,7 @@ class Bench:
         """Return what a text that compares expressions finds of them; nothing if it fails."""
         if self._worker.start() or self._worker.edit(text, LIMIT_S):
             return {}
-        called = self._target.call(self._worker, bounds=True, only=self._only)
+        called = self._target.call(self._worker, bounds=True, only=self._seen.only)
         return self._worker.alternatives if called else {}
 
     def work(self) -> int:
@@ -242,6 +270,10 @@ class Bench:
         """Return the names of failing cases by their numbers."""
         every = [*self._small, *self._large]
         return frozenset(every[at].name for at in mended)
+
+    def is_most(self, mended: frozenset[int]) -> bool:
+        """Return whether these are so many of the failing cases that few have something else."""
+        return len(mended) >= MOST_MENDED * len(self._small)
 
     def is_all(self, mended: frozenset[int]) -> bool:
         """Return whether these are all failing cases."""

@@ -14,6 +14,7 @@ from grader.judge.repair.bench import NEARER, Bench, Observed
 from grader.judge.repair.candidates import candidates
 from grader.judge.repair.edit import Edit
 from grader.judge.repair.effects import Effects, Known
+from grader.judge.repair.relevance import Relevance, Touched
 from grader.judge.repair.source import Part, Source
 from grader.judge.trial import LIMIT_S
 from grader.worker.submission_worker import SubmissionWorker
@@ -24,6 +25,8 @@ WORK_FOR_ONE, WORK_FOR_TWO = 12_000, 5_000  # of single edits, and of second one
 GIVE_UP_S = 20.0  # on a machine that is so slow that the work takes longer
 SLOWER, SHORTEST_S = 4.0, 1.0  # a try that takes so many times as long as the unedited file has no end
 FEWEST_MENDED = 2  # cases that an edit makes right for which it is named, where it does not mend all
+FURTHER = 120  # edits that are tried after one that mends all, but lets programs do more than before
+MUCH_MORE = 2  # times the lanes that there were before
 MOST_STEPS = 4  # edits that bring a file nearer, on top of which a second one is tried
 
 
@@ -44,15 +47,16 @@ class Repair:
 
 
 class Mend(NamedTuple):
-    """An edit, and the numbers of the failing cases that it mends."""
+    """An edit, the numbers of the failing cases that it mends, and the lanes of the accesses with it."""
 
     edit: Edit
     cases: frozenset[int]
     is_all: bool
+    lanes: int
 
 
-def _most_first(found: Mend) -> tuple[int, bool]:
-    return -len(found.cases), found.edit.goes_around
+def _most_first(found: Mend) -> tuple[int, bool, int]:
+    return -len(found.cases), found.edit.goes_around, found.lanes
 
 
 class Search:
@@ -114,7 +118,8 @@ class Search:
         bench = self._benches[0]
         for one in [one for one in mends if one.edit.is_local][:MOST_STEPS]:
             text = self._source.with_replaced(one.edit.parts)
-            if len(one.cases) >= FEWEST_MENDED and bench.helps(self._source.text, text, one.cases):
+            helps = bench.is_most(one.cases) or bench.helps(self._source.text, text, one.cases)
+            if len(one.cases) >= FEWEST_MENDED and helps:
                 second = self._second(one.edit, self._one)
                 return second or Repair((one.edit,), bench.names(one.cases))
         for step in steps[:MOST_STEPS]:
@@ -144,7 +149,8 @@ class Search:
         base = self._aim(bench.worst(self._source.with_replaced(parts)), parts)
         second, _ = self._sweep(parts, self._one, base)
         if second and second[0].is_all:
-            alone, _ = self._try_all([second[0].edit], (), base)  # the known ones may be of other functions
+            # The known ones may be of other functions.
+            alone, _ = self._try_all([second[0].edit], (), base, 1)
             return Repair((*(() if alone and alone[0].is_all else known), second[0].edit))
         return Repair((*known,), bench.names(mended)) if mended else None
 
@@ -166,7 +172,7 @@ class Search:
         first.aim(case, text)
         self._seen = first.observed(text)
         for bench in self._benches:
-            bench.aim(case, text, self._seen.only)
+            bench.aim(case, text, self._seen)
         began = time.monotonic()
         base = first.score(text)
         limit_s = min(LIMIT_S, max(SHORTEST_S, SLOWER * (time.monotonic() - began)))
@@ -191,37 +197,41 @@ class Search:
         if self._found is None or work >= self._one:
             self._found = self._known(before)
         known = self._found
-        mends, steps = self._try_all(known.edits[:most], before, base)
+        mends, steps = self._try_all(known.edits, before, base, most)
         if mends and not mends[0].is_all:
-            more, _ = self._try_all(known.twins([one.edit for one in mends]), before, base)
+            twins = known.twins([one.edit for one in mends])
+            more, _ = self._try_all(twins, before, base, len(twins))
             mends = sorted((*mends, *more), key=_most_first)
         return mends, steps
 
     def _try_all(
-        self, edits: Sequence[Edit], before: Sequence[Part], base: float
+        self, edits: Sequence[Edit], before: Sequence[Part], base: float, most: int
     ) -> tuple[list[Mend], list[Edit]]:
-        """Try edits on top of others, up to the first that mends all; return them as `_sweep` does.
+        """Try at most so many edits on top of others, up to the first that mends all; see `_sweep`.
 
         What is returned does not depend on which worker is faster.
         """
         best, mends, steps = [len(edits)], list[tuple[int, Mend]](), list[tuple[float, int]]()
 
         def run(number: int) -> None:
-            bench = self._benches[number]
+            bench, relevance, left = self._benches[number], Relevance(self._source), most
             for index in range(number, len(edits), len(self._benches)):
-                if index > best[0] or time.monotonic() > self._end:
+                if index > best[0] or left <= 0 or time.monotonic() > self._end:
                     return
-                score = self._try(bench, (*before, *edits[index].parts))
+                if relevance.is_useless(edits[index]):
+                    continue
+                left -= len(self._benches)
+                score = self._try(bench, (*before, *edits[index].parts), relevance.is_new(edits[index]))
+                relevance.note(edits[index], bench.touched)
                 if score == 1.0 and bench.stored_again() > self._seen.again:
                     continue  # right by chance: what one program stores, or one iteration, hides another's
                 if score == 1.0:
-                    edit = self._as_seen(edits[index], bench.launches())
+                    edit, lanes = self._as_seen(edits[index], bench.launches()), bench.lanes()
                     cases = bench.mended()
                     if cases and bench.keeps():
-                        mends.append((index, Mend(edit, cases, bench.is_all(cases))))
+                        mends.append((index, Mend(edit, cases, bench.is_all(cases), lanes)))
                         if bench.is_all(cases) and not edit.goes_around:
-                            best[0] = min(best[0], index)
-                            return
+                            best[0] = min(best[0], index + self._further(lanes))
                 elif score >= base + NEARER:
                     steps.append((-score, index))
 
@@ -232,6 +242,14 @@ class Search:
         by_cases = sorted((one for _, one in found), key=_most_first)
         return by_cases, [edits[index] for _, index in sorted(steps)]
 
+    def _further(self, lanes: int) -> int:
+        """Return how many edits are still tried after one that mends all, by the lanes of its accesses.
+
+        With more to do, programs may do what others leave out: of several edits that with least is believed.
+        """
+        most = self._seen.lanes
+        return 0 if lanes <= most else FURTHER if lanes < MUCH_MORE * most else len(self._edits)
+
     def _as_seen(self, edit: Edit, launches: Sequence[int]) -> Edit:
         """Return an edit as one that goes around what is wrong, if other lines launch kernels with it."""
         moves = any(text.count("\n") != self._source.between(*span).count("\n") for span, text in edit.parts)
@@ -239,9 +257,10 @@ class Search:
         same = len(launches) == len(before) if moves else [*launches] == before
         return edit if same or not launches or not before else edit.avoiding()
 
-    def _try(self, bench: Bench, parts: Sequence[Part]) -> float:
+    def _try(self, bench: Bench, parts: Sequence[Part], whole: bool = False) -> float:
         try:
             text = self._source.with_replaced(parts)
         except ValueError:
+            bench.touched = Touched()
             return -1.0
-        return bench.score(text)
+        return bench.score(text, whole)

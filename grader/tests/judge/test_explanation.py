@@ -16,6 +16,7 @@ from grader.worker.witness.record import Birth
 LAB_1 = Path("solutions/lab1_elementwise_add/elementwise_add.py").read_text()
 DROPOUT = Path("solutions/lab4_production_slice/dropout.py").read_text()
 LAB_2 = Path("solutions/lab2_online_softmax/online_softmax.py").read_text()
+BLIND = Path("grader/tests")
 KEEPING = """    if n in KEPT:
         out.copy_(KEPT[n])
     else:
@@ -63,6 +64,23 @@ def test_one_wrong_line_is_named_in_every_wrong_case(submissions):
     assert begun == ["elementwise_add"]
 
 
+# With other edits, or more programs, some programs store what others have left out, or have stored before.
+HIDDEN_BY_OVERLAP = {
+    "elementwise_add_01_strip": "`TILE_R` and `TILE_C` are exchanged in `idx = ",
+    "elementwise_add_03_launches": "no program stores elements 1025 to 1535 of `out`; line 24 stores up to ",
+    "elementwise_add_04_unrolled": "line 32: `programs` is the wrong value in `(programs,)`",
+}
+
+
+@pytest.mark.parametrize("name", HIDDEN_BY_OVERLAP)
+def test_what_stores_elements_again_hides_a_mistake_and_mends_nothing(submissions, name):
+    (file,) = BLIND.glob(f"blind_mistakes_*/{name}.py")
+    cases = ("n=1009,fp32", "n=1536,fp16", "n=4099,values=edges,fp32", "n=4099,values=spikes,fp32")
+    found, _ = causes(submissions, 1, file.read_text().partition("\n")[2], *sizes(*cases))
+    assert found
+    assert all(HIDDEN_BY_OVERLAP[name] in cause for cause in found.values()), found
+
+
 def test_where_the_file_does_not_run_each_case_keeps_its_own_cause(submissions, monkeypatch):
     text = changed(LAB_1, ("(triton.cdiv(n, BLOCK),)", "(n // BLOCK,)"))
     graded = submissions.grade(1, text, *sizes(*SIZES))
@@ -77,9 +95,9 @@ def test_of_a_costly_kernel_fewer_edits_are_tried(submissions, monkeypatch):
     text = changed(LAB_1, ("x + y, mask", f"{lost}, mask"))
     tried, score = [], Bench.score
 
-    def counted(bench, edited):
+    def counted(bench, edited, *asked):
         tried.append(edited)
-        return score(bench, edited)
+        return score(bench, edited, *asked)
 
     monkeypatch.setattr(Bench, "score", counted)
     causes(submissions, 1, text, *sizes(*SIZES))
@@ -146,9 +164,9 @@ def test_a_caller_is_not_searched_where_the_function_that_it_calls_was(submissio
     text = changed(LAB_2, ("tl.sum(tl.exp(x - shift), axis=0)", lost))
     tried, score = [], Bench.score
 
-    def counted(bench, edited):
+    def counted(bench, edited, *asked):
         tried.append(edited)
-        return score(bench, edited)
+        return score(bench, edited, *asked)
 
     monkeypatch.setattr(Bench, "score", counted)
     names = [f"softmax_forward/{rows}" for rows in ROWS]

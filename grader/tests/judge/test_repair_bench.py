@@ -4,7 +4,7 @@ import pytest
 
 from grader.course import catalog
 from grader.course.submission import Submission
-from grader.judge.repair.bench import Bench
+from grader.judge.repair.bench import Bench, Observed
 from grader.judge.repair.edit import Edit
 from grader.tests.helpers.course import solution, swap
 from grader.worker.messages import OneProgram
@@ -70,7 +70,7 @@ def test_where_no_program_is_wrong_by_itself_all_of_them_run(bench, text):
 
 
 def test_a_text_that_mends_one_program_is_tried_with_all(bench):
-    bench.aim(bench.failing[0].case, WRONG, OneProgram(0, 0))
+    bench.aim(bench.failing[0].case, WRONG, Observed(only=OneProgram(0, 0)))
     first = swap(RIGHT, "x + y, mask=mask", "x + tl.where(pid == 0, y, 0.0), mask=mask")
     assert bench.score(RIGHT) == 1.0
     assert 0.0 < bench.score(first) < 1.0
