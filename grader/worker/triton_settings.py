@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import math
 import os
 import random
 from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +22,7 @@ from grader.screen.language import LAUNCH
 
 # For which a config is run when an autotuned kernel is tuned; Triton takes 25 and 100 ms.
 TUNE_WARM_MS, TUNE_MS = 10, 40
+LARGE = 256  # elements along an axis, which are several blocks of a small config
 
 
 def do_once_for_all_workers() -> None:
@@ -82,8 +84,10 @@ def tune_briefly() -> None:
 def tune_by_chance(seed: int, runs_first: bool) -> None:
     """Let autotuned kernels pick a random config instead of timing all: faster, and more configs are checked.
 
-    With `runs_first` a config is run before it is chosen, because one may not fit the GPU. A kernel picks the
-    same config for the same sizes, also in another process of the run: what failed can be tried again.
+    With `runs_first` a config is run before it is chosen, because one may not fit the GPU. Without, where two
+    sizes are large, the config with the smallest blocks is picked: it has the most tiles, whose order and
+    number a kernel may have wrong. A kernel picks the same config for the same sizes, also in another process
+    of the run: what failed can be tried again.
     """
 
     def first_that_runs() -> Callable[..., list[float]]:
@@ -106,6 +110,8 @@ def tune_by_chance(seed: int, runs_first: bool) -> None:
         current[0] = object()
         configs = list(prune(self, kwargs))
         random.Random(f"{seed} {_tuning_key(self, kwargs)}").shuffle(configs)
+        if not runs_first and _has_many_tiles(self, kwargs):
+            configs.sort(key=_block_elements)
         return configs
 
     Autotuner.prune_configs = shuffled
@@ -154,6 +160,17 @@ def other_configs() -> Iterator[None]:
         Autotuner.run, Autotuner.prune_configs = run, prune
         for tuner in begun:
             tuner.cache = tuner.cache.before
+
+
+def _has_many_tiles(tuner: Autotuner, kwargs: Mapping[str, object]) -> bool:
+    """Return whether two or more of the sizes that a kernel is tuned for are large."""
+    values = {**tuner.nargs, **kwargs}
+    sizes = [value for name in tuner.keys if isinstance(value := values.get(name), int)]
+    return sum(size >= LARGE for size in sizes) > 1
+
+
+def _block_elements(config: triton.Config) -> int:
+    return math.prod(value for value in config.kwargs.values() if isinstance(value, int))
 
 
 def _tuning_key(tuner: Autotuner, kwargs: Mapping[str, object]) -> list[object]:
