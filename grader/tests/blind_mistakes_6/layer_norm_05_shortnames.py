@@ -1,0 +1,74 @@
+# labs/lab4_production_slice/layer_norm.py | contract | Without `out` the result is allocated with the strides of x, so for rows that lie apart it is not contiguous. It must be a new contiguous tensor, as from torch.empty_like.
+"""LayerNorm over rows of any length, and the same as an operator."""
+
+import torch
+import triton
+import triton.language as tl
+from rows import WARPS, block_of, load, on, store
+from torch.library import triton_op
+
+
+@triton.jit
+def mean_and_rstd(x_row, eps, N_COLS: tl.constexpr, BLOCK: tl.constexpr):
+    """Return the mean of a row of N_COLS numbers and 1 / sqrt(variance + eps), in fp32.
+
+    The variance divides by N_COLS.
+    """
+    k = tl.arange(0, BLOCK)
+    s = tl.zeros((BLOCK,), tl.float32)
+    for c in range(0, N_COLS, BLOCK):
+        s += load(x_row, c + k, N_COLS)
+    mean = tl.sum(s) / N_COLS
+    q = tl.zeros((BLOCK,), tl.float32)
+    for c in range(0, N_COLS, BLOCK):
+        d = load(x_row, c + k, N_COLS, mean) - mean
+        q += d * d
+    variance = tl.sum(q) / N_COLS
+    # torch.compile passes eps as fp64, which would make all that follows fp64.
+    return mean, tl.rsqrt(variance + tl.cast(eps, tl.float32))
+
+
+@triton.autotune(configs=WARPS, key=["N_COLS"])
+@triton.jit
+def layer_norm_kernel(
+    x_ptr, weight_ptr, bias_ptr, y_ptr, stride_x, stride_y, eps, N_COLS: tl.constexpr, BLOCK: tl.constexpr
+):
+    """y = (x - mean) / sqrt(variance + eps) * weight + bias; program i computes row i.
+
+    x and y are (n_rows, N_COLS), weight and bias (N_COLS,), all of one dtype with contiguous columns;
+    stride_x and stride_y are the elements from one row to the next. A program takes BLOCK columns at a time.
+    """
+    row = tl.program_id(axis=0).to(tl.int64)
+    x_row = x_ptr + row * stride_x
+    y_row = y_ptr + row * stride_y
+    mean, rstd = mean_and_rstd(x_row, eps, N_COLS, BLOCK)
+    k = tl.arange(0, BLOCK)
+    for c in range(0, N_COLS, BLOCK):
+        m = c + k < N_COLS
+        x = tl.load(x_row + c + k, mask=m, other=0.0).to(tl.float32)
+        w = tl.load(weight_ptr + c + k, mask=m, other=0.0).to(tl.float32)
+        b = tl.load(bias_ptr + c + k, mask=m, other=0.0).to(tl.float32)
+        tl.store(y_row + c + k, ((x - mean) * rstd * w + b).to(y_ptr.dtype.element_ty), mask=m)
+
+
+def layer_norm_forward(x, weight, bias, *, eps: float = 1e-5, out=None) -> torch.Tensor:
+    """(x - mean) / sqrt(variance + eps) * weight + bias for each row of x.
+
+    x is (n_rows, n_cols) fp32, fp16 or bf16 with contiguous columns; weight and bias are (n_cols,) of that
+    dtype. The result goes to `out`, like x, where one is given; rows of both may be any number of elements
+    apart. The variance divides by n_cols. After Ba, Kiros and Hinton, arXiv:1607.06450.
+    """
+    if out is None:
+        out = torch.empty_strided(x.size(), x.stride(), dtype=x.dtype, device=x.device)
+    n_rows, n_cols = x.shape
+    launch = on(layer_norm_kernel, x)[(n_rows,)]
+    launch(
+        x, weight, bias, out, x.stride(0), out.stride(0), eps, N_COLS=n_cols, BLOCK=block_of(n_cols)
+    )
+    return out
+
+
+@triton_op("course::layer_norm", mutates_args=())
+def layer_norm_op(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float) -> torch.Tensor:
+    """layer_norm_forward as an operator that torch.compile can look into."""
+    return layer_norm_forward(x, weight, bias, eps=eps)

@@ -1,0 +1,56 @@
+# labs/lab4_production_slice/rms_norm.py | contract | Without `out` the result is allocated as fp32 whatever the dtype of x. It must have the dtype of x; shown by fp16 and bf16.
+"""RMSNorm over rows of any length, and the same as an operator."""
+
+import torch
+import triton
+import triton.language as tl
+from rows import WARPS, block_of, load, on, store
+from torch.library import triton_op
+
+
+@triton.autotune(configs=WARPS, key=["N_COLS"])
+@triton.jit
+def rms_norm_kernel(
+    x_ptr, weight_ptr, y_ptr, stride_x, stride_y, eps, N_COLS: tl.constexpr, BLOCK: tl.constexpr
+):
+    """y = x / sqrt(mean(x * x) + eps) * weight; program i computes row i.
+
+    x and y are (n_rows, N_COLS), weight is (N_COLS,), all of one dtype with contiguous columns; stride_x and
+    stride_y are the elements from one row to the next. A program takes BLOCK columns at a time.
+    """
+    row = tl.program_id(axis=0).to(tl.int64)
+    x_row = x_ptr + row * stride_x
+    y_row = y_ptr + row * stride_y
+    lanes = tl.arange(0, BLOCK)
+    power = tl.zeros((BLOCK,), dtype=tl.float32)
+    for k in tl.static_range(0, (N_COLS + BLOCK - 1) // BLOCK):
+        at = k * BLOCK + lanes
+        v = tl.load(x_row + at, mask=at < N_COLS, other=0.0).to(tl.float32)
+        power += v * v
+    mean_square = tl.sum(power, axis=0) / N_COLS
+    inverse = 1.0 / tl.sqrt(mean_square + tl.cast(eps, tl.float32))
+    for k in tl.static_range(0, (N_COLS + BLOCK - 1) // BLOCK):
+        at = k * BLOCK + lanes
+        v = tl.load(x_row + at, mask=at < N_COLS, other=0.0).to(tl.float32)
+        w = tl.load(weight_ptr + at, mask=at < N_COLS, other=0.0).to(tl.float32)
+        tl.store(y_row + at, (v * inverse * w).to(y_ptr.dtype.element_ty), mask=at < N_COLS)
+
+
+def rms_norm_forward(x, weight, *, eps: float = 1e-6, out=None) -> torch.Tensor:
+    """x / sqrt(mean(x * x) + eps) * weight for each row of x.
+
+    x is (n_rows, n_cols) fp32, fp16 or bf16 with contiguous columns; weight is (n_cols,) of that dtype. The
+    result goes to `out`, like x, where one is given; rows of both may be any number of elements apart. After
+    Zhang and Sennrich, arXiv:1910.07467.
+    """
+    out = torch.empty(x.shape, dtype=torch.float32, device=x.device) if out is None else out
+    n_rows, n_cols = x.shape
+    launch = on(rms_norm_kernel, x)[(n_rows,)]
+    launch(x, weight, out, x.stride(0), out.stride(0), eps, N_COLS=n_cols, BLOCK=block_of(n_cols))
+    return out
+
+
+@triton_op("course::rms_norm", mutates_args=())
+def rms_norm_op(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    """rms_norm_forward as an operator that torch.compile can look into."""
+    return rms_norm_forward(x, weight, eps=eps)
