@@ -77,3 +77,24 @@ def test_a_text_that_mends_one_program_is_tried_with_all(bench):
     assert bench.score(WRONG) < 0.5
     assert bench.score(swap(RIGHT, "    tl.store(", "    tl.no_such_function(")) == -1.0
     assert bench.score(RIGHT) == 1.0
+
+
+TWICE = swap(RIGHT, "(triton.cdiv(n, BLOCK),)", "(2 * triton.cdiv(n, BLOCK),)")
+
+
+@pytest.mark.parametrize(
+    ("text", "again"),
+    [
+        (RIGHT, 0),
+        (TWICE, 0),  # the second half has nothing to do
+        (swap(TWICE, "offs = pid * BLOCK", "offs = pid // 2 * BLOCK"), 1009),
+        (swap(RIGHT, "    tl.store(", "    tl.store(out_ptr + offs, x, mask=mask)\n    tl.store("), 1009),
+    ],
+    ids=["each once", "more programs than are needed", "two programs each", "two stores of a program"],
+)
+def test_elements_that_are_stored_once_more_are_counted(bench, text, again):
+    bench.aim(bench.failing[0].case, text)
+    seen = bench.observed(text)
+    assert seen.again == again
+    assert seen.right == [True]
+    assert seen.lanes >= 3 * 1009
