@@ -369,7 +369,7 @@ class _Class:
             one for one in plan.gradable if one not in open_ones and summary.state_of(one) is State.FAULT
         ]
         if open_ones:
-            names = summary.some([task.name for task in open_ones])
+            names = summary.some(sorted({task.name for task in open_ones}))
             self._say(f"open after a fault of the machine: {names}; run it again")
         return FAULT if open_ones else OK
 

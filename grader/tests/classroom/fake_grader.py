@@ -80,7 +80,7 @@ def grade_class(submissions: str, out: str, jobs: str = "2") -> int:
         Path(submissions), Path(out), labs="1", tier="cpu", jobs=int(jobs), self_test=False,
         command=(sys.executable, __file__), blind_share=0.05, limit_s=30.0,
     )  # fmt: skip
-    return grade_class(asked, Console())
+    return grade_class(asked, Console(soft_wrap=True))  # as the command does
 
 
 if __name__ == "__main__":

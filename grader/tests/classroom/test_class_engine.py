@@ -206,6 +206,17 @@ def test_a_class_ends_with_one_record_for_everybody_and_only_losses_are_tried_ag
         assert records.read(run.student(one).unit(UNIT.name).receipt, Receipt).points == (one != "b") * 100
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("counts")
+def test_all_that_stays_open_stands_in_the_last_line(tmp_path):
+    done = run_class(lay_out(tmp_path / "in", e="crashes"), tmp_path / "out")  # one student: drawn blind, too
+    for blind in (False, True):
+        place = RunFolder(tmp_path / "out").student("e").unit(UNIT.name, blind)
+        assert records.read(place.task, TaskRecord).state is State.FAULT
+    last = done.stdout.splitlines()[-1]
+    assert last == f"open after a fault of the machine: e/{UNIT.name}, e/{UNIT.name}/again; run it again"
+
+
 @pytest.mark.nightly
 @pytest.mark.usefixtures("counts")
 def test_a_killed_command_goes_on_where_it_stopped_and_ends_as_if_nothing_had_happened(tmp_path):
