@@ -142,6 +142,26 @@ class Run:
             for path, item in files.items()
         )
 
+    def begin(self, asked: Sequence[Item]) -> None:
+        """Start the first worker on the GPU, and what takes seconds and is needed later; the GPU is free now.
+
+        An error has no consequence here: the item that meets it again says what it is.
+        """
+        from grader.judge import codegen_checks
+
+        if self.tier != "gpu" or self.source == REFERENCE or LEAN in os.environ:
+            return
+        cases = [item for item in asked if isinstance(item, CaseItem) and not item.exercise.native]
+        with contextlib.suppress(Exception):
+            graded = [item for item in cases if self.ungradable(item) is None]
+            first = next((item for item in graded if item.kind == CORRECTNESS), None)
+            if first:
+                self._worker_for_cases(first).begin()
+            if any(b"triton_op" in (self.submission(item).data or b"") for item in graded):
+                self.session.parent(interpreted=False).import_operators()
+            if any(item.name == codegen_checks.TENSOR_CORES for item in graded):
+                self.session.parent(interpreted=True)
+
     def _compile_first(self) -> None:
         """Wait for all kernels, and end the processes that compiled them, before the first case runs."""
         wait(self._kernels.values())

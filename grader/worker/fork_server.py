@@ -49,6 +49,8 @@ def main(control: int, uid: int) -> None:
         if message == OPERATORS:
             # Imported once here, because torch.library.triton_op would import it in every worker.
             import torch._inductor.utils  # noqa: F401
+
+            continue
         pid_out, pid_in = os.pipe()
         middle = os.fork()
         if middle == 0:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from grader.sandbox.probe import Findings
 from grader.system.process_tree import adopt_orphans
-from grader.worker.protocol import OPERATORS, PLAIN, ProtocolError, decode
+from grader.worker.protocol import FORK, OPERATORS, ProtocolError, decode
 
 START_LIMIT_S = 120.0  # imports on a cold disk
 KEPT_ENVIRONMENT = (
@@ -66,7 +66,7 @@ class ForkServer:
         )
         theirs.close()
         self._socket = ours
-        self._broken = False
+        self._broken = self._has_operators = False
         self._findings: Findings | None = None
         self._turn = threading.Lock()  # the compiling thread starts workers, too
 
@@ -76,14 +76,29 @@ class ForkServer:
         `operators` says that the file registers torch operators.
         """
         _ = self.findings
+        if operators:
+            self.import_operators()
         with self._turn, births:
             try:
-                socket.send_fds(self._socket, [OPERATORS if operators else PLAIN], fds)
+                socket.send_fds(self._socket, [FORK], fds)
                 pid = struct.unpack("<i", self._socket.recv(4))[0]
             except (OSError, struct.error):
                 raise self._trouble() from None
             workers.add(pid)
             return pid
+
+    def import_operators(self) -> None:
+        """Ask once for the imports of files that register torch operators, and do not wait for them.
+
+        They take seconds, in which no worker is started. RuntimeError if the fork server has died.
+        """
+        with self._turn:
+            if not self._has_operators:
+                try:
+                    self._socket.sendall(OPERATORS)
+                except OSError:
+                    raise self._trouble() from None
+                self._has_operators = True
 
     @property
     def findings(self) -> Findings:

@@ -24,7 +24,7 @@ VERSION = 1
 HEADER = struct.Struct("<4sBBHII")  # magic, version, kind, zero, block, payload length
 MAX_PAYLOAD = 64 * 1024
 STACKS_AFTER_S = 1.5  # a worker that has not queued a plan by then prints the stacks of its threads
-PLAIN, OPERATORS = b"F", b"O"  # requests to the fork server: a worker, or one for a file with torch operators
+FORK, OPERATORS = b"F", b"O"  # requests to the fork server: a worker, or the imports of files with operators
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 JsonObject: TypeAlias = "dict[str, Json]"
