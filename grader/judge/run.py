@@ -395,10 +395,14 @@ class Run:
         ended_well = WRONG_RESULTS if self.tier == "cpu" else (Verdict.WRONG,)
         if outcome.verdict not in (Verdict.PASS, *ended_well):
             worker.close()  # the next case gets a new worker
-        following = self._following.pop(self.submission(item).path, None)
-        if following:
-            self._worker_for_cases(following).begin()  # it sets itself up while this file's cases run
+        self._begin_following(item)
         return outcome
+
+    def _begin_following(self, item: CaseItem) -> None:
+        """Start the worker of the next file, which sets itself up while the cases of this one run."""
+        path = self.submission(item).path
+        if path in self._following and not self.session.parent(self.tier == "cpu").is_busy:
+            self._worker_for_cases(self._following.pop(path)).begin()
 
     def _worker_for_cases(self, item: CaseItem) -> SubmissionWorker:
         return self._worker("correctness", item, self._arena("cases"), interpreted=self.tier == "cpu")

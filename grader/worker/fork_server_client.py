@@ -87,6 +87,11 @@ class ForkServer:
             workers.add(pid)
             return pid
 
+    @property
+    def is_busy(self) -> bool:
+        """Return whether another thread waits for an answer, so that no worker would be started at once."""
+        return self._turn.locked()
+
     def import_operators(self) -> None:
         """Ask once for the imports of files that register torch operators, and do not wait for them.
 
