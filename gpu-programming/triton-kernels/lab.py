@@ -274,6 +274,8 @@ def sequences(batch, heads, length, dim, **more):
 FAR = Layout(far=True)
 EVEN = ((3, 48), (2, 1536), (1, 24576))  # multiples of 16, 512 and 8192 that twice as much does not divide
 SMALL = ((1, 1), (3, 2), (5, 127), (4, 129), (7, 1001))
+# A prime number of rows, more than there usually are programs; whole blocks alone, in more than one row.
+MANY, WHOLE = (149, 3), (3, 4096)
 SWIGLU_CASES = (
     *(Case(shapes(r, c), "fp32") for r, c in (*SMALL, (1, 16385))),
     *(Case(shapes(r, c), "fp16") for r, c in (*SMALL[2:], (2, 4099))),
@@ -281,7 +283,8 @@ SWIGLU_CASES = (
     *(Case(shapes(7, 1009, values="huge"), dtype) for dtype in ("fp32", "fp16", "bf16")),
     *(Case(shapes(7, 1001), dtype, {"gate": Layout(pad=24), "up": Layout(pad=8), "out": Layout(pad=7)})
       for dtype in ("fp32", "fp16", "bf16")),
-    Case(shapes(5, 127), "fp16", allocates=True),
+    Case(shapes(5, 127), "fp16", dict.fromkeys(("gate", "up"), Layout(pad=9)), allocates=True),
+    *(Case(shapes(*shape), dtype) for shape, dtype in ((MANY, "fp32"), (WHOLE, "fp16"))),
     Case(shapes(3, 257), "fp16", dict.fromkeys(("gate", "up", "out"), FAR)),
     *(Case(shapes(*shape), dtype) for shape, dtype in zip(EVEN, ("fp32", "fp16", "bf16"), strict=True)),
     # Each tensor has another layout than those beside it.
@@ -298,7 +301,8 @@ NORM_CASES = (
     *(Case(shapes(7, 1009, values=values), dtype)
       for values in ("far", "narrow") for dtype in ("fp32", "fp16", "bf16")),
     *(Case(shapes(7, 1001), dtype, PADDED_ROWS) for dtype in ("fp32", "fp16", "bf16")),
-    Case(shapes(5, 127), "fp16", allocates=True),
+    Case(shapes(5, 127), "fp16", dict.fromkeys(("x", "residual"), Layout(pad=9)), allocates=True),
+    *(Case(shapes(*shape), dtype) for shape, dtype in ((MANY, "fp32"), (WHOLE, "fp16"))),
     Case(shapes(3, 257), "fp16", dict.fromkeys(PADDED_ROWS, FAR)),
     *(Case(shapes(*shape), dtype) for shape, dtype in zip(EVEN, ("fp16", "fp32", "bf16"), strict=True)),
     Case(shapes(3, 130), "fp16", {"total": FAR}),
@@ -326,7 +330,8 @@ ATTENTION_CASES = (
       for dtype in ("fp16", "bf16")),
     Case(sequences(2, 3, 40, 16), "fp32", {"k": SWAPPED, "out": Layout(pad=16)}),
     *(Case(sequences(1, 2, 77, 64), dtype, PADDED_HEADS) for dtype in ("fp32", "fp16", "bf16")),
-    Case(sequences(1, 2, 40, 32), "fp16", allocates=True),
+    Case(sequences(1, 2, 40, 32), "fp16", dict.fromkeys(("q", "k", "v"), SWAPPED), allocates=True),
+    Case(sequences(3, 11, 17, 16), "fp16"),
     *(Case(sequences(*s), "bf16")
       for s in ((1, 1, 33, 16), (2, 3, 64, 32), (2, 3, 1000, 128), (1, 5, 2049, 64), (1, 2, 4096, 128))),
     *(Case(sequences(1, 3, 1003, 64, values=values), "bf16") for values in ("huge", "rising")),

@@ -154,13 +154,15 @@ PLAIN = Layout()
 class Case:
     """One call to grade; `params` are for the exercise's `inputs`, the other fields for the judge.
 
-    With `allocates` no output is passed: the function makes new tensors, and what it returns is graded.
+    With `allocates` no output is passed: the function makes new tensors, and what it returns is graded. With
+    `identity` a differentiable function returns its first input itself, and no copy of it.
     """
 
     params: Params
     dtype: str = "fp32"
     layouts: Mapping[str, Layout] = field(default_factory=dict)  # by tensor name; contiguous if absent
     allocates: bool = False
+    identity: bool = False
     gpu_only: bool = False
     bitwise: bool = False  # every bit must equal PyTorch's result in this dtype
     also_right: tuple[

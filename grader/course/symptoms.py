@@ -50,6 +50,7 @@ class Symptom(str, enum.Enum):
     RETURNS_NOTHING = "nothing returned"
     RETURNS_ANOTHER = "something else returned"
     RETURNED_ORDER = "returned order"
+    RETURNS_A_COPY = "copy returned"
     RETURNED_KIND = "returned kind"
     # Right in one layout, wrong in another
     OFFSETS_WRAP = "offsets wrap"

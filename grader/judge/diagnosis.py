@@ -39,6 +39,7 @@ GENERAL: dict[AnySymptom, str] = {  # causes where a lab has none of its own
     Symptom.RETURNS_NOTHING: "the function does not return its result: a `return` is missing",
     Symptom.RETURNS_ANOTHER: "the function returns the tensors that it wrote, those it was given or new ones",
     Symptom.RETURNED_ORDER: "the results are returned in another order than the README's",
+    Symptom.RETURNS_A_COPY: "nothing is to be computed in this case: return the argument itself",
     Symptom.RETURNED_KIND: "what is allocated where no `out` is passed has another shape, dtype or layout",
     Symptom.OFFSETS_WRAP: (
         "right where rows lie close together: beyond 2^31 elements the offsets wrap around in int32, so a "

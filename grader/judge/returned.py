@@ -13,7 +13,7 @@ from grader.course.symptoms import Symptom
 from grader.judge.diagnosis import diagnosed
 from grader.results.findings import Frame
 from grader.results.outcome import Outcome
-from grader.worker.messages import Returned
+from grader.worker.messages import FIRST_INPUT, Returned
 
 
 def fault(
@@ -28,9 +28,9 @@ def fault(
 
     `shapes` are those of the outputs, by name, and `text` is the file, of which the line is shown.
     """
-    if returned is None or exercise.native or exercise.differentiable:
+    if returned is None or exercise.native:
         return None
-    found = _found(case, shapes, returned)
+    found = _copied(case, returned) if exercise.differentiable else _found(case, shapes, returned)
     if found is None:
         return None
     outcome = diagnosed(lab, Verdict.WRONG, Reason.RETURNED, *found)
@@ -56,6 +56,13 @@ def in_another_order(
 
 def _asked(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
+
+
+def _copied(case: Case, returned: Sequence[Returned]) -> tuple[Symptom, str] | None:
+    """Return the symptom where the first input was to be returned, and another tensor was."""
+    if not case.identity or [one.output for one in returned] == [FIRST_INPUT]:
+        return None
+    return Symptom.RETURNS_A_COPY, f"another tensor was returned in place of {FIRST_INPUT} itself"
 
 
 def _found(

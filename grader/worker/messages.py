@@ -155,11 +155,15 @@ class Read:
         return cls(what, line if isinstance(line, int) and valid else 0, *code)
 
 
+FIRST_INPUT = "the first input"  # told of what a differentiable function returned
+
+
 @dataclass(frozen=True)
 class Returned:
     """One value that a function returned: the name of its type, and what a tensor looks like.
 
-    `output` is the name of the output whose memory it is, in the same shape and strides; "" for any other.
+    `output` is the name of the output whose memory it is, in the same shape and strides, or FIRST_INPUT; ""
+    for any other.
     """
 
     type: str

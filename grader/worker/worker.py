@@ -32,6 +32,7 @@ from grader.worker.gate import Queue
 from grader.worker.interpreted import alternatives
 from grader.worker.interpreted.grids import one_program, other_programs
 from grader.worker.messages import (
+    FIRST_INPUT,
     Audit,
     AuditReport,
     Edited,
@@ -71,7 +72,7 @@ class ReadyCall(NamedTuple):
     function: Callable[..., object]
     inputs: Sequence[torch.Tensor]
     named: Mapping[str, object]  # outputs that are passed, and numbers
-    outputs: Mapping[str, torch.Tensor]  # what the function may return of them
+    outputs: Mapping[str, torch.Tensor]  # tensors that the function may return, by the names told of them
 
 
 def main(control: int, stdout: int, stderr: int, memory: int, gate: int, done: int) -> None:
@@ -262,7 +263,8 @@ def _ready(module: ModuleType | nvcc.Library | None, arena: Arena, plan: Plan) -
         inputs = [lent(place) for place in read]
         outputs = {name: lent(place) for name, place in written.items()}
         if plan.differentiable:
-            calls.append(ReadyCall(_gradient(function, plan.named, *outputs.values()), inputs, {}, {}))
+            gradient = _gradient(function, plan.named, *outputs.values())
+            calls.append(ReadyCall(gradient, inputs, {}, {FIRST_INPUT: inputs[0]}))
         elif plan.allocates:
             calls.append(ReadyCall(returned.delivering(function, outputs), inputs, plan.named, outputs))
         else:
@@ -292,10 +294,10 @@ def _within(
 
 def _gradient(
     function: Callable[..., object], named: Mapping[str, Number], y: torch.Tensor, *gradients: torch.Tensor
-) -> Callable[..., None]:
+) -> Callable[..., torch.Tensor]:
     """Return a function: y = f(x, ...), then y.backward(dy), results copied to lent memory; never timed."""
 
-    def forward_and_backward(*tensors: torch.Tensor) -> None:
+    def forward_and_backward(*tensors: torch.Tensor) -> torch.Tensor:
         *values, dy = tensors
         leaves = [value.detach().requires_grad_() for value in values]
         # Views, so that the result has a gradient function even if it is x itself.
@@ -312,6 +314,7 @@ def _gradient(
             if leaf.grad is None:
                 raise RuntimeError(f"backward left no gradient for argument {number} of {function.__name__}")
             gradient.data.copy_(leaf.grad)
+        return result.detach()
 
     return forward_and_backward
 

@@ -209,6 +209,8 @@ SMALL = ((1, 1), (3, 2), (5, 127), (5, 128), (4, 129), (29, 1001))
 LONG = ((3, 16385), (2, 40000), (1, 131072))
 # Multiples of 16, 512 and 8192 that twice as much does not divide.
 EVEN = ((3, 48), (2, 1536), (1, 24576))
+# A prime number of rows, more than there usually are programs; whole blocks alone, in more than one row.
+MANY, WHOLE = (149, 3), (3, 4096)
 SPREAD = Layout(step=2)
 FAR = Layout(far=True)
 # Of a row whose largest values are all the same: one share, which may have few digits, or be seen before.
@@ -232,7 +234,8 @@ FORWARD_CASES = (
     ),
     Case(shapes(7, 1009, values="constant"), "fp32", also_right=("uniform", "an earlier result")),
     *(Case(shapes(29, 1001), dtype, PADDED) for dtype in ("fp32", "fp16", "bf16")),
-    *(Case(shapes(5, 127), dtype, allocates=True) for dtype in ("fp32", "fp16")),
+    *(Case(shapes(5, 127), dtype, {"x": Layout(pad=9)}, allocates=True) for dtype in ("fp32", "fp16")),
+    *(Case(shapes(*shape), dtype) for shape, dtype in ((MANY, "fp32"), (WHOLE, "fp16"))),
     *(Case(shapes(3, 1009), "fp32", {name: Layout(pad=15)}) for name in ("x", "out")),
 )
 BACKWARD_CASES = (
@@ -241,7 +244,9 @@ BACKWARD_CASES = (
     *(Case(shapes(r, c), "bf16") for r, c in (*SMALL[2:], *LONG, (1000, 3001))),
     *(Case(shapes(29, 1001), dtype, {"dy": Layout(pad=24), "y": Layout(pad=8), "out": Layout(pad=7)})
       for dtype in ("fp32", "fp16", "bf16")),
-    *(Case(shapes(5, 127), dtype, allocates=True) for dtype in ("fp32", "fp16")),
+    *(Case(shapes(5, 127), dtype, dict.fromkeys(("dy", "y"), Layout(pad=9)), allocates=True)
+      for dtype in ("fp32", "fp16")),
+    *(Case(shapes(*shape), dtype) for shape, dtype in ((MANY, "fp32"), (WHOLE, "fp16"))),
     Case(shapes(3, 257), "fp16", {"dy": FAR, "y": FAR, "out": FAR}),
     *(Case(shapes(*shape), dtype) for shape, dtype in zip(EVEN, ("fp32", "fp16", "fp32"), strict=True)),
     Case(shapes(3, 1009), "fp32", {"y": Layout(pad=15)}),

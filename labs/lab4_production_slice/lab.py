@@ -133,6 +133,8 @@ def dropout_both_inputs(rng, case):
     dy = rng.normal(case.params["n"])
     shape = (case.params["rows"], -1) if "rows" in case.params else (-1,)
     x, dy = drawn.pop("x"), (dy.abs() + 0.5).copysign(dy)
+    if case.params.get("values") == "half zeros":  # as behind a ReLU: there only dx shows the choice
+        x = x.where(dy > 0.0, 0.0 * x)
     drawn = {"x": x.reshape(shape), "dy": dy.reshape(shape), **drawn}
     return drawn if case.params.get("training", True) else {**drawn, "training": False}
 
@@ -378,6 +380,7 @@ class Mistake(LabSymptom):
     SCALED_BY_1_OVER_P = "scaled by 1/p"
     MASK_INVERTED = "mask inverted"
     KEEP_RATE = "keep rate"
+    CHOICE_OF_RESULTS = "choice of results"
     IN_EVALUATION = "in evaluation"
     EDGE_OF_P = "edge of p"
     MASK_REPEATS = "mask repeats"
@@ -419,9 +422,14 @@ def follow_both(case, inputs, outputs):
     return _follow(case, (inputs["x"], inputs["dy"]), outputs)
 
 
+def kept_in(outputs):
+    """Which elements were kept: each has a result that is not 0, or a gradient, where x is 0."""
+    return (outputs[0] != 0.0) | (outputs[-1] != 0.0)
+
+
 def _follow(case, tensors, outputs):
-    """Results for the choice that the first output shows."""
-    p, kept = chance_of(case), outputs[0] != 0.0
+    """Results for the choice that the outputs show."""
+    p, kept = chance_of(case), kept_in(outputs)
     if p in (0.0, 1.0):
         kept = kept * 0 + (p == 0.0) > 0
     return tuple((x * scale_of(p)).where(kept, 0.0 * x) for x in tensors)
@@ -429,11 +437,13 @@ def _follow(case, tensors, outputs):
 
 def symptom_of_choice(case, outputs, earlier):
     """A property that independent choices with probability 1 - p to keep would have, and these lack."""
-    p, kept = chance_of(case), outputs[0] != 0.0
+    p, kept = chance_of(case), kept_in(outputs)
     n = kept.numel()
     if p in (0.0, 1.0) or n < 1024:
         return None
     kept = kept.flatten()
+    if "values" in case.params and not (kept & (outputs[0].flatten() == 0.0)).any():
+        return Mistake.CHOICE_OF_RESULTS
     # Before the share: numbers that several elements have let it vary more, too.
     if repeats_at_some_distance(kept):
         return Mistake.MASK_REPEATS
@@ -448,7 +458,7 @@ def symptom_of_choice(case, outputs, earlier):
             if abs(same - agree) > limit * math.sqrt(n / (n - period)):
                 return Mistake.MASK_REPEATS
     if earlier and earlier[0].shape == kept.shape:
-        before = earlier[0] != 0.0
+        before = kept_in(earlier)
         same = int((before == kept).count_nonzero()) / n
         if abs(same - agree) > limit:
             return Mistake.SEED_IGNORED
@@ -731,6 +741,8 @@ FAR = Layout(far=True)
 # Of a row whose largest values are all the same: one share, which may have few digits, or be seen before.
 ONE_VALUE = ("an earlier result", "fewer digits")
 EVEN = ((3, 48), (2, 1536), (1, 24576))  # multiples of 16, 512 and 8192 that twice as much does not divide
+# A prime number of rows, more than there usually are programs; whole blocks alone, in more than one row.
+MANY, WHOLE = (149, 3), (3, 4096)
 # More rows than are usual in a group, or groups, and no multiple of any such number.
 PRIME = 37
 PADDED_BACKWARD = {"dy": Layout(pad=24), "x": Layout(pad=8), "y": Layout(pad=8)} | {
@@ -745,7 +757,8 @@ def forward_cases(*values):
         *(Case(shapes(r, c), "bf16") for r, c in (*SMALL, *LONG, (1, 131072), (1000, 3001))),
         *(Case(shapes(7, 1009, values=value), dtype) for value in values for dtype in ("fp32", "fp16")),
         *(Case(shapes(7, 1001), dtype, PADDED) for dtype in ("fp32", "bf16")),
-        Case(shapes(5, 127), "fp16", allocates=True),
+        Case(shapes(5, 127), "fp16", {"x": Layout(pad=9)}, allocates=True),
+        *(Case(shapes(*shape), dtype) for shape, dtype in ((MANY, "fp32"), (WHOLE, "fp16"))),
         Case(shapes(3, 257), "fp16", {"x": FAR, "out": FAR}),
         *(Case(shapes(*shape), dtype) for shape, dtype in zip(EVEN, ("fp16", "fp32", "fp32"), strict=True)),
         Case(shapes(3, 1009), "fp32", {"out": Layout(pad=15)}),
@@ -761,7 +774,8 @@ def backward_cases(padded, *values, longest="fp32"):
         *(Case(shapes(r, c), "bf16") for r, c in (*SMALL[2:], *LONG, (1000, 3001), (3, 131072))),
         *(Case(shapes(7, 1009, values=value), "fp32") for value in values),
         *(Case(shapes(7, 1001), dtype, layouts) for dtype in ("fp32", "bf16")),
-        Case(shapes(5, 127), "fp16", allocates=True),
+        Case(shapes(5, 127), "fp16", dict.fromkeys(padded[:2], Layout(pad=9)), allocates=True),
+        Case(shapes(*WHOLE), "fp16"),
         Case(shapes(3, 257), "fp16", dict.fromkeys(padded, FAR)),
         Case(shapes(16, 48), "fp32"),
         Case(shapes(*EVEN[1]), "bf16"),
@@ -803,6 +817,7 @@ SOFTMAX_CASES = (
     Case(shapes(3, 1009, values="outlier"), "fp32"),
     *LOWEST,
 )
+SOFTMAX_BACKWARD = (*backward_cases(("dy", "y", "out")), Case(shapes(*MANY), "fp32"))
 SOFTMAX_BOTH = (*BOTH_CASES, Case(shapes(3, 20011, values="masked below"), "fp16"), *LOWEST[:2])
 # The last: rows in tiles of 16, and these in groups, leave some over.
 MANY_ROWS = (Case(shapes(PRIME, 3), "fp32"), Case(shapes(301, 130), "bf16"), Case(shapes(600, 2), "fp32"))
@@ -816,9 +831,9 @@ NORM_BACKWARD = (
     *backward_cases(("dy", "x", "dx"), "narrow", longest="bf16"),
     *MANY_ROWS,
     Case(shapes(3, 257, values="outlier"), "bf16"),
-    *with_eps(1.0),
+    *with_eps(0.0, 1.0),
 )
-NORM_BOTH = (*BOTH_CASES, MANY_ROWS[1], *with_eps(1.0))
+NORM_BOTH = (*BOTH_CASES, MANY_ROWS[1], *with_eps(0.0, 1.0))
 TIMED = tuple(Case(shapes(2**27 // cols, cols), "bf16") for cols in (4096, 16384))
 
 
@@ -847,7 +862,8 @@ DROPOUT_BOTH = (
     Case(choices(30001, 0.75), "fp16"),
     Case(choices(30001, 0.3), "bf16"),
     Case(choices(4099, 1.0), "fp32", also_right=("zeros", "an earlier result", "fewer digits")),
-    Case({**choices(4099, 0.5), "training": False}, "fp32"),
+    Case({**choices(4099, 0.5), "training": False}, "fp32", identity=True),
+    Case({**choices(4099, 0.5), "values": "half zeros"}, "fp32"),
 )
 
 
@@ -871,7 +887,9 @@ LINEAR_CASES = (
         for dtype in ("fp16", "bf16")
     ),
     Case(linears(9, 130, 20, eps=1.0), "fp32"),
-    Case(linears(5, 127, 33), "fp16", allocates=True),
+    Case(linears(9, 130, 20, eps=0.0, values="narrow"), "fp32"),
+    Case(linears(5, 127, 33), "fp16", {"x": Layout(pad=9)}, allocates=True),
+    Case(linears(*WHOLE, 24), "fp16"),
     Case(linears(3, 136, 3), "fp16", {"x": FAR, "weight": FAR, "out": FAR}),
     # Multiples of 16, and of no block; each tensor has another layout than those beside it.
     Case(linears(48, 80, 16), "bf16", {"weight": Layout(pad=16)}),
@@ -886,7 +904,7 @@ LINEAR_BOTH = (
     ),
     Case(linears(301, 130, 3), "bf16"),
     Case(linears(4, 48, 16), "fp16", {"x": Layout(pad=8), "dy": Layout(transposed=True, pad=3)}),
-    Case(linears(9, 130, 20, eps=1.0), "fp32"),
+    *(Case(linears(9, 130, 20, **more), "fp32") for more in ({"eps": 1.0}, {"eps": 0.0, "values": "narrow"})),
     *(Case(linears(*s), "fp16") for s in ((5, 127, 33), (70, 136, 72))),
     *(Case(linears(*s), "bf16") for s in ((29, 1001, 65), (1000, 1024, 520), (300, 20011, 40))),
 )
@@ -950,7 +968,7 @@ LAB = Lab(
         ),
         Exercise(
             "fused_softmax_backward", "softmax.py", 5, softmax_backward_inputs, softmax_backward,
-            torch_softmax_backward, Tolerance(softmax_backward_unit), backward_cases(("dy", "y", "out")),
+            torch_softmax_backward, Tolerance(softmax_backward_unit), SOFTMAX_BACKWARD,
             speed=timed(3, Arm("add", add), 3), codegen=CODE,
         ),
         Exercise(
@@ -1090,6 +1108,9 @@ LAB = Lab(
             8, "p is the probability to drop: keep where the random number is at least p",
         ),
         Mistake.KEEP_RATE: (8, "the share of kept elements is not 1 - p: one random number for each element"),
+        Mistake.CHOICE_OF_RESULTS: (
+            9, "where x is 0 no gradient passes: a result of 0 does not tell whether the element was kept",
+        ),
         Mistake.IN_EVALUATION: (8, "in evaluation, `training=False`, the result is x itself"),
         Mistake.EDGE_OF_P: (8, "p = 0 keeps everything as it is, and p = 1 gives 0 everywhere: no 0 * inf"),
         Symptom.DIVISION_BY_ZERO: (8, "a divisor is 0: so is 1 - p for p = 1, where nothing is kept"),
