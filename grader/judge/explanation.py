@@ -101,8 +101,9 @@ class Explainer:
         """
         key = wrong.submission.sha256 or ""
         try:
-            repair, formula = self._by_edits(wrong, key)
-            another = "" if repair else self._by_another(wrong, key)
+            another = "" if key in self._mended else self._by_another(wrong, key)
+            repair, formula = (None, "") if another else self._by_edits(wrong, key)
+            another = another or ("" if repair else self._by_another(wrong, key))
         except NotRunError:
             return {}
         self._wrong.setdefault(key, []).append(wrong.exercise.name)

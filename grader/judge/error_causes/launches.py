@@ -46,11 +46,22 @@ def grid_name(failed: Failed) -> str | None:
     name, kernel = failed.text.strip("'\""), launch[0]
     if f'"{name}"' not in failed.code.replace("'", '"'):
         return None
+    decorators = [_decorator(one) for one in kernel.decorator_list]
+    if "heuristics" in decorators and "autotune" in decorators[decorators.index("heuristics") :]:
+        return (
+            f"`triton.heuristics` asks for `{name}` before a config has set it: it stands above "
+            "`triton.autotune`, and belongs below it"
+        )
     near = nearest(name, parameters(kernel)) or _first_like(name, constants(kernel))
     has = (
         f"; the kernel has `{near}`" if near else f"; the kernel's constants are {_listed(constants(kernel))}"
     )
     return f"the grid function asks for `{name}`, which no launch or config gives{has}"
+
+
+def _decorator(node: ast.expr) -> str:
+    function = node.func if isinstance(node, ast.Call) else node
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
 def _first_like(name: str, names: list[str]) -> str | None:

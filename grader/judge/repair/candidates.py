@@ -10,6 +10,7 @@ from grader.judge.repair import (
     autograd,
     calls,
     constants,
+    functions,
     host,
     ingredients,
     insertions,
@@ -17,12 +18,14 @@ from grader.judge.repair import (
     operators,
     statements,
     terms,
+    updates,
 )
 from grader.judge.repair.edit import Edit
 from grader.judge.repair.source import Source
 
 MODULES = (
-    autograd, operators, calls, host, statements, ingredients, addresses, terms, insertions, names, constants,
+    autograd, operators, calls, functions, host, statements, updates, ingredients, addresses, terms,
+    insertions, names, constants,
 )  # fmt: skip
 
 

@@ -27,6 +27,10 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
                 mistake = f"the two entries of {quoted(source.text_of(node))} are exchanged"
                 text = f"({source.text_of(second)}, {source.text_of(first)})"
                 yield Edit.of_node(source, 1, node, text, mistake)
+            case ast.Assign([ast.Name(name)], ast.Name(other)) if {name, other} <= {*function.parameters}:
+                mistake = f"the input `{other}` itself is taken for `{name}`, and is overwritten"
+                text = f"{name} = torch.empty_like({other})"
+                yield Edit.of_node(source, 0, node, text, mistake)
             case ast.Return(None):
                 yield from _of_a_bare_return(source, function, node)
             case ast.BoolOp(operator, values):

@@ -103,9 +103,11 @@ def _bound_before(function: Function, line: int) -> list[str]:
 
 def _rounded_up(source: Source, function: Function) -> Iterator[Edit]:
     """Round a number of blocks up, where a division drops the last one."""
-    module = "tl" if function.kernel else "triton"
-    for node in function.nodes:
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv):
-            left, right = source.text_of(node.left), source.text_of(node.right)
-            mistake = f"{quoted(source.text_of(node))} drops the last, partial block"
-            yield Edit.of_node(source, 0, node, f"{module}.cdiv({left}, {right})", mistake)
+    heuristics = (node for one in function.node.decorator_list for node in ast.walk(one))
+    for host, nodes in ((not function.kernel, function.nodes), (True, heuristics)):
+        module = "triton" if host else "tl"
+        for node in nodes:
+            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv):
+                left, right = source.text_of(node.left), source.text_of(node.right)
+                mistake = f"{quoted(source.text_of(node))} drops the last, partial block"
+                yield Edit.of_node(source, 0, node, f"{module}.cdiv({left}, {right})", mistake)

@@ -48,7 +48,7 @@ class Function:
         for node in ast.walk(self.node):
             if isinstance(node, ast.Call):
                 chosen += [one.value for one in node.keywords if _tunes(one)]
-                chosen += [node] if called(node) in CHOOSING else []
+                chosen += [node] if called(node) in CHOOSING and not _counts_blocks(node) else []
         names = {one.id for node in chosen for one in names_in(node)}
         for node in ast.walk(self.node):
             if isinstance(node, ast.Assign):
@@ -228,6 +228,15 @@ def _tunes(keyword: ast.keyword) -> bool:
     """Return whether a keyword argument is a block size, or an option of a launch."""
     name = keyword.arg or ""
     return name.isupper() or name.startswith("num_")
+
+
+def _counts_blocks(node: ast.Call) -> bool:
+    """Return whether a call bounds a quotient, such as a number of programs, and chooses no block size."""
+    bounds = called(node) in ("max", "min", "clamp")
+    divides = (
+        isinstance(one, ast.BinOp) and isinstance(one.op, ast.Div | ast.FloorDiv) for one in ast.walk(node)
+    )
+    return bounds and (any(divides) or any(called(one) == "cdiv" for one in ast.walk(node)))
 
 
 def names_in(node: ast.AST) -> Iterator[ast.Name]:

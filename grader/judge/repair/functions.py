@@ -1,0 +1,62 @@
+"""Edits of calls: another function in place of one, or a term that belongs inside or outside of the call."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from grader.judge.repair.edit import Edit, quoted
+from grader.judge.repair.source import Function, Source, called
+
+RESHAPES = {"reshape", "view"}
+DOWN = {"round", "int", "floor", "trunc"}  # of a quotient: none of them rounds up
+ONE_VALUE = {"maximum", "minimum", "max", "min", "exp", "exp2", "log", "sqrt", "rsqrt", "sigmoid", "abs"}
+
+
+def edits(source: Source, function: Function) -> Iterator[Edit]:
+    """Yield every edit that exchanges one call, or moves one term into or out of it."""
+    module = "tl" if function.kernel else "triton"
+    for node in function.nodes:
+        match node:
+            case ast.Call(args=[ast.expr() as value, *_]) if function.kernel and called(node) in RESHAPES:
+                mistake = (
+                    f"{quoted(source.text_of(node))} keeps the order of the elements: it transposes nothing"
+                )
+                yield Edit.of_node(source, 1, node, f"tl.trans({source.text_of(value)})", mistake)
+            case ast.Call(args=[ast.BinOp(left, ast.Div(), right)]) if called(node) in DOWN:
+                mistake = f"{quoted(source.text_of(node))} drops the last, partial block"
+                text = f"{module}.cdiv({source.text_of(left)}, {source.text_of(right)})"
+                yield Edit.of_node(source, 0, node, text, mistake)
+            case ast.BinOp(ast.Call() as call, ast.Add() | ast.Sub(), other):
+                yield from _moved_in(source, node, call, other)
+            case ast.Call(args=[ast.BinOp(left, ast.Add() | ast.Sub(), right), *_]) if function.kernel:
+                yield from _moved_out(source, node, left, right)
+
+
+def _moved_in(source: Source, node: ast.BinOp, call: ast.Call, other: ast.expr) -> Iterator[Edit]:
+    """f(a, b) + c becomes f(a + c, b)."""
+    if called(call) not in ONE_VALUE or not call.args:
+        return
+    sign = "+" if isinstance(node.op, ast.Add) else "-"
+    first, code = source.text_of(call.args[0]), source.text_of(other)
+    (begin, end), (_, last) = source.span(call.args[0]), source.span(node)
+    inside = source.between(end, source.span(call)[1])
+    head = source.between(source.span(node)[0], begin)
+    mistake = f"{quoted(code)} stands outside of {quoted(source.text_of(call))}, and belongs inside"
+    parts = (((source.span(node)[0], last), f"{head}({first}) {sign} ({code}){inside}"),)
+    yield Edit(1, node.lineno, mistake, parts)
+
+
+def _moved_out(source: Source, node: ast.Call, left: ast.expr, right: ast.expr) -> Iterator[Edit]:
+    """f(a + c, b) becomes f(a, b) + c."""
+    if called(node) not in ONE_VALUE:
+        return
+    whole = node.args[0]
+    assert isinstance(whole, ast.BinOp)
+    sign = "+" if isinstance(whole.op, ast.Add) else "-"
+    (first, _), (begin, end), (_, last) = source.span(node), source.span(whole), source.span(node)
+    head, tail = source.between(first, begin), source.between(end, last)
+    code = source.text_of(right)
+    mistake = f"{quoted(code)} stands inside of {quoted(source.text_of(node))}, and belongs outside"
+    text = f"({head}{source.text_of(left)}{tail} {sign} ({code}))"
+    yield Edit.of_node(source, 3, node, text, mistake)

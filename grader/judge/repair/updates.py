@@ -1,0 +1,48 @@
+"""Edits that let a loop update what it reads, as another loop or another line of the file updates its own."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from grader.judge.repair.edit import Edit, quoted
+from grader.judge.repair.source import Function, Source, names_in
+
+
+def edits(source: Source, function: Function) -> Iterator[Edit]:
+    """Yield every edit that adds, at the end of a loop, the update of a name that the loop only reads."""
+    if not function.kernel:
+        return
+    loops = [node for node in function.nodes if isinstance(node, ast.For | ast.While)]
+    updates = [found for loop in loops for found in map(_updated, loop.body) if found]
+    for loop in loops:
+        bound = {one.id for one in names_in(loop) if isinstance(one.ctx, ast.Store)}
+        read = dict.fromkeys(one.id for one in names_in(loop) if isinstance(one.ctx, ast.Load))
+        for name in (
+            one for one in read if one not in bound and one in (*function.stored, *function.parameters)
+        ):
+            for statement, updated in updates:
+                if updated == name or updated in read:  # its own update, or as one beside it is updated
+                    yield _added(source, loop, statement, updated, name)
+
+
+def _updated(statement: ast.stmt) -> tuple[ast.stmt, str] | None:
+    """Return a statement with the name that it computes from its own earlier value."""
+    match statement:
+        case ast.AugAssign(ast.Name(name), _, _):
+            return statement, name
+        case ast.Assign([ast.Name(name)], value) if name in {one.id for one in names_in(value)}:
+            return statement, name
+    return None
+
+
+def _added(source: Source, loop: ast.For | ast.While, statement: ast.stmt, updated: str, name: str) -> Edit:
+    begin = source.span(statement)[0]
+    spans = [source.span(one) for one in names_in(statement) if one.id == updated]
+    parts = [((first - begin, last - begin), name) for first, last in spans]
+    text = Source(source.text_of(statement)).with_replaced(parts)
+    _, end = source.span(loop.body[-1])
+    indent = " " * loop.body[0].col_offset
+    how = "" if updated == name else f", as it does {quoted(updated)}"
+    mistake = f"the loop reads `{name}` and does not update it{how}"
+    return Edit(1 if updated == name else 2, loop.lineno, mistake, (((end, end), f"\n{indent}{text}"),))
