@@ -239,9 +239,7 @@ class Explainer:
         """Return the functions in which another wrong function's mistake was looked for, and not found."""
         if key in self._mended:
             return set()
-        source = Source(wrong.submission.text)
-        reached = {function.name for function in source.reached_from(wrong.exercise.name)}
-        others = [name for name in self._wrong.get(key, ()) if name in reached - {wrong.exercise.name}]
+        source, others = Source(wrong.submission.text), self._wrong.get(key, ())
         return {function.name for other in others for function in source.reached_from(other)}
 
     def _by_another(self, wrong: Wrong, key: str) -> str:

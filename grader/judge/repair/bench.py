@@ -17,7 +17,7 @@ from grader.worker.messages import OneProgram
 from grader.worker.submission_worker import SubmissionWorker
 from grader.worker.witness.record import Index
 
-WORK_OF_A_TRY = 14  # of reading a file and calling it, whatever it does
+WORK_OF_A_TRY = 10  # of reading a file and calling it, whatever it does
 WORK_OF_AUTOGRAD = 12
 ACCESSES_OF_WORK, LANES_OF_WORK = 5, 6000  # loads and stores, and their lanes, of one unit
 FIRST_CASES = 8  # of which the one with the least work is tried

@@ -21,8 +21,8 @@ from grader.worker.submission_worker import SubmissionWorker
 
 # What is tried is counted in work and not in seconds, so that two runs say the same. A unit is about a
 # millisecond of one core where a kernel is short; where it is long, rewriting it takes more.
-WORK_FOR_ONE, WORK_FOR_TWO = 12_000, 5_000  # of single edits, and of second ones
-GIVE_UP_S = 20.0  # on a machine that is so slow that the work takes longer
+WORK_FOR_ONE, WORK_FOR_TWO = 14_000, 5_000  # of single edits, and of second ones
+GIVE_UP_S = 25.0  # on a machine that is so slow that the work takes longer
 SLOWER, SHORTEST_S = 4.0, 1.0  # a try that takes so many times as long as the unedited file has no end
 FEWEST_MENDED = 2  # cases that an edit makes right for which it is named, where it does not mend all
 FURTHER = 120  # edits that are tried after one that mends all, but lets programs do more than before

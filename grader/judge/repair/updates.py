@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from grader.judge.repair.edit import Edit, quoted
-from grader.judge.repair.source import Function, Source, names_in
+from grader.judge.repair.source import Function, Source, called, names_in
 
 
 def edits(source: Source, function: Function) -> Iterator[Edit]:
@@ -17,13 +17,20 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     updates = [found for loop in loops for found in map(_updated, loop.body) if found]
     for loop in loops:
         bound = {one.id for one in names_in(loop) if isinstance(one.ctx, ast.Store)}
-        read = dict.fromkeys(one.id for one in names_in(loop) if isinstance(one.ctx, ast.Load))
-        for name in (
-            one for one in read if one not in bound and one in (*function.stored, *function.parameters)
-        ):
+        own = [one for one in (*function.stored, *function.parameters) if one not in bound]
+        read = {one.id for one in names_in(loop) if isinstance(one.ctx, ast.Load)}
+        places = _places(loop)
+        for name in dict.fromkeys(own):
             for statement, updated in updates:
-                if updated == name or updated in read:  # its own update, or as one beside it is updated
+                beside = name in places and updated in places  # as the one beside it is updated
+                if name in read and (updated == name or beside):
                     yield _added(source, loop, statement, updated, name)
+
+
+def _places(loop: ast.For | ast.While) -> set[str]:
+    """Return the names in what a loop loads from and stores to."""
+    calls = (one for one in ast.walk(loop) if isinstance(one, ast.Call) and called(one) in ("load", "store"))
+    return {name.id for call in calls for one in call.args[:1] for name in names_in(one)}
 
 
 def _updated(statement: ast.stmt) -> tuple[ast.stmt, str] | None:
