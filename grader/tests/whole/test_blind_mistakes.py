@@ -27,6 +27,12 @@ FOUND_BY = {
     "autotuned_matmul_06_grouped": ("a last group of fewer rows of tiles", "WRONG"),
     "layer_norm_backward_02_share_of_tiles": ("tiles of rows that groups leave over", "WRONG"),
     "add_rms_norm_02_half_squares": ("squares that leave the range of fp16", "WRONG"),
+    "dropout_02_savedresult": ("an x of which half the elements are 0", "WRONG"),
+    "dropout_05_oneapply": ("what is returned in evaluation", "WRONG"),
+    "layer_norm_05_shortnames": ("rows apart where no out is passed", "WRONG"),
+    "online_softmax_06_chunks": ("more rows than programs in backward", "WRONG"),
+    "rms_norm_backward_03_template": ("eps = 0 in backward", "WRONG"),
+    "swiglu_02_blocks": ("whole blocks in more than one row", "WRONG"),
     "elementwise_add_12_empty": ("another tensor in place of an empty out", "WRONG"),
 }
 

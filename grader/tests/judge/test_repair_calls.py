@@ -1,0 +1,71 @@
+"""Edits of calls, and of loops that do not update what they read: one of them gives the right text again."""
+
+import pytest
+
+from grader.judge.repair.candidates import candidates
+from grader.judge.repair.source import Source
+from grader.tests.judge.test_repair_candidates import plain, plain_or_none
+
+FILE = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.heuristics({"TILES": lambda args: max(triton.cdiv(args["n_cols"], args["TILE"]), 1)})
+@triton.jit
+def kernel(
+    x_ptr, y_ptr, b_ptr, out_ptr, n_cols, stride, BLOCK: tl.constexpr, TILE: tl.constexpr, TILES: tl.constexpr
+):
+    cols = tl.arange(0, BLOCK)
+    source = tl.make_block_ptr(x_ptr, (n_cols,), (1,), (0,), (BLOCK,), (0,))
+    second = tl.make_block_ptr(y_ptr, (n_cols,), (1,), (0,), (BLOCK,), (0,))
+    total = tl.zeros((BLOCK,), tl.float32)
+    for _ in range(0, n_cols, BLOCK):
+        total += tl.load(source, boundary_check=(0,)) * tl.load(second, boundary_check=(0,))
+        source = tl.advance(source, (BLOCK,))
+        second = tl.advance(second, (BLOCK,))
+    b = tl.load(b_ptr + cols[:, None] * stride + cols[None, :])
+    product = tl.dot(tl.trans(b), b)
+    tl.store(out_ptr + cols, tl.maximum(total + tl.sum(product, axis=0), 0.0))
+    tl.store(out_ptr + cols + BLOCK, tl.exp(total) - 1.0)
+
+
+def function(x, y, b, *, out=None):
+    if out is None:
+        out = torch.empty_like(x)
+    (n,) = x.shape
+    programs = max(1, triton.cdiv(n, 512))
+    kernel[(programs,)](x, y, b, out, n, b.stride(0), BLOCK=512, TILE=64)
+    return out
+"""
+MISTAKES = {
+    "a block pointer that stays": ("        second = tl.advance(second, (BLOCK,))\n", ""),
+    "a block that is read in another order": ("tl.trans(b)", "tl.reshape(b, (BLOCK, BLOCK))"),
+    "a term outside of the call": (
+        "tl.maximum(total + tl.sum(product, axis=0), 0.0)",
+        "tl.maximum(total, 0.0) + tl.sum(product, axis=0)",
+    ),
+    "a term inside of the call": ("tl.exp(total) - 1.0", "tl.exp(total - 1.0)"),
+    "the nearest number of programs": ("triton.cdiv(n, 512)", "round(n / 512)"),
+    "a number of programs rounded down": ("max(1, triton.cdiv(n, 512))", "max(1, n // 512)"),
+    "a number of tiles rounded down": (
+        'triton.cdiv(args["n_cols"], args["TILE"])', 'args["n_cols"] // args["TILE"]',
+    ),
+    "an input in place of a new tensor": ("out = torch.empty_like(x)", "out = x"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_an_edit_gives_the_right_text(mistake):
+    right, wrong = MISTAKES[mistake]
+    assert FILE.count(right) == 1
+    source = Source(FILE.replace(right, wrong))
+    texts = [plain_or_none(source, edit) for edit in candidates(source, "function")]
+    assert plain(FILE) in texts
+
+
+def test_a_loop_is_given_no_update_of_a_number():
+    """Only what is loaded from or stored to moves on as the pointer beside it does."""
+    edits = candidates(Source(FILE), "function")
+    assert not [edit for edit in edits if "does not update" in edit.mistake and "`n_cols`" in edit.mistake]
