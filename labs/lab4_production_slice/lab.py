@@ -422,14 +422,15 @@ def follow_both(case, inputs, outputs):
     return _follow(case, (inputs["x"], inputs["dy"]), outputs)
 
 
-def kept_in(outputs):
-    """Which elements were kept: each has a result that is not 0, or a gradient, where x is 0."""
-    return (outputs[0] != 0.0) | (outputs[-1] != 0.0)
+def kept_in(case, outputs):
+    """Which elements were kept: each has a result that is not 0, or, where x is 0, a gradient."""
+    kept = outputs[0] != 0.0
+    return kept | (outputs[-1] != 0.0) if "values" in case.params else kept
 
 
 def _follow(case, tensors, outputs):
     """Results for the choice that the outputs show."""
-    p, kept = chance_of(case), kept_in(outputs)
+    p, kept = chance_of(case), kept_in(case, outputs)
     if p in (0.0, 1.0):
         kept = kept * 0 + (p == 0.0) > 0
     return tuple((x * scale_of(p)).where(kept, 0.0 * x) for x in tensors)
@@ -437,7 +438,7 @@ def _follow(case, tensors, outputs):
 
 def symptom_of_choice(case, outputs, earlier):
     """A property that independent choices with probability 1 - p to keep would have, and these lack."""
-    p, kept = chance_of(case), kept_in(outputs)
+    p, kept = chance_of(case), kept_in(case, outputs)
     n = kept.numel()
     if p in (0.0, 1.0) or n < 1024:
         return None
@@ -458,7 +459,7 @@ def symptom_of_choice(case, outputs, earlier):
             if abs(same - agree) > limit * math.sqrt(n / (n - period)):
                 return Mistake.MASK_REPEATS
     if earlier and earlier[0].shape == kept.shape:
-        before = kept_in(earlier)
+        before = kept_in(case, earlier)
         same = int((before == kept).count_nonzero()) / n
         if abs(same - agree) > limit:
             return Mistake.SEED_IGNORED

@@ -56,10 +56,11 @@ def _by_strides(worker: SubmissionWorker, exercise: Exercise, failed: Sequence[F
 def _telling(cases: Sequence[Case]) -> list[Case]:
     """Return first the cases in which strides show most: with a layout of their own, a small and a large one.
 
-    In a small case a kernel may have but one block along an axis, and never step to the next.
+    In a small case a kernel may have but one block along an axis, and never step to the next. Where no output
+    is passed its strides are those of a contiguous tensor.
     """
-    order = sorted(cases, key=lambda case: (not case.layouts, elements(case)))
-    own = sum(bool(case.layouts) for case in order)
+    order = sorted(cases, key=lambda case: (case.allocates, not case.layouts, elements(case)))
+    own = sum(bool(case.layouts) and not case.allocates for case in order)
     large = order.pop(own - 1) if own > 1 else None
     return [*order[:1], *([large] if large else []), *order[1:]]
 
