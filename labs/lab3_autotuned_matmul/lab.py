@@ -288,7 +288,7 @@ LAB = Lab(
         ),
         Symptom.TAIL_UNWRITTEN: (
             1,
-            "the last tiles have no program: use cdiv for the grid, and check the last group",
+            "the last tiles have no program: look at what the grid counts, and at the last group",
         ),
         Symptom.PART_UNWRITTEN: (
             1,
