@@ -231,8 +231,12 @@ def _tunes(keyword: ast.keyword) -> bool:
 
 
 def _counts_blocks(node: ast.Call) -> bool:
-    """Return whether a call bounds a quotient, such as a number of programs, and chooses no block size."""
-    bounds = called(node) in ("max", "min", "clamp")
+    """Return whether a call bounds a quotient from below: a number of programs or tiles, and no block size.
+
+    The smaller of two numbers of programs is a choice: with more of them each has less to do, and what one
+    iteration leaves to the next does not show.
+    """
+    bounds = called(node) == "max"
     divides = (
         isinstance(one, ast.BinOp) and isinstance(one.op, ast.Div | ast.FloorDiv) for one in ast.walk(node)
     )

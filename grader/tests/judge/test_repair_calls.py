@@ -69,3 +69,14 @@ def test_a_loop_is_given_no_update_of_a_number():
     """Only what is loaded from or stored to moves on as the pointer beside it does."""
     edits = candidates(Source(FILE), "function")
     assert not [edit for edit in edits if "does not update" in edit.mistake and "`n_cols`" in edit.mistake]
+
+
+def test_no_edit_changes_how_many_programs_share_the_work():
+    """With more programs each has less to do, which hides what one iteration leaves to the next."""
+    shared = "min(16, triton.cdiv(n, 512))"
+    source = Source(FILE.replace("max(1, triton.cdiv(n, 512))", shared))
+    first = source.text.index(shared)
+    last = first + len(shared)
+    touched = [span for edit in candidates(source, "function") for span, _ in edit.parts]
+    assert touched
+    assert not [(begin, end) for begin, end in touched if first <= begin and end <= last]
