@@ -161,6 +161,20 @@ def arange(failed: Failed) -> str | None:
     return None
 
 
+def pointer_type(failed: Failed) -> str | None:
+    """A value that is converted to the type of a pointer."""
+    if "cannot cast" not in failed.text or failed.function is None:
+        return None
+    for node in ast.walk(failed.function):
+        match node:
+            case ast.Attribute(ast.Name(name), "dtype") if name in parameters(failed.function):
+                return (
+                    f"`{name}.dtype` is the type of a pointer, and no value can have it: "
+                    f"the type of its elements is `{name}.dtype.element_ty`"
+                )
+    return None
+
+
 def pointer(failed: Failed) -> str | None:
     """A pointer that is indexed or added to another."""
     found = re.search(
@@ -238,4 +252,4 @@ def python_function(failed: Failed) -> str | None:
     return None
 
 
-RULES = (statement, loop, values, constant, arange, pointer, types, python_function)
+RULES = (statement, loop, values, constant, arange, pointer, pointer_type, types, python_function)
