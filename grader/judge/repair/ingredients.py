@@ -7,7 +7,7 @@ al., GenProg, 2012).
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from grader.judge.repair.edit import Edit, quoted
 from grader.judge.repair.kinds import Kind, kinds_of
@@ -54,9 +54,35 @@ def _values_of_one_name(source: Source, definitions: dict[str, list[ast.Assign]]
             for other in found:
                 here, there = source.text_of(one.value), source.text_of(other.value)
                 if here != there and not isinstance(other.value, ast.Constant):
-                    code = quoted(source.text_of(one))
-                    mistake = f"`{name}` has another value in {code} than in line {other.lineno}"
+                    code, line = quoted(source.text_of(one)), other.lineno
+                    mistake = _unlike(source, one.value, other.value, f"in {code}", line)
+                    mistake = mistake or f"`{name}` has another value in {code} than in line {line}"
                     yield Edit.of_node(source, 1, one.value, there, mistake)
+
+
+def _unlike(source: Source, one: ast.expr, other: ast.expr, where: str, line: int) -> str:
+    """Say in which part alone two calls of a function differ; "" if there is no such part."""
+    match one, other:
+        case _, ast.Call(ast.Attribute(value, "to")) if ast.dump(value) == ast.dump(one):
+            return f"the value {where} is not converted to another type, as it is in line {line}"
+        case ast.Call(ast.Attribute(a, "to")), ast.Call(ast.Attribute(b, "to")) if _same(
+            one.args, other.args
+        ):
+            return _unlike(source, a, b, where, line)
+        case ast.Call(), ast.Call() if _same([one.func], [other.func]) and _same(one.args, other.args):
+            mine, others = ({key.arg: key for key in call.keywords} for call in (one, other))
+            both = mine.keys() & others.keys()
+            alike = {name for name in both if _same([mine[name]], [others[name]])}
+            unlike = [name for name in {**others, **mine} if name not in alike]
+            if len(unlike) == 1 and unlike[0] in mine:
+                return f"{quoted(source.text_of(mine[unlike[0]]))} {where} is not as in line {line}"
+            if len(unlike) == 1:
+                return f"`{unlike[0]}` is missing {where}, and line {line} has it"
+    return ""
+
+
+def _same(some: Sequence[ast.AST], others: Sequence[ast.AST]) -> bool:
+    return [*map(ast.dump, some)] == [*map(ast.dump, others)]
 
 
 def _loads_of_an_unused_pointer(source: Source, function: Function, kinds: dict[str, Kind]) -> Iterator[Edit]:

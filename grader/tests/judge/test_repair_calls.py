@@ -80,3 +80,31 @@ def test_no_edit_changes_how_many_programs_share_the_work():
     touched = [span for edit in candidates(source, "function") for span, _ in edit.parts]
     assert touched
     assert not [(begin, end) for begin, end in touched if first <= begin and end <= last]
+
+
+TWO_LOADS = """
+@triton.jit
+def kernel(x_ptr, n, BLOCK: tl.constexpr):
+    cols = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + cols, mask=cols < n, other=-1.0).to(tl.float32)
+    {}
+    tl.store(x_ptr + cols, x)
+
+
+def function(x):
+    kernel[(1,)](x, len(x), BLOCK=64)
+"""
+UNLIKE = {
+    "x = tl.load(x_ptr + cols, mask=cols < n, other=0.0).to(tl.float32)": " in  is not as in line ",
+    "x = tl.load(x_ptr + cols, mask=cols < n).to(tl.float32)": " is missing in , and line  has it",
+    "x = tl.load(x_ptr + cols, mask=cols < n, other=-1.0)": (
+        "the value in  is not converted to another type, as it is in line "
+    ),
+    "x = tl.load(x_ptr + 2 * cols, mask=cols < n).to(tl.float32)": " has another value in  than in line ",
+}
+
+
+@pytest.mark.parametrize("line", UNLIKE)
+def test_of_two_values_of_a_name_the_part_that_differs_is_named(line):
+    edits = candidates(Source(TWO_LOADS.format(line)), "function")
+    assert UNLIKE[line] in {edit.kind for edit in edits if edit.line == 6}
