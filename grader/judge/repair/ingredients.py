@@ -69,16 +69,21 @@ def _unlike(source: Source, one: ast.expr, other: ast.expr, where: str, line: in
             one.args, other.args
         ):
             return _unlike(source, a, b, where, line)
-        case ast.Call(), ast.Call() if _same([one.func], [other.func]) and _same(one.args, other.args):
-            mine, others = ({key.arg: key for key in call.keywords} for call in (one, other))
-            both = mine.keys() & others.keys()
-            alike = {name for name in both if _same([mine[name]], [others[name]])}
-            unlike = [name for name in {**others, **mine} if name not in alike]
+        case ast.Call(), ast.Call() if _same([one.func], [other.func]):
+            mine, others = _arguments(one), _arguments(other)
+            alike = {key for key in mine.keys() & others.keys() if _same([mine[key]], [others[key]])}
+            unlike = [key for key in {**others, **mine} if key not in alike]
             if len(unlike) == 1 and unlike[0] in mine:
                 return f"{quoted(source.text_of(mine[unlike[0]]))} {where} is not as in line {line}"
             if len(unlike) == 1:
-                return f"`{unlike[0]}` is missing {where}, and line {line} has it"
+                name = f"`{unlike[0]}`" if isinstance(unlike[0], str) else "an argument"
+                return f"{name} is missing {where}, and line {line} has it"
     return ""
+
+
+def _arguments(call: ast.Call) -> dict[int | str | None, ast.expr | ast.keyword]:
+    """Return the arguments of a call by their position or name."""
+    return {**dict(enumerate(call.args)), **{one.arg: one for one in call.keywords}}
 
 
 def _same(some: Sequence[ast.AST], others: Sequence[ast.AST]) -> bool:

@@ -100,6 +100,8 @@ UNLIKE = {
     "x = tl.load(x_ptr + cols, mask=cols < n, other=-1.0)": (
         "the value in  is not converted to another type, as it is in line "
     ),
+    "x = tl.load(x_ptr + 2 * cols, mask=cols < n, other=-1.0).to(tl.float32)": " in  is not as in line ",
+    "x = tl.load(x_ptr + cols, cols < n, -1.0).to(tl.float32)": " has another value in  than in line ",
     "x = tl.load(x_ptr + 2 * cols, mask=cols < n).to(tl.float32)": " has another value in  than in line ",
 }
 
