@@ -64,7 +64,7 @@ def outcomes(examiner, file, expected):
 
 @pytest.mark.parametrize("name", FOUND_BY)
 def test_a_mistake_in_a_corner_is_found_on_a_cpu(cpu, name):
-    (file,) = (one for one in FILES if one.stem == name)
+    file = next(one for one in FILES if one.stem == name)  # of the earliest set, where two have it
     found = outcomes(cpu, file, ("",))
     told = {function: f"{one.label}: {one.where} | {one.pattern}" for function, one in found.items()}
     assert FOUND_BY[name][1] in {one.verdict.value for one in found.values()}, told
