@@ -46,7 +46,8 @@ def backward_kernel(dy, x, w, dx, part, n_rows, n_cols, sdy, sx, sdx, eps,
         g = tile(dy, rows, k + lanes, sdy, n_rows, n_cols) * vector(w, k + lanes, n_cols)
         squares += t * t
         products += t * g
-    r = tl.rsqrt(tl.sum(squares, axis=1, keep_dims=True) / n_cols + eps)
+    # A row past the end would be 0 * inf where eps is 0.
+    r = tl.where(rows < n_rows, tl.rsqrt(tl.sum(squares, axis=1, keep_dims=True) / n_cols + eps), 0.0)
     c = tl.sum(products, axis=1, keep_dims=True) / n_cols * r
     for k in range(0, n_cols, BLOCK):
         n = tile(x, rows, k + lanes, sx, n_rows, n_cols) * r

@@ -181,7 +181,8 @@ def gradient_kernel(
             tl.store(parts + tile * 2, squares, mask=row < n_rows)
             tl.store(parts + tile * 2 + 1, products, mask=row < n_rows)
         else:
-            rrms = inverse_root(squares / n_cols, eps)
+            # A row past the end would be 0 * inf where eps is 0.
+            rrms = tl.where(row < n_rows, inverse_root(squares / n_cols, eps), 0.0)
             n = x * rrms
             dx = rrms * (g - n * (products * rrms / n_cols))
             store(dx_ptr + row * stride_dx + cols, dx, inside)
