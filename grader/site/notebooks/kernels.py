@@ -82,9 +82,16 @@ def _module(tree: str, file: str) -> ModuleType:
     name = f"{tree}.{file.removesuffix('.py').replace('/', '.')}"
     if name in sys.modules:
         return sys.modules[name]
+    # One module for a file, also where another file imports it by its own name: a second one would register
+    # its torch operators again, which frees those that the first one calls.
+    imported = sys.modules.get(path.stem)
+    if imported and getattr(imported, "__file__", None) == str(path):
+        sys.modules[name] = imported
+        return imported
     specification = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(specification)
     sys.modules[name] = module
+    sys.modules.setdefault(path.stem, module)
     specification.loader.exec_module(module)
     return module
 
