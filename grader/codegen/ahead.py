@@ -18,9 +18,9 @@ from triton.compiler import ASTSource, CompiledKernel
 from triton.runtime.jit import JITFunction
 
 from grader.codegen import absent_gpu
+from grader.system.processes import NICENESS
 
 CLAIMS = "claims"  # a folder in the cache: an empty file for each thing that a worker has begun to compile
-NICENESS = 10  # the judge and the workers on the GPU go first
 
 
 def install(arch: int) -> None:

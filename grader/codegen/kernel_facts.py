@@ -10,13 +10,14 @@ import re
 import stat
 import tempfile
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from grader.codegen.launch_probe import SHARED_LIMIT
 from grader.codegen.ptx import TENSOR_CORE, multiplies_in_a_loop
 from grader.codegen.ptxas import plain_name
 from grader.results.kernel_facts import KernelFacts
-from grader.system.processes import run_tool
+from grader.system.processes import NICENESS, run_tool
 from grader.system.text import one_line
 
 IN_SASS = {"HGMMA": "wgmma.mma_async", "UTCHMMA": "tcgen05.mma", "HMMA": "mma.sync"}
@@ -66,13 +67,9 @@ def read_kernels(folder: Path, arch: int) -> list[CompiledKernel]:
 
     Raises RuntimeError if a disassembler fails, WorkerFileError if a file is not as the compiler writes it.
     """
-    kernels = []
-    for path in sorted(folder.glob("kernel-*.json")):
-        try:
-            kernels.append(_read(path, arch))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise WorkerFileError(f"{path.name}: {type(error).__name__}") from None
-    return kernels
+    # Side by side, because each waits for two runs of the disassembler.
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+        return [*threads.map(lambda path: _checked(path, arch), sorted(folder.glob("kernel-*.json")))]
 
 
 def read_native(library: Path, arch: int) -> list[CompiledKernel]:
@@ -107,6 +104,13 @@ def read_native(library: Path, arch: int) -> list[CompiledKernel]:
             )
         )
     return kernels
+
+
+def _checked(path: Path, arch: int) -> CompiledKernel:
+    try:
+        return _read(path, arch)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise WorkerFileError(f"{path.name}: {type(error).__name__}") from None
 
 
 def _read(path: Path, arch: int) -> CompiledKernel:
@@ -193,7 +197,8 @@ def _tool(name: str, flag: str, cubin: Path) -> str:
     if package is None or package.origin is None:
         raise RuntimeError("triton is not installed; its cuobjdump is needed")
     tool = Path(package.origin).parent / "backends" / "nvidia" / "bin" / name
-    done = run_tool([tool, flag, cubin], TOOL_LIMIT_S)
+    # The cases, which run meanwhile, go first. `nice` sets it, because this process has threads.
+    done = run_tool(["nice", "-n", str(NICENESS), tool, flag, cubin], TOOL_LIMIT_S)
     if done.code:
         raise RuntimeError(f"{name} {flag} failed: {done.complaint[:200]}")
     return done.text

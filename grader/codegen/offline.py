@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 from triton.compiler import CompiledKernel
@@ -10,6 +11,7 @@ from triton.runtime.jit import JITFunction
 
 from grader.codegen import absent_gpu
 from grader.codegen.identity import identity
+from grader.system.processes import NICENESS
 
 MAX_KERNELS = 64
 
@@ -17,6 +19,7 @@ MAX_KERNELS = 64
 def install(arch: int, folder: str) -> None:
     """Make launches compile for sm_`arch` without running, and write PTX, cubin and facts to `folder`."""
     absent_gpu.install(arch)
+    os.nice(NICENESS)
     launch, seen = JITFunction.run, set[str]()
 
     def compile_only(self: JITFunction, *args: object, **options: object) -> CompiledKernel | None:

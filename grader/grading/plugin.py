@@ -178,7 +178,7 @@ def pytest_collection_finish(session):
         if run.gpu:  # two graders on one GPU would disturb each other's timings
             session.config.stash[LOCK] = GpuLock(run.gpu.uuid_hash)
             session.config.stash[LOCK].__enter__()
-            run.begin(asked)
+        run.begin(asked)
 
 
 def pytest_addhooks(pluginmanager):

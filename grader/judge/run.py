@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from grader.codegen.kernel_facts import CompiledKernel
     from grader.judge.codegen_checks import Verified
     from grader.judge.compile_ahead import CompileAhead
+    from grader.judge.timed_workers import TimedWorkers
+    from grader.worker.fork_server_client import ForkServer
     from grader.worker.shared_memory import Arena
     from grader.worker.submission_worker import SubmissionWorker
 
@@ -89,6 +91,7 @@ class Run:
         self._compiler = ThreadPoolExecutor(1)  # compiles ahead, while the first cases run
         # File and worker of the compiling thread; no other thread uses them.
         self._compiling: tuple[Submission, SubmissionWorker] | None = None
+        self._first_parent: ForkServer | None = None  # that other imports must not slow down
         self._ahead: CompileAhead | None = None
         self._compiled: dict[tuple[Path, str, tuple[Frame, ...]], bool] = {}  # by exercise and failing line
         self._failed: dict[Key, Outcome] = {}
@@ -96,16 +99,22 @@ class Run:
         self._passed: set[tuple[Key, str]] = set()  # exercises with the sizes of cases that passed
         self._checked: dict[Key, Outcome | None] = {}
         self._submissions: dict[Path, Submission] = {}
+        self._parts: dict[Path, tuple[Part, ...]] = {}  # by a file, those that it imports
         self._following: dict[Path, CaseItem] = {}  # by a file, the first case of the file after it
+        self._timed: list[CaseItem] = []  # the timed shapes that were asked for
+        self._timed_by: TimedWorkers | None = None
+        self._last_graded: Key | None = None  # the exercise of the last case
 
     def warm(self, asked: Sequence[Item]) -> None:
         """Start the fork servers that these items need, so that their imports overlap with the judge's."""
         cases = [item for item in asked if isinstance(item, CaseItem)]
-        kinds = {item.kind for item in cases if self.ungradable(item) is None}
         lean = self.tier == "cpu" and LEAN in os.environ
-        if CORRECTNESS in kinds and self.tier == "cpu" and not lean:
-            self.session.parent(interpreted=True)
-        if CODEGEN in kinds or (self.tier == "gpu" and kinds):
+        # As soon as one file can be graded: to look at all of them takes a while, too.
+        if self.tier == "cpu" and not lean and self._asks_for(cases, CORRECTNESS):
+            # The other one, which compiles, begins when this one has imported what it needs: the first case
+            # waits for it, and on two cores each would slow the other down.
+            self._first_parent = self.session.parent(interpreted=True)
+        elif self._asks_for(cases, *((CODEGEN,) if self.tier != "gpu" else (CORRECTNESS, CODEGEN, SPEED))):
             self.session.parent(interpreted=False)
         if self.tier == "gpu" and self.gpu and self.source != REFERENCE and LEAN not in os.environ:
             ahead = [item for item in cases if not item.exercise.native and self.ungradable(item) is None]
@@ -121,8 +130,13 @@ class Run:
             key = (item.entry.folder, item.exercise.name)
             if item.kind == CODEGEN and key not in self._kernels and self.ungradable(item) is None:
                 self._kernels[key] = self._compiler.submit(self._compile, item)
+        self._timed = [item for item in cases if item.kind == SPEED and self.ungradable(item) is None]
         if lean and self._kernels:
             self._compile_first()
+
+    def _asks_for(self, cases: Sequence[CaseItem], *kinds: str) -> bool:
+        """Return whether items of these kinds can be graded; looks at files only up to the first."""
+        return any(item.kind in kinds and self.ungradable(item) is None for item in cases)
 
     def _start_ahead(self, gpu: Gpu, asked: Sequence[CaseItem]) -> None:
         """Begin to compile what the workers on the GPU will launch, file by file."""
@@ -143,23 +157,24 @@ class Run:
         )
 
     def begin(self, asked: Sequence[Item]) -> None:
-        """Start the first worker on the GPU, and what takes seconds and is needed later; the GPU is free now.
+        """Start the first worker, and what takes seconds and is needed later; a GPU is free now.
 
         An error has no consequence here: the item that meets it again says what it is.
         """
         from grader.judge import codegen_checks
 
-        if self.tier != "gpu" or self.source == REFERENCE or LEAN in os.environ:
+        if self.source == REFERENCE or LEAN in os.environ:
             return
         cases = [item for item in asked if isinstance(item, CaseItem) and not item.exercise.native]
         with contextlib.suppress(Exception):
             graded = [item for item in cases if self.ungradable(item) is None]
             first = next((item for item in graded if item.kind == CORRECTNESS), None)
-            if first:
-                self._worker_for_cases(first).begin()
+            if first is None:
+                return
+            self._worker_for_cases(first).begin()
             if any(b"triton_op" in (self.submission(item).data or b"") for item in graded):
-                self.session.parent(interpreted=False).import_operators()
-            if any(item.name == codegen_checks.TENSOR_CORES for item in graded):
+                self.session.parent(interpreted=self.tier == "cpu").import_operators()
+            if self.tier == "gpu" and any(item.name == codegen_checks.TENSOR_CORES for item in graded):
                 self.session.parent(interpreted=True)
 
     def _compile_first(self) -> None:
@@ -364,7 +379,10 @@ class Run:
         files = item.entry.lab.imports.get(item.exercise.file, ())
         if self.source == REFERENCE or not files:
             return ()
-        return parts_of(self.submission(item), files, self._read)
+        submission = self.submission(item)
+        if submission.path not in self._parts:
+            self._parts[submission.path] = parts_of(submission, files, self._read)
+        return self._parts[submission.path]
 
     def imports_sha256(self, item: Item) -> str:
         """Return one hash of the student's other files that an item's file imports; empty without any."""
@@ -378,6 +396,10 @@ class Run:
     def _correctness(self, item: CaseItem) -> Outcome:
         from grader.judge.correctness import grade_case
 
+        key = (item.entry.folder, item.exercise.name)
+        if self.gpu and not self.no_gate and key != self._last_graded:
+            last, self._last_graded = self._last_graded, key
+            self._begin_timed([one for one in self._timed if (one.entry.folder, one.exercise.name) == last])
         worker = self._worker_for_cases(item)
         try:
             count = self.tier == "gpu" and item.case is _largest(item.exercise)
@@ -521,6 +543,8 @@ class Run:
         from grader.worker.submission_worker import SubmissionWorker
 
         submission = self.submission(item)
+        if self._first_parent:
+            _ = self._first_parent.findings
         if self._compiling is None or self._compiling[0] is not submission:
             if self._compiling:
                 self._compiling[1].close()
@@ -579,10 +603,14 @@ class Run:
         if missing:
             where = f"speed is graded behind a gate only, and there is none: {missing}"
             return Outcome(Verdict.NOT_GRADED, where=where, needs_gpu=True)
-        student = self._worker("speed", item, arena, tuning="full", trusted=self.source == REFERENCE)
+        student = self._timed_workers.of(item)
         reference = self._worker(
             "reference", item, arena, self._read(item.entry.lab_file), tuning="full", trusted=True
         )
+        if not student.is_running:
+            self._begin_timed(self._timed[self._timed.index(item) :] if item in self._timed else [item])
+        reference.set_up()
+        self._timed_workers.set_up()
         speed = item.exercise.speed
         function = speed.baselines[0].function.__name__ if speed and self.source == REFERENCE else ""
         test = SpeedTest(item.entry.lab, item.exercise, item.case, student, reference, self.gpu, function)
@@ -590,6 +618,25 @@ class Run:
         if outcome.timing is None:
             student.close()  # it died or failed; the next shape gets a new worker
         return outcome
+
+    def _begin_timed(self, coming: Sequence[CaseItem]) -> None:
+        """Start the processes of timed shapes whose function has no wrong case so far."""
+        coming = [item for item in coming if self._blocked(item) is None]
+        if coming:
+            self._timed_workers.begin(coming)
+
+    @property
+    def _timed_workers(self) -> TimedWorkers:
+        from grader.judge.timed_workers import TimedWorkers, most_waiting
+
+        if self._timed_by is None:
+            sets, trusted = self._arena("sets"), self.source == REFERENCE
+            most = most_waiting(self.gpu.memory_bytes if self.gpu else 0)
+            self._timed_by = TimedWorkers(
+                most,
+                lambda one: self._new_worker(one, sets, self.submission(one), tuning="full", trusted=trusted),
+            )
+        return self._timed_by
 
     def explained(
         self, answers: Sequence[tuple[Item, Outcome, float]], begin: Callable[[str], object]
@@ -644,26 +691,42 @@ class Run:
         tuning: str = "chance",
         trusted: bool = False,
     ) -> SubmissionWorker:
-        from grader.worker.submission_worker import SubmissionWorker
-
-        parts = () if submission else self._other_files(item)
         submission, lab = submission or self.submission(item), item.entry.folder
         key = (purpose, lab, submission.path)
         if key not in self._workers:
             # One lab at a time: workers of the previous lab are ended to free their memory.
-            for other in [other for other in self._workers if other[1] != lab]:
-                self._workers.pop(other).close()
-            self._workers[key] = SubmissionWorker(
-                self.session,
-                submission,
-                arena,
-                interpreted=interpreted,
-                tuning=tuning,
-                trusted=trusted,
-                given=item.entry.given,
-                parts=parts,
+            others = [self._workers.pop(other) for other in [*self._workers] if other[1] != lab]
+            for ended in others:
+                ended.kill()  # all of them first: to free its memory takes a process a while
+            for ended in others:
+                ended.close()
+            self._workers[key] = self._new_worker(
+                item, arena, submission, interpreted=interpreted, tuning=tuning, trusted=trusted
             )
         return self._workers[key]
+
+    def _new_worker(
+        self,
+        item: CaseItem,
+        arena: Arena,
+        submission: Submission,
+        *,
+        interpreted: bool = False,
+        tuning: str,
+        trusted: bool,
+    ) -> SubmissionWorker:
+        from grader.worker.submission_worker import SubmissionWorker
+
+        return SubmissionWorker(
+            self.session,
+            submission,
+            arena,
+            interpreted=interpreted,
+            tuning=tuning,
+            trusted=trusted,
+            given=item.entry.given,
+            parts=self._other_files(item) if submission is self.submission(item) else (),
+        )
 
     def close(self) -> None:
         """End every process and free what the run holds."""
@@ -673,6 +736,8 @@ class Run:
         if self._compiling:
             self._compiling[1].close()
         self._compiler.shutdown()
+        if self._timed_by:
+            self._timed_by.close()
         for worker in self._workers.values():
             worker.close()
         for arena in self._arenas.values():

@@ -101,6 +101,7 @@ def set_up(extras, lock, steps):
         write_stamp({**stamp, "files": "being updated"})
     steps.link(VENV, borrowed)
     steps.fill(VENV, extras, borrowed, only_missing)
+    steps.compile_imports(VENV)
     write_stamp({**now, "extras": extras, "borrowed": borrowed})
     lock.truncate(0)
     steps.say("ready")

@@ -43,8 +43,11 @@ def running() -> list[Process]:
 
 def _stat(of: int | str) -> list[str]:
     """Return the fields of /proc/PID/stat after the name: state, parent, group, session and so on."""
-    # The name of a program stands in parentheses, and may itself contain some.
-    return Path(f"/proc/{of}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    # Unbuffered and as bytes: every process is read, from many threads, and the rest of the work of reading a
+    # text would hold the interpreter's lock.
+    with open(f"/proc/{of}/stat", "rb", buffering=0) as file:
+        # The name of a program stands in parentheses, and may itself contain some.
+        return file.read().rpartition(b")")[2].decode(errors="replace").split()
 
 
 def family(pid: int, known: Collection[int]) -> list[Process]:

@@ -17,6 +17,7 @@ from typing import IO
 from grader.system.text import one_line
 
 PIPE, DEVNULL, STDOUT = subprocess.PIPE, subprocess.DEVNULL, subprocess.STDOUT
+NICENESS = 10  # of what compiles in the background: the judge, and the workers whose cases run, go first
 SHOWN = 80  # characters of a command in a message
 BLOCK = 1 << 16
 

@@ -67,6 +67,7 @@ class Worker:
         look_every_s: float = LOOK_EVERY_S,
     ):
         self._memory, self._scratch, self._look_every_s = memory, scratch, look_every_s
+        self._look_at = time.monotonic() + look_every_s
         self._channel, theirs = socket.socketpair()
         out, out_in = os.pipe()
         err, err_in = os.pipe()
@@ -140,7 +141,8 @@ class Worker:
         try:
             began = time.monotonic()
             answer = self._answer(began + limit_s, limit_s, exchanger, late)
-            if time.monotonic() - began > SHORT_S:  # long enough to fill a disk
+            ended = time.monotonic()
+            if ended - began > SHORT_S and ended > self._look_at:  # long enough to fill a disk
                 self._within_limits()
             return answer
         except ProtocolError as error:
@@ -157,7 +159,7 @@ class Worker:
         exchanger: Exchanger | None,
         late: tuple[float, Callable[[], None]] | None,
     ) -> tuple[Kind, JsonObject]:
-        look = time.monotonic() + self._look_every_s
+        look = max(self._look_at, time.monotonic() + LOOK_EVERY_S)
         late_at = time.monotonic() + late[0] if late else math.inf
         while True:
             frame = self._parse(exchanger)
@@ -181,8 +183,8 @@ class Worker:
                 self.end()
                 raise WorkerGoneError(f"stopped at the time limit of {limit_s:g} s", Verdict.TIMEOUT)
             if time.monotonic() > look:
-                look = time.monotonic() + self._look_every_s
                 self._within_limits()
+                look = self._look_at
             for key, _ in events:
                 if key.fileobj is not self._channel:
                     self._drain(key.fd)
@@ -194,6 +196,7 @@ class Worker:
 
     def _within_limits(self) -> None:
         """Kill a worker that exceeds its memory, processes or files, and raise WorkerGoneError."""
+        self._look_at = time.monotonic() + self._look_every_s
         found = limits.too_much_written(self._scratch)
         found = found or limits.beyond_limits(self.pid, workers, self._memory)
         if found:

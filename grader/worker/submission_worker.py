@@ -128,7 +128,7 @@ class SubmissionWorker:
         It creates its CUDA context then: nothing is timed until `set_up` has returned. Returns GRADER_FAULT
         if the worker has ended at once. Does nothing for a file that cannot be imported.
         """
-        if self._never_loads or (self._worker and self._worker.alive):
+        if self._never_loads or self.is_running:
             return None
         # Into a folder that no worker can write to: an earlier worker could have left a link there.
         path = self._submission.path
@@ -188,6 +188,11 @@ class SubmissionWorker:
         except WorkerGoneError as gone:
             return self._not_set_up(gone.why)
         return None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a process of this worker runs; the file may not be imported yet."""
+        return self._worker is not None and self._worker.alive
 
     def _not_set_up(self, why: str) -> Outcome:
         """End the worker, in which no line of the student's file has run: this is a fault of the grader."""

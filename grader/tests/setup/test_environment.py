@@ -52,9 +52,9 @@ def checkout(tmp_path):
     return tmp_path / "repo"
 
 
-def set_up(python, checkout, *arguments):
+def set_up(python, checkout, *arguments, **variables):
     # nothing can be installed: no index, no uv
-    environment = {"HOME": str(checkout), "PATH": "/usr/bin:/bin", "PIP_NO_INDEX": "1"}
+    environment = {"HOME": str(checkout), "PATH": "/usr/bin:/bin", "PIP_NO_INDEX": "1", **variables}
     command = [python / "bin" / "python", checkout / "grader" / "setup" / "environment.py", *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
@@ -71,6 +71,12 @@ def test_an_active_python_with_torch_is_reused_and_nothing_is_installed(active, 
     assert "installing" not in done.stdout
     assert where(checkout, "torch") == str(active / SITE / "torch.py")
     assert where(checkout, "grader") == str(checkout / "grader" / "__init__.py")
+
+
+def test_bytecode_of_a_borrowed_torch_is_kept_although_the_image_says_not_to(active, checkout):
+    set_up(active, checkout, PYTHONDONTWRITEBYTECODE="1")
+    kept = [path.name.partition(".")[0] for path in (active / SITE / "__pycache__").iterdir()]
+    assert "torch" in kept
 
 
 def test_a_second_run_says_nothing_and_changes_nothing(active, checkout):

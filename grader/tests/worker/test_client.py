@@ -1,13 +1,15 @@
 """What the judge does while a worker does not answer."""
 
 import os
+import socket
 import time
 
 import pytest
 
 from grader.course.spec import Verdict
+from grader.sandbox import limits
 from grader.worker.client import Worker, WorkerGoneError
-from grader.worker.protocol import Kind
+from grader.worker.protocol import HEADER, Kind, pack, unpack_header
 
 
 class Flooding:
@@ -32,3 +34,32 @@ def test_an_answer_is_late_although_the_worker_keeps_writing(monkeypatch):
     assert len(called) == 1
     assert 0.3 <= called[0] < 1.5
     assert not worker.alive
+
+
+class Answering:
+    """Starts a process that answers each frame after 60 ms."""
+
+    def fork(self, descriptors, _operators):
+        pid = os.fork()
+        if pid:
+            return pid
+        os.setsid()
+        channel = socket.socket(fileno=os.dup(descriptors[0]))
+        while True:
+            _, block, length = unpack_header(channel.recv(HEADER.size, socket.MSG_WAITALL))
+            channel.recv(length, socket.MSG_WAITALL)
+            time.sleep(0.06)
+            channel.sendall(pack(Kind.DONE, block, {}))
+
+
+@pytest.mark.parametrize(("every_s", "least", "most"), [(0.2, 3, 6), (30.0, 0, 0)])
+def test_limits_are_looked_at_after_long_answers_but_no_more_often_than_asked(
+    monkeypatch, every_s, least, most
+):
+    looks = []
+    monkeypatch.setattr(limits, "beyond_limits", lambda *_: looks.append(time.monotonic()))
+    worker = Worker(Answering(), None, look_every_s=every_s)
+    for _ in range(20):
+        worker.ask(Kind.GO, {}, 5.0)
+    worker.end()
+    assert least <= len(looks) <= most

@@ -4,12 +4,14 @@ import dataclasses
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from grader.judge import facts
 from grader.tests.helpers.commands import python
 from grader.tests.helpers.course import ROOT
 from grader.worker.protocol import encode
+from grader.worker.witness import recorder
 from grader.worker.witness.record import (
     MOST_FACTS,
     MOST_LAUNCHES,
@@ -248,3 +250,10 @@ def test_reaches_and_launches_that_cannot_be_are_none(forged):
     assert (found.reaches, found.launches) == ((), ())
     right = claimed(Witnessed(reaches=(REACH,), launches=(LAUNCH,)))
     assert (right.reaches, right.launches) == ((REACH,), (LAUNCH,))
+
+
+@pytest.mark.parametrize(
+    "places", [[7], [7, 7, 9], [7, 9, 7 + recorder.MOST_MARKED, 9], [1 << 40, 5, 1 << 40]]
+)
+def test_different_addresses_are_counted_near_and_far(places):
+    assert recorder._different(np.array(places, np.uint64)) == len(set(places))
