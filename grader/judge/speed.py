@@ -147,7 +147,8 @@ class SpeedTest:
         ratios: list[float] = []
         disturbed, watched_in = 0, self.buffer_sets.rng.whole(statistics.FEWEST_ROUNDS)
         began = time.monotonic()
-        while not statistics.finished(ratios, time.monotonic() - began):
+        half_width = statistics.HALF_WIDTH_OF_ARITHMETIC if self.speed.flops else statistics.HALF_WIDTH
+        while not statistics.finished(ratios, time.monotonic() - began, half_width):
             if len(rounds) == watched_in:
                 self._watch(plans["student", len(rounds) % 2], len(rounds) % 2)
                 watched_in = statistics.MOST_ROUNDS

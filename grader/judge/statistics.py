@@ -21,6 +21,8 @@ MOST_ROUNDS = 80  # a second 40 are added to the first, which narrows the interv
 PATIENCE_S = 9.0  # for all rounds of one shape: on a restless machine 80 large ones would take half a minute
 HALF_WIDTH = 0.005  # stop once the interval is this narrow on either side; of the ratio where it is above 1:
 # for a slow answer half a point of percent decides nothing, and half a percent of a tenth would take forever
+# Where arithmetic is timed. Two GPUs differ in the clock that their power permits, which products feel most.
+HALF_WIDTH_OF_ARITHMETIC = 0.0025
 WIDEST = 0.015  # an interval wider than this on either side after all rounds decides nothing
 CONFIDENCE = 0.95
 LEEWAY = 0.01  # the reference counts at most this much slower than alone; a block's noise is about as large
@@ -105,12 +107,15 @@ def judged(rounds: Sequence[Round], usual_us: float, overhead_us: float) -> tupl
     return estimate(ratios), disturbance(rounds, usual_us, overhead_us)
 
 
-def finished(ratios: Sequence[float], seconds: float = 0.0) -> bool:
-    """Enough rounds: the interval is narrow, or patience is at its end after `seconds` of them."""
+def finished(ratios: Sequence[float], seconds: float = 0.0, half_width: float = HALF_WIDTH) -> bool:
+    """Enough rounds: the interval is narrow, or patience is at its end after `seconds` of them.
+
+    It is narrow if it is at most `half_width` to either side.
+    """
     if len(ratios) < FEWEST_ROUNDS:
         return False
     now = estimate(ratios)
-    narrow = _within(HALF_WIDTH, now.low, now.median, now.high)
+    narrow = _within(half_width, now.low, now.median, now.high)
     return len(ratios) >= MOST_ROUNDS or seconds >= PATIENCE_S or narrow
 
 

@@ -76,6 +76,7 @@ def test_one_disturbed_round_asks_for_two_more_and_moves_nothing_then():
 def test_narrow_interval_ends_the_rounds_and_a_wide_one_does_not():
     assert statistics.finished(NARROW)
     assert not statistics.finished(WIDE)
+    assert not statistics.finished(NARROW, half_width=1e-5 * HALF_WIDTH)
     assert not statistics.estimate(WIDE).conclusive
 
 
