@@ -630,8 +630,11 @@ class Run:
         from grader.judge.timed_workers import TimedWorkers, most_waiting
 
         if self._timed_by is None:
+            import torch
+
             sets, trusted = self._arena("sets"), self.source == REFERENCE
-            most = most_waiting(self.gpu.memory_bytes if self.gpu else 0)
+            free, _ = torch.cuda.mem_get_info()  # beside the buffer sets
+            most = most_waiting(free)
             self._timed_by = TimedWorkers(
                 most,
                 lambda one: self._new_worker(one, sets, self.submission(one), tuning="full", trusted=trusted),

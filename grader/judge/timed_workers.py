@@ -15,16 +15,16 @@ from grader.course.items import CaseItem
 from grader.judge.compile_ahead import workers_here
 from grader.worker.submission_worker import SubmissionWorker
 
-# Processes that wait take at most one part in so many of a GPU's memory, each about this much.
-SHARE, CONTEXT_BYTES = 8, 600 << 20
+# Processes that wait take at most one part in so many of a GPU's free memory, each about this much.
+SHARE, CONTEXT_BYTES = 4, 600 << 20
 HOST_BYTES = 1 << 30  # of host memory, with a CUDA context
 Shape: TypeAlias = tuple[str, str, str]  # the lab's folder, the exercise and the shape
 
 
-def most_waiting(gpu_bytes: int) -> int:
-    """Return how many processes may wait at once on this machine, with a GPU of so many bytes."""
+def most_waiting(free_bytes: int) -> int:
+    """Return how many processes may wait at once on this machine, with so many bytes free on its GPU."""
     on_host = psutil.virtual_memory().available // 2 // HOST_BYTES
-    return max(1, min(gpu_bytes // SHARE // CONTEXT_BYTES, on_host, workers_here()))
+    return max(1, min(free_bytes // SHARE // CONTEXT_BYTES, on_host, workers_here()))
 
 
 class TimedWorkers:

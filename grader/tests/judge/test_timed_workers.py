@@ -88,10 +88,10 @@ def test_memory_of_gpu_and_host_and_cores_bound_how_many_wait(monkeypatch):
         monkeypatch.setattr(timed_workers, "workers_here", lambda: cores - 1)
         return timed_workers.most_waiting(gpu_gib << 30)
 
-    assert most(80, 128, 16) == 15
-    assert most(80, 128, 64) == 17
-    assert most(80, 8, 64) == 4
-    assert most(8, 128, 16) == most(0, 128, 16) == most(80, 128, 2) == 1
+    assert most(48, 128, 16) == 15
+    assert most(48, 128, 64) == 20
+    assert most(48, 8, 64) == 4
+    assert most(4, 128, 16) == most(0, 128, 16) == most(48, 128, 2) == 1
 
 
 def test_processes_begin_once_the_cases_of_their_function_are_right(warm, monkeypatch, events):
