@@ -19,6 +19,7 @@ from grader.course.symptoms import Symptom
 from grader.judge.contrast import contrast
 from grader.judge.dependence import dependence
 from grader.judge.experiments.of_file import Failed, by_experiment
+from grader.judge.experiments.programs import NEEDED
 from grader.judge.facts import births
 from grader.judge.formula.of_file import formula_of_file
 from grader.judge.measured import measured_of_file
@@ -53,6 +54,8 @@ PLAIN_REASONS = (
     Reason.RACE,
 )  # they say by themselves what is wrong
 SHARE_OF_MORE = 0.3  # of the work, for another function of a file in which one was looked for in vain
+SHARE_OF_TOLD = 0.2  # of the work, where an experiment has shown what is wrong
+MOST_TOLD = 0.6  # share of the wrong cases of which it must have done so
 FAILURES = (Verdict.CRASHED, Verdict.COMPILE_ERROR)
 Answered = tuple[Item, Outcome, float]
 
@@ -100,19 +103,27 @@ class Explainer:
         Empty where edits cannot be tried on this machine: each case keeps the cause that its symptom has.
         """
         key = wrong.submission.sha256 or ""
+        failed = {item.id: outcome for item, outcome in wrong.answers if is_open(outcome)}
+        tried: dict[str, str] | None = None
         try:
             another = "" if key in self._mended else self._by_another(wrong, key)
-            repair, formula = (None, "") if another else self._by_edits(wrong, key)
+            if not another and Reason.UNWRITTEN in {outcome.reason for outcome in failed.values()}:
+                tried = self._tried(wrong)  # a launch with too few programs is found within a second
+            needed = [words for words in (tried or {}).values() if NEEDED in words]
+            told_already = len(needed) >= MOST_TOLD * max(1, len(failed))
+            if told_already:  # what the file allocates is not marked: what is never written may be any number
+                own = [item.id for item, _ in wrong.answers if item.case.allocates and item.id in failed]
+                tried = dict.fromkeys(own, needed[0]) | (tried or {})
+            repair, formula = (None, "") if another else self._by_edits(wrong, key, told_already)
             another = another or ("" if repair else self._by_another(wrong, key))
         except NotRunError:
             return {}
         self._wrong.setdefault(key, []).append(wrong.exercise.name)
-        failed = {item.id: outcome for item, outcome in wrong.answers if is_open(outcome)}
         hint = _common_hint(failed)
         if another:
             return {name: replace(outcome, cause=another, hint=hint) for name, outcome in failed.items()}
         if repair is None:
-            return self._not_mended(wrong, failed, formula)
+            return self._not_mended(wrong, failed, formula, tried)
         mended = {item.id for item, _ in wrong.answers if repair.mends(item.case)} & {*failed}
         named = {name: outcome for name, outcome in failed.items() if name in mended}
         hint = _common_hint(named)
@@ -123,11 +134,16 @@ class Explainer:
         rest = {name: outcome for name, outcome in failed.items() if name not in named}
         return told | self._not_mended(left, rest, formula)
 
-    def _not_mended(self, wrong: Wrong, failed: dict[str, Outcome], formula: str) -> dict[str, Outcome]:
-        """Return the outcomes of wrong cases that no edit has mended, with what is known of them."""
+    def _not_mended(
+        self, wrong: Wrong, failed: dict[str, Outcome], formula: str, tried: dict[str, str] | None = None
+    ) -> dict[str, Outcome]:
+        """Return the outcomes of wrong cases that no edit has mended, with what is known of them.
+
+        `tried` are the causes that experiments have shown, if they were made.
+        """
         hint = _common_hint(failed)
         born = "" if formula else self._born(wrong)  # a NaN may come of the same mistake
-        tried = self._tried(wrong)
+        tried = self._tried(wrong) if tried is None else tried
         facts = {
             name: tried.get(name)
             or outcome.plain_cause
@@ -190,8 +206,11 @@ class Explainer:
         finally:
             worker.close()
 
-    def _by_edits(self, wrong: Wrong, key: str) -> tuple[Repair | None, str]:
-        """Return edits that mend cases; of those that none mends, which formula the wrong values follow."""
+    def _by_edits(self, wrong: Wrong, key: str, told_already: bool) -> tuple[Repair | None, str]:
+        """Return edits that mend cases; of those that none mends, which formula the wrong values follow.
+
+        Where an experiment has `told_already` what is wrong, an edit would only say it in other words.
+        """
         # Cases with rows far apart have a cause already, and need more memory than an edit is given.
         failing = [
             item.case
@@ -213,6 +232,7 @@ class Explainer:
             masks = verdicts != {Verdict.MUTATED_INPUT}
             # What two functions of a file share was looked at with the first.
             share = SHARE_OF_MORE if self._wrong.get(key) and key not in self._mended else 1.0
+            share = min(share, SHARE_OF_TOLD) if told_already else share
             search = Search(
                 workers, wrong.submission, wrong.exercise, failing, passing, settled, masks, share
             )

@@ -74,16 +74,31 @@ def _strides(exercise: Exercise, case: Case) -> Mapping[str, Shape]:
 
 
 def _by_programs(worker: SubmissionWorker, exercise: Exercise, failed: Sequence[Failed]) -> dict[str, str]:
-    """Look at one case of each kind, elements not written, outside, or wrong, until a launch is found."""
+    """Look at cases of each kind: elements not written, outside, or wrong."""
+    found: dict[str, str] = {}
     for kind in list(dict.fromkeys(_kind(one) for one in failed))[:MOST_KINDS]:
         alike = [one for one in failed if _kind(one) == kind]
         called = [one.case for one in alike if one.can_be_called and elements(one.case) <= MOST_ELEMENTS]
-        # Of the smallest cases, such as one element, little can be said.
-        called.sort(key=lambda case: (elements(case) < FEWEST_ELEMENTS, elements(case)))
-        words = mistaken_programs(worker, exercise, called[0]) if called else ""
-        if words:
-            return {one.id: f"{words} ({_sizes(called[0])})" for one in alike}
-    return {}
+        for case in _few(called):
+            if worker.start():  # a call may have ended its process
+                return found
+            words = mistaken_programs(worker, exercise, case)
+            if words:
+                found |= {one.id: f"{words} ({_sizes(case)})" for one in alike}
+                break
+    return found
+
+
+def _few(cases: Sequence[Case]) -> list[Case]:
+    """Return the smallest case, and the narrowest: there a grid may be too small along one axis alone."""
+    # Of the smallest cases, such as one element, little can be said.
+    order = sorted(cases, key=lambda case: (elements(case) < FEWEST_ELEMENTS, elements(case)))
+    narrow = sorted(order, key=lambda case: (elements(case) < FEWEST_ELEMENTS, _narrowest(case)))
+    return list(dict.fromkeys((*order[:1], *narrow[:1])))
+
+
+def _narrowest(case: Case) -> int:
+    return min((value for value in case.params.values() if type(value) is int), default=0)
 
 
 def _kind(one: Failed) -> tuple[Verdict, Reason]:

@@ -30,6 +30,7 @@ from grader.worker.witness.record import (
 
 MOST_PROGRAMS = 4096  # of a launch that is tried
 MOST_CHANGED = 4  # launches that are changed, one at a time
+NEEDED = "are needed"  # in a cause: with so many programs the case is right in every way
 NEARER = 1e-3  # by which the share of right elements must rise, so that still more programs are tried
 
 
@@ -204,7 +205,7 @@ def _words_for_few(launch: Launch, found: Sequence[tuple[Index, Seen]]) -> str:
     launches = f"line {launch.line} launches {launched} program{'' if launched == '1' else 's'}"
     seen = found[0][1]
     if len(found) == 1 and seen.is_whole and not launch.is_asked_for:
-        return f"{launches}, and {needed} are needed"
+        return f"{launches}, and {needed} {NEEDED}"
     is_what = "right" if seen.is_right else "written"
     asking = ", which use tl.num_programs" if launch.is_asked_for else ""
     return f"{launches}{asking}; with {needed} every element is {is_what}"

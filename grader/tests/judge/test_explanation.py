@@ -7,6 +7,7 @@ import pytest
 
 from grader.course.spec import Verdict
 from grader.course.submission import Submission
+from grader.judge import explanation
 from grader.judge.explanation import Wrong, outside_of_right
 from grader.judge.repair.bench import ACCESSES_OF_WORK, Bench
 from grader.judge.repair.search import WORK_FOR_ONE, Search
@@ -451,3 +452,18 @@ def test_a_choice_that_any_other_random_numbers_would_mend_has_no_edit(submissio
     assert len(found) == 1
     assert not any(cause.startswith("line ") for cause in found.values()), found
     assert not searched
+
+
+def test_a_launch_that_an_experiment_shows_to_be_too_small_is_hardly_searched(submissions, monkeypatch):
+    shares, begin = [], Search.__init__
+
+    def noted(search, *asked, **named):
+        shares.append(asked[7])
+        begin(search, *asked, **named)
+
+    monkeypatch.setattr(Search, "__init__", noted)
+    text = changed(LAB_1, ("(triton.cdiv(n, BLOCK),)", "(n // 4096 + 1,)"))
+    found, _ = causes(submissions, 1, text, *sizes("n=1009,fp32", "n=65537,fp32"))
+    assert shares == [explanation.SHARE_OF_TOLD]
+    assert len(found) == 1
+    assert all("are needed" in cause or "grid" in cause for cause in found.values())
