@@ -56,6 +56,7 @@ PLAIN_REASONS = (
 SHARE_OF_MORE = 0.3  # of the work, for another function of a file in which one was looked for in vain
 SHARE_OF_TOLD = 0.2  # of the work, where an experiment has shown what is wrong
 MOST_TOLD = 0.6  # share of the wrong cases of which it must have done so
+MORE = "The file has another mistake"
 FAILURES = (Verdict.CRASHED, Verdict.COMPILE_ERROR)
 Answered = tuple[Item, Outcome, float]
 
@@ -123,6 +124,9 @@ class Explainer:
         if another:
             return {name: replace(outcome, cause=another, hint=hint) for name, outcome in failed.items()}
         if repair is None:
+            return self._not_mended(wrong, failed, formula, tried)
+        if repair.outputs:
+            formula = f"{sentence(repair)}: with another value there {_listed(repair.outputs)} right. {MORE}"
             return self._not_mended(wrong, failed, formula, tried)
         mended = {item.id for item, _ in wrong.answers if repair.mends(item.case)} & {*failed}
         named = {name: outcome for name, outcome in failed.items() if name in mended}
@@ -238,9 +242,9 @@ class Explainer:
             )
             fails = any(is_unclear(outcome) for _, outcome in wrong.answers)
             found = search.mend(self._mended.get(key, ()), may_fail=fails)
-            if found:
+            if found and not found.outputs:
                 self._mended[key] = [*dict.fromkeys((*self._mended.get(key, ()), *found.edits))]
-            elif self._by_another(wrong, key):
+            elif not found and self._by_another(wrong, key):
                 return None, ""
             crashed = {item.case.name for item, outcome in wrong.answers if is_unclear(outcome)}
             left = [one for one in failing if one.name not in crashed and not (found and found.mends(one))]
@@ -296,6 +300,11 @@ def sentence(found: Repair) -> str:
     """Return a repair in words: for each edit its line, and what is wrong there."""
     edits = sorted(found.edits, key=lambda edit: edit.line)
     return "; and ".join(f"line {edit.line}: {edit.mistake}" for edit in edits)
+
+
+def _listed(names: Sequence[str]) -> str:
+    quoted = [f"`{name}`" for name in names]
+    return f"{' and '.join(quoted)} {'is' if len(names) == 1 else 'are'}"
 
 
 def _all_right(

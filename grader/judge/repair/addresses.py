@@ -51,7 +51,7 @@ def _of_a_range(source: Source, function: Function, loop: ast.For, kinds: dict[s
             mistake = f"the loop over {code} ends in the wrong place"
             yield Edit.of_node(source, 2, stop, f"({source.text_of(stop)}) {change}", mistake)
     if len(given) == 3:
-        whole = [name for name in (*function.parameters, *function.stored)
+        whole = [name for name in (*function.constants, *function.parameters, *function.stored)
                  if kinds.get(name) in (Kind.SIZE, Kind.CONSTANT, Kind.INDEX)]  # fmt: skip
         step = source.text_of(given[2])
         programs = ("tl.num_programs(0)", "tl.num_programs(1)")

@@ -20,6 +20,7 @@ from grader.worker.witness.record import Index
 WORK_OF_A_TRY = 10  # of reading a file and calling it, whatever it does
 WORK_OF_AUTOGRAD = 12
 ACCESSES_OF_WORK, LANES_OF_WORK = 5, 6000  # loads and stores, and their lanes, of one unit
+FEW_CASES = 4  # of which each must show what is said of one output
 FIRST_CASES = 8  # of which the one with the least work is tried
 FEWEST_ELEMENTS = 64  # in a case of fewer too many edits look right
 PARTS = 4  # of a grid, in each of which one program is looked at
@@ -67,6 +68,7 @@ class Bench:
         self._base: str | None = None
         self._seen = Observed()
         self.touched = Touched()  # by the last text
+        self.gained = frozenset[int]()  # outputs that the last text makes right, where others stay wrong
         self.limit_s = LIMIT_S
 
     def _trial(self, case: Case) -> Trial:
@@ -86,7 +88,7 @@ class Bench:
         where that would not show whether outputs that were right still are.
         """
         target, worker, only = self._target, self._worker, self._seen.only
-        self.touched = Touched()
+        self.touched, self.gained = Touched(), frozenset()
         if worker.start() or worker.edit(text, LIMIT_S, self._base):
             return -1.0
         if only is not None and not (whole and any(self._seen.right)):
@@ -99,11 +101,35 @@ class Bench:
         self._compare(called, one_program=False)
         share = target.share(called, worker.witnessed)
         if share < 1.0:
+            self.gained = self._gained(called)
             return share
         # Few texts get here. Races are looked for now, which takes as long as the call.
         if worker.start() or worker.edit(text, LIMIT_S):
             return -1.0
         return target.right(worker, witnessed=True, limit_s=self.limit_s)
+
+    def _gained(self, called: Called | None) -> frozenset[int]:
+        """Return the outputs that were wrong and are right in a call, unless a right one is wrong now."""
+        before = self._seen.right
+        if called is None or not called.is_clean or sum(before) + 1 >= len(before):
+            return frozenset()
+        after = self._target.right_outputs(called)
+        if any(was and not now for was, now in zip(before, after, strict=True)):
+            return frozenset()
+        return frozenset(at for at, now in enumerate(after) if now and not before[at])
+
+    def mends_outputs(self, text: str, outputs: Collection[int]) -> bool:
+        """Return whether a text makes these outputs right in each of the first failing cases."""
+        for trial in self.failing[:FEW_CASES]:
+            called = self._called(trial, text)
+            right = trial.right_outputs(called) if called else []
+            if not right or not all(right[at] for at in outputs):
+                return False
+        return True
+
+    def output_names(self, outputs: Collection[int]) -> tuple[str, ...]:
+        """Return the names of outputs by their numbers."""
+        return tuple(self._exercise.outputs[at] for at in sorted(outputs))
 
     def _compare(self, called: Called | None, one_program: bool) -> None:
         if called is not None and self._seen.right:

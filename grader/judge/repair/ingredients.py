@@ -25,6 +25,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     definitions = _definitions(function)
     yield from _loads_of_an_unused_pointer(source, function, kinds)
     yield from _values_of_one_name(source, definitions)
+    yield from _parts_of_definitions(source, function, definitions)
     single = {name: found[0] for name, found in definitions.items() if len(found) == 1}
     sizes = [name for name in function.parameters if kinds.get(name) is Kind.SIZE]
     for node in function.nodes:
@@ -58,6 +59,54 @@ def _values_of_one_name(source: Source, definitions: dict[str, list[ast.Assign]]
                     mistake = _unlike(source, one.value, other.value, f"in {code}", line)
                     mistake = mistake or f"`{name}` has another value in {code} than in line {line}"
                     yield Edit.of_node(source, 1, one.value, there, mistake)
+
+
+def _parts_of_definitions(
+    source: Source, function: Function, definitions: dict[str, list[ast.Assign]]
+) -> Iterator[Edit]:
+    """Exchange what has a name, such as a product, and one of its two parts, behind the definition."""
+    for name, found in definitions.items():
+        for one, after in zip(found, [*found[1:], None], strict=True):
+            for part, lacks, has in _parts(source, one.value):
+                for node in function.nodes:
+                    if not isinstance(node, ast.expr) or node.lineno <= one.lineno:
+                        continue
+                    if after and node.lineno >= after.lineno:
+                        continue
+                    if _same([node], [part]):
+                        mistake = f"{lacks} in {quoted(source.text_of(node))}"
+                        yield Edit.of_node(source, 1, node, name, mistake)
+                    elif _is_read_as(node, name):
+                        yield Edit.of_node(source, 1, node, f"({source.text_of(part)})", f"{has} `{name}`")
+
+
+def _parts(source: Source, value: ast.expr) -> Iterator[tuple[ast.expr, str, str]]:
+    """Give the parts of a value, and what is wrong where one stands for the value, or the value for it.
+
+    Names in place of names are edits of another kind.
+    """
+    if not isinstance(value, ast.BinOp):
+        return
+    pairs = [(value.left, value.right)]
+    if isinstance(value.op, ast.Mult | ast.Add):
+        pairs.append((value.right, value.left))
+    for part, other in pairs:
+        if isinstance(part, ast.Name | ast.Constant):
+            continue
+        told = quoted(source.text_of(other))
+        match value.op:
+            case ast.Mult():
+                yield part, f"the factor {told} is missing", f"the factor {told} does not belong in"
+            case ast.Add():
+                yield part, f"{told} is not added", f"{told} must not be added in"
+            case ast.Sub():
+                yield part, f"{told} is not subtracted", f"{told} must not be subtracted in"
+            case ast.Div():
+                yield part, f"no division by {told}", f"the division by {told} does not belong in"
+
+
+def _is_read_as(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
 
 
 def _unlike(source: Source, one: ast.expr, other: ast.expr, where: str, line: int) -> str:

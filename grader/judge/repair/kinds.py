@@ -27,7 +27,7 @@ WHOLE = {"arange", "program_id", "num_programs", "cdiv", "multiple_of", "max_con
 
 def kinds_of(function: Function) -> dict[str, Kind]:
     """Return the kind of each name of a kernel that has one; of host code, of its parameters only."""
-    found: dict[str, Kind] = {}
+    found: dict[str, Kind] = dict.fromkeys(function.constants, Kind.CONSTANT)
     for name in function.parameters:
         found[name] = _of_a_parameter(name, function)
     if not function.kernel:

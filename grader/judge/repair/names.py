@@ -74,8 +74,8 @@ def _exchanged_in_a_statement(source: Source, function: Function, kinds: dict[st
 
 
 def _visible(function: Function) -> list[str]:
-    """Return the names that a function may use: its parameters, and what it binds."""
-    return list(dict.fromkeys((*function.parameters, *function.stored)))
+    """Return the names that a function may use: its parameters, what it binds, and sizes of the module."""
+    return list(dict.fromkeys((*function.parameters, *function.stored, *function.constants)))
 
 
 def _other_names(

@@ -36,10 +36,14 @@ class NotRunError(Exception):
 
 @dataclass(frozen=True)
 class Repair:
-    """The edits, one for each mistake, and the names of the cases that they make right; None for all."""
+    """The edits, one for each mistake, and the names of the cases that they make right; None for all.
+
+    Or the names of the outputs that they make right, where no case is right because another output is wrong.
+    """
 
     edits: tuple[Edit, ...]
     cases: frozenset[str] | None = None
+    outputs: tuple[str, ...] = ()
 
     def mends(self, case: Case) -> bool:
         """Return whether a wrong case is right with the edits."""
@@ -53,6 +57,13 @@ class Mend(NamedTuple):
     cases: frozenset[int]
     is_all: bool
     lanes: int
+
+
+class Step(NamedTuple):
+    """An edit that brings the file nearer, and the numbers of the outputs that it makes right."""
+
+    edit: Edit
+    outputs: frozenset[int]
 
 
 def _most_first(found: Mend) -> tuple[int, bool, int]:
@@ -123,17 +134,28 @@ class Search:
                 second = self._second(one.edit, self._one)
                 return second or Repair((one.edit,), bench.names(one.cases))
         for step in steps[:MOST_STEPS]:
-            second = self._second(step, self._two // min(len(steps), MOST_STEPS))
+            work = self._one if step.outputs else self._two // min(len(steps), MOST_STEPS)
+            second = self._second(step.edit, work, cheapest=bool(step.outputs))
             if second:
                 return second
+        return self._for_outputs(steps)
+
+    def _for_outputs(self, steps: Sequence[Step]) -> Repair | None:
+        """Return the first edit that makes an output right in several cases, though others are wrong."""
+        bench = self._benches[0]
+        for step in [one for one in steps if one.outputs][:MOST_STEPS]:
+            if bench.mends_outputs(self._source.with_replaced(step.edit.parts), step.outputs):
+                return Repair((step.edit,), frozenset(), bench.output_names(step.outputs))
         return None
 
-    def _second(self, first: Edit, most: int) -> Repair | None:
+    def _second(self, first: Edit, most: int, cheapest: bool = False) -> Repair | None:
         """Return an edit with a second one that mends what it leaves wrong.
 
-        `most` is the work of the search.
+        `most` is the work of the search. The cheapest case is tried where every case shows what is left, and
+        the one that is least right where many do not.
         """
-        base = self._aim(self._benches[0].worst(self._source.with_replaced(first.parts)), first.parts)
+        bench, text = self._benches[0], self._source.with_replaced(first.parts)
+        base = self._aim(bench.cheapest(text) if cheapest else bench.worst(text), first.parts)
         found, _ = self._sweep(first.parts, most, base)
         return Repair((first, found[0].edit)) if found and found[0].is_all else None
 
@@ -185,7 +207,7 @@ class Search:
         parts = [part for edit in found.edits for part in edit.parts] if found else []
         worker.edit(self._source.with_replaced(parts), LIMIT_S)
 
-    def _sweep(self, before: Sequence[Part], work: int, base: float) -> tuple[list[Mend], list[Edit]]:
+    def _sweep(self, before: Sequence[Part], work: int, base: float) -> tuple[list[Mend], list[Step]]:
         """Try edits on top of others with so much work; return those that mend cases, the best first, and
         those that bring the file nearer.
 
@@ -206,12 +228,13 @@ class Search:
 
     def _try_all(
         self, edits: Sequence[Edit], before: Sequence[Part], base: float, most: int
-    ) -> tuple[list[Mend], list[Edit]]:
+    ) -> tuple[list[Mend], list[Step]]:
         """Try at most so many edits on top of others, up to the first that mends all; see `_sweep`.
 
         What is returned does not depend on which worker is faster.
         """
-        best, mends, steps = [len(edits)], list[tuple[int, Mend]](), list[tuple[float, int]]()
+        best, mends = [len(edits)], list[tuple[int, Mend]]()
+        steps = list[tuple[float, int, frozenset[int]]]()
 
         def run(number: int) -> None:
             bench, relevance, left = self._benches[number], Relevance(self._source), most
@@ -232,15 +255,21 @@ class Search:
                         mends.append((index, Mend(edit, cases, bench.is_all(cases), lanes)))
                         if bench.is_all(cases) and not edit.goes_around:
                             best[0] = min(best[0], index + self._further(lanes))
+                elif bench.gained:  # before all others: it mends what one mistake makes wrong
+                    steps.append((-1.0 - len(bench.gained), index, bench.gained))
+                    if not before:  # the rest of the time is for the other mistake
+                        best[0] = min(best[0], index + FURTHER)
                 elif score >= base + NEARER:
-                    steps.append((-score, index))
+                    steps.append((-score, index, frozenset()))
 
         with ThreadPoolExecutor(len(self._benches)) as pool:
             for done in [pool.submit(run, number) for number in range(len(self._benches))]:
                 done.result()
         found = sorted(((at, one) for at, one in mends if at <= best[0]), key=lambda one: one[0])
         by_cases = sorted((one for _, one in found), key=_most_first)
-        return by_cases, [edits[index] for _, index in sorted(steps)]
+        nearer = [(rank, at, gained) for rank, at, gained in steps if at <= best[0]]
+        nearer.sort(key=lambda one: one[:2])
+        return by_cases, [Step(edits[at], gained) for _, at, gained in nearer]
 
     def _further(self, lanes: int) -> int:
         """Return how many edits are still tried after one that mends all, by the lanes of its accesses.

@@ -15,11 +15,15 @@ Part: TypeAlias = tuple[tuple[int, int], str]  # where in the file, in bytes fro
 
 @dataclass(frozen=True)
 class Function:
-    """A function of the file: its name, its node, and whether it is a Triton kernel."""
+    """A function of the file: its name, its node, and whether it is a Triton kernel.
+
+    `constants` are the whole numbers of the module that it reads.
+    """
 
     name: str
     node: ast.FunctionDef
     kernel: bool
+    constants: tuple[str, ...] = ()
 
     @property
     def parameters(self) -> list[str]:
@@ -125,7 +129,9 @@ class Source:
         found: dict[str, Function] = {}
         for node in self.tree.body:
             if isinstance(node, ast.FunctionDef):
-                found[node.name] = Function(node.name, node, _is_kernel(node))
+                names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and _is_read(one)}
+                read = tuple(name for name in self.whole_numbers if name in names)
+                found[node.name] = Function(node.name, node, _is_kernel(node), read)
             elif isinstance(node, ast.ClassDef):
                 for method in node.body:
                     if isinstance(method, ast.FunctionDef):
@@ -166,6 +172,30 @@ class Source:
                     inner = value.args[0] if isinstance(value, ast.Call) and len(value.args) == 1 else value
                     if isinstance(inner, ast.Constant) and isinstance(inner.value, float):
                         found.append(name)
+        return found
+
+    @cached_property
+    def whole_numbers(self) -> list[str]:
+        """The names of the module that stand for a whole number, also as a tl.constexpr: sizes of tiles."""
+        found = []
+        for node in self.tree.body:
+            match node:
+                case ast.Assign([ast.Name(name)], value) | ast.AnnAssign(
+                    ast.Name(name), _, ast.expr() as value
+                ):
+                    pairs = [(name, value)]
+                case ast.Assign([ast.Tuple(targets)], ast.Tuple(values)):
+                    pairs = [
+                        (target.id, value)
+                        for target, value in zip(targets, values, strict=False)
+                        if isinstance(target, ast.Name)
+                    ]
+                case _:
+                    continue
+            for name, value in pairs:
+                inner = value.args[0] if isinstance(value, ast.Call) and len(value.args) == 1 else value
+                if isinstance(inner, ast.Constant) and type(inner.value) is int:
+                    found.append(name)
         return found
 
     @cached_property
