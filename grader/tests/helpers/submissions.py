@@ -1,6 +1,7 @@
 """One run that grades texts as submissions."""
 
 import dataclasses
+import shutil
 from pathlib import Path
 
 from grader.course import catalog
@@ -32,10 +33,13 @@ class Submissions:
                 exercises.append(dataclasses.replace(exercise, cases=chosen, speed=None, codegen=None))
         assert sum(len(exercise.cases) for exercise in exercises) == len(cases) > 0, "a case has another name"
         self._count += 1
+        given = entry.given
         lab = dataclasses.replace(entry.lab, exercises=tuple(exercises))
-        entry = catalog.Entry(Path(f"lab{number}_text{self._count}"), number, lab)
+        entry = catalog.Entry(self._folder / f"lab{number}_text{self._count}", number, lab)
         file = entry.submission(self._folder, exercises[0])
         file.parent.mkdir()
+        for one in given:
+            shutil.copy(one, entry.folder)
         if text is not None:
             file.write_bytes(text.encode() if isinstance(text, str) else text)
         self.asked = {item.id: item for item in graded_items(entry)}

@@ -467,3 +467,33 @@ def test_a_launch_that_an_experiment_shows_to_be_too_small_is_hardly_searched(su
     assert shares == [explanation.SHARE_OF_TOLD]
     assert len(found) == 1
     assert all("are needed" in cause or "grid" in cause for cause in found.values())
+
+
+@pytest.fixture(scope="module")
+def two_mistakes():
+    """The gradients of LayerNorm with a mistake in dx and one in dweight and dbias, without the operator."""
+    (file,) = BLIND.glob("blind_mistakes_7/layer_norm_backward_01_*.py")
+    head, _, body = file.read_text().partition("\n")[2].partition("\nGROUPS")
+    head = head.replace("from layer_norm import layer_norm_op\n", "")
+    return head + "\nGROUPS" + body.partition("\n@triton_op")[0]
+
+
+OF_GRADIENTS = [f"layer_norm_backward/{one}" for one in ("rows=5,cols=127,fp32", "rows=37,cols=3,fp32")]
+
+
+def test_an_edit_that_makes_one_output_right_is_named_where_the_other_mistake_is_not_found(
+    submissions, two_mistakes, monkeypatch
+):
+    seconds = []
+
+    def none_found(search, first, most, cheapest=False):
+        seconds.append((first.line, most == search._one, cheapest))
+
+    monkeypatch.setattr(Search, "_second", none_found)
+    found, _ = causes(submissions, 4, two_mistakes, *OF_GRADIENTS)
+    # The other mistake is looked for first on top of that edit, with as much work as the first one.
+    assert seconds[0] == (45, True, True)
+    assert len(found) == 2
+    for cause in found.values():
+        assert "the factor `load(weight_ptr, cols, N_COLS)` is missing" in cause
+        assert cause.endswith(f"with another value there `dx` is right. {explanation.MORE}")

@@ -110,3 +110,46 @@ UNLIKE = {
 def test_of_two_values_of_a_name_the_part_that_differs_is_named(line):
     edits = candidates(Source(TWO_LOADS.format(line)), "function")
     assert UNLIKE[line] in {edit.kind for edit in edits if edit.line == 6}
+
+
+PARTS = """
+STEP, OTHER = tl.constexpr(4), 8
+
+
+@triton.jit
+def kernel(x_ptr, w_ptr, n, programs, BLOCK: tl.constexpr):
+    for start in range(0, n, programs):
+        cols = start + tl.arange(0, BLOCK)
+        g = tl.load(x_ptr + cols) * tl.load(w_ptr + cols)
+        d = tl.load(w_ptr + cols) - 1.0
+        total = tl.sum({}, axis=0)
+        tl.store(x_ptr + start * STEP, total + d)
+
+
+def function(x, w):
+    kernel[(1,)](x, w, len(x), 1, BLOCK=64)
+"""
+LACKING = {
+    (
+        "tl.load(x_ptr + cols)",
+        "g",
+    ): "the factor `tl.load(w_ptr + cols)` is missing in `tl.load(x_ptr + cols)`",
+    ("tl.load(w_ptr + cols)", "d"): "`1.0` is not subtracted in `tl.load(w_ptr + cols)`",
+    ("g", "(tl.load(x_ptr + cols))"): "the factor `tl.load(w_ptr + cols)` does not belong in `g`",
+    ("d", "(tl.load(w_ptr + cols))"): "`1.0` must not be subtracted in `d`",
+}
+
+
+@pytest.mark.parametrize(("here", "there"), LACKING)
+def test_a_part_of_what_has_a_name_stands_for_it_and_the_other_way_round(here, there):
+    edits = candidates(Source(PARTS.format(here)), "function")
+    mistakes = {edit.mistake for edit in edits if edit.line == 11 and there in dict(edit.parts).values()}
+    assert LACKING[here, there] in mistakes
+
+
+def test_a_step_may_lack_a_size_of_the_module_that_the_kernel_reads():
+    edits = candidates(Source(PARTS.format("g")), "function")
+    steps = [edit for edit in edits if edit.line == 7 and edit.mistake.startswith("the step of ")]
+    written = {text for edit in steps for _, text in edit.parts}
+    assert "(programs) * STEP" in written
+    assert "(programs) * OTHER" not in written
