@@ -1,0 +1,38 @@
+# labs/lab1_elementwise_add/elementwise_add.py | error | The kernel's parameter BLOCK lacks `: tl.constexpr`, so tl.arange(0, BLOCK) does not compile (the bounds of arange must be constexpr); the interpreter raises, too.
+"""Add two vectors: one program, one block of the result."""
+
+import torch
+import triton
+import triton.language as tl
+
+BLOCK = 1024
+
+
+@triton.jit
+def elementwise_add_kernel(
+    x_ptr,  # (n,) fp32, fp16 or bf16, contiguous
+    y_ptr,  # (n,) like x
+    out_ptr,  # (n,) like x
+    n,
+    BLOCK,
+):
+    """out[i] = x[i] + y[i]; program pid owns elements pid * BLOCK to (pid + 1) * BLOCK - 1."""
+    start = tl.program_id(axis=0).to(tl.int64) * BLOCK
+    offs = start + tl.arange(0, BLOCK)
+    exists = offs < n
+    x = tl.load(x_ptr + offs, mask=exists)
+    y = tl.load(y_ptr + offs, mask=exists)
+    tl.store(out_ptr + offs, x + y, mask=exists)
+
+
+def elementwise_add(x: torch.Tensor, y: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
+    """x + y for contiguous (n,) tensors of one dtype: fp32, fp16 or bf16; n may be 0.
+
+    The sum goes to `out`, same shape and dtype, where one is given; else to a new tensor.
+    """
+    if out is None:
+        out = torch.empty_like(x)
+    n = x.numel()
+    if n > 0:
+        elementwise_add_kernel[(triton.cdiv(n, BLOCK),)](x, y, out, n, BLOCK=BLOCK)
+    return out
