@@ -161,8 +161,6 @@ class Run:
 
         An error has no consequence here: the item that meets it again says what it is.
         """
-        from grader.judge import codegen_checks
-
         if self.source == REFERENCE or LEAN in os.environ:
             return
         cases = [item for item in asked if isinstance(item, CaseItem) and not item.exercise.native]
@@ -174,8 +172,11 @@ class Run:
             self._worker_for_cases(first).begin()
             if any(b"triton_op" in (self.submission(item).data or b"") for item in graded):
                 self.session.parent(interpreted=self.tier == "cpu").import_operators()
-            if self.tier == "gpu" and any(item.name == codegen_checks.TENSOR_CORES for item in graded):
-                self.session.parent(interpreted=True)
+            if self.tier == "gpu":
+                from grader.judge import codegen_checks
+
+                if any(item.name == codegen_checks.TENSOR_CORES for item in graded):
+                    self.session.parent(interpreted=True)
 
     def _compile_first(self) -> None:
         """Wait for all kernels, and end the processes that compiled them, before the first case runs."""
@@ -633,7 +634,7 @@ class Run:
             import torch
 
             sets, trusted = self._arena("sets"), self.source == REFERENCE
-            free, _ = torch.cuda.mem_get_info()  # beside the buffer sets
+            free = torch.cuda.mem_get_info()[0] if self.gpu else 0  # beside the buffer sets
             most = most_waiting(free)
             self._timed_by = TimedWorkers(
                 most,
