@@ -53,10 +53,10 @@ class UnfitError(Exception):
 class SpeedTest:
     """One shape of one exercise; `run` gives the outcome.
 
-    The student's process has ended then, and its worker starts another for the next shape: what it left on
-    the GPU would slow the blocks of the reference by which the next shape is judged. Another process sets
-    itself up while the reference warms up, and then waits: no block is timed beside that, and no line of the
-    student's file runs before the reference has been timed alone.
+    The student's process has ended then, and another shape has another one: what it left on the GPU would
+    slow the blocks of the reference by which the next shape is judged. A process that is not yet set up does
+    that while the reference warms up, and then waits, as those of other shapes may: no block is timed beside
+    one that sets itself up, and no line of the student's file runs before the reference was timed alone.
     """
 
     def __init__(
