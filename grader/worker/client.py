@@ -256,8 +256,7 @@ class Worker:
         if not self.alive:
             return
         self.alive = False
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
+        self._kill()
         process_tree.wait_for(self.pid)
         with births:
             workers.discard(self.pid)
@@ -271,9 +270,15 @@ class Worker:
 
     def kill(self) -> None:
         """Kill the worker's processes; `end` then waits for them, in the thread that waits for an answer."""
+        if self.alive:
+            self._kill()
+
+    def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
-            if self.alive:
+            try:
                 os.killpg(self.pid, signal.SIGKILL)
+            except ProcessLookupError:  # a new process may not lead a group of its own yet
+                os.kill(self.pid, signal.SIGKILL)
 
     def hold(self, still: bool) -> None:
         """Stop the worker's processes, or continue them; returns once the worker itself has stopped."""

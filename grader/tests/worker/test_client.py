@@ -63,3 +63,23 @@ def test_limits_are_looked_at_after_long_answers_but_no_more_often_than_asked(
         worker.ask(Kind.GO, {}, 5.0)
     worker.end()
     assert least <= len(looks) <= most
+
+
+class Late:
+    """Starts a process that leads a group of its own only after half a second."""
+
+    def fork(self, _descriptors, _operators):
+        pid = os.fork()
+        if pid:
+            return pid
+        time.sleep(0.5)
+        os.setsid()
+        time.sleep(60.0)
+        os._exit(0)
+
+
+def test_a_process_that_has_no_group_yet_is_killed():
+    worker, began = Worker(Late(), None), time.monotonic()
+    worker.kill()
+    worker.end()
+    assert time.monotonic() - began < 0.4
