@@ -44,8 +44,6 @@ class BufferSets:
     ):
         self.arena, self.exercise, self.case, self.calls, self.seed = arena, exercise, case, calls, seed
         self.rng = Rng(seed, f"speed/{exercise.name}/{case.name}/{calls}", arena.device)
-        # A number that is drawn on a GPU waits for all the work before it.
-        self.chance = Rng(seed, f"speed/{exercise.name}/{case.name}/{calls}/poison", "cpu")
         self.draws = first_draw
         self.sentinel = draw_sentinel(self.rng, case.dtype)
         shapes = shapes_of(exercise, case)
@@ -69,7 +67,7 @@ class BufferSets:
         first, self.draws = self.draws + 1, self.draws + self.calls
         device = self.arena.device
         return [
-            draw(self.exercise, self.case, self.seed, device, WARM_DATA + first + k)
+            draw(self.exercise, self.case, self.seed, device, WARM_DATA + first + k, narrow=True)
             for k in range(self.calls)
         ]
 
@@ -83,7 +81,7 @@ class BufferSets:
 
     def poison(self, k: int) -> None:
         """Poison every output of a set, so that it counts as unwritten."""
-        self._poison[k] = [draw_poison(self.chance, self.case.dtype) for _ in self._outputs(k)]
+        self._poison[k] = [draw_poison(self.rng, self.case.dtype) for _ in self._outputs(k)]
         for buffer, bits in zip(self._outputs(k), self._poison[k], strict=True):
             poison_interior(self.arena, buffer, bits)
 

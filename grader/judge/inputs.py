@@ -24,23 +24,27 @@ MANTISSA = {"fp32": 0x7FFFFF, "fp16": 0x3FF, "bf16": 0x7F}
 
 
 class Rng:
-    """Random fp32 tensors on one device, from a seed and the purpose they are drawn for.
+    """Random tensors on one device, from a seed and the purpose they are drawn for.
 
-    `call` is the number of the call whose inputs are drawn.
+    `call` is the number of the call whose inputs are drawn, `dtype` that of what `normal` draws.
     """
 
-    def __init__(self, seed: int, purpose: str, device: str, call: int = 0):
+    def __init__(
+        self, seed: int, purpose: str, device: str, call: int = 0, dtype: torch.dtype = torch.float32
+    ):
         digest = hashlib.sha256(f"{seed}/{purpose}".encode()).digest()
-        self.device, self.call = device, call
+        self.device, self.call, self._dtype = device, call, dtype
         self._generator = torch.Generator(device=device)
         self._generator.manual_seed(int.from_bytes(digest[:7], "little"))
+        # Of single numbers: one that is drawn on a GPU would wait for all the work before it.
+        self._of_numbers = torch.Generator().manual_seed(int.from_bytes(digest[7:14], "little"))
 
     def normal(self, *shape: int) -> torch.Tensor:
         """Draw from N(0, 1)."""
-        return torch.randn(shape, generator=self._generator, device=self.device)
+        return torch.randn(shape, generator=self._generator, device=self.device, dtype=self._dtype)
 
     def uniform(self, *shape: int) -> torch.Tensor:
-        """Draw uniformly from [0, 1)."""
+        """Draw uniformly from [0, 1), in fp32."""
         return torch.rand(shape, generator=self._generator, device=self.device)
 
     def integers(self, low: int, high: int, *shape: int) -> torch.Tensor:
@@ -50,7 +54,7 @@ class Rng:
 
     def whole(self, bound: int) -> int:
         """Draw one whole number from 0 to bound - 1."""
-        return int(torch.randint(0, bound, (), generator=self._generator, device=self.device))
+        return int(torch.randint(0, bound, (), generator=self._of_numbers))
 
 
 class Placer:
@@ -74,9 +78,16 @@ class Placer:
         return Buffer(name, tensor, start, self.position)
 
 
-def draw(exercise: Exercise, case: Case, seed: int, device: str, call: int = 0) -> Inputs:
-    """Draw the inputs of one call, tensors in the case's dtype; same seed and call give the same bits."""
-    rng = Rng(seed, f"{exercise.name}/{case.name}/{call}", device, call)
+def draw(
+    exercise: Exercise, case: Case, seed: int, device: str, call: int = 0, narrow: bool = False
+) -> Inputs:
+    """Draw the inputs of one call, tensors in the case's dtype; same seed and call give the same bits.
+
+    With `narrow` normal numbers are drawn in that dtype and not converted to it, which takes less memory
+    traffic.
+    """
+    dtype = TORCH_DTYPES[case.dtype] if narrow else torch.float32
+    rng = Rng(seed, f"{exercise.name}/{case.name}/{call}", device, call, dtype)
     drawn = in_dtype(exercise.inputs(rng, case), TORCH_DTYPES[case.dtype])
     for name, value in tensors(drawn).items():
         if case.layouts.get(name, PLAIN).expanded:

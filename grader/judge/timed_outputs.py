@@ -42,7 +42,7 @@ class Verifier:
         against fp64, which takes as long as everything else. Its random choice is looked at, if it makes one.
         """
         sets = self.buffer_sets
-        secret = sets.chance.whole(sets.calls)
+        secret = sets.rng.whole(sets.calls)
         quick = self._right_by_norms(k, values, secret)
         for slot, ((inputs, outputs), drawn) in enumerate(zip(sets.sets[k], values, strict=True)):
             if quick and slot != secret:
@@ -52,7 +52,7 @@ class Verifier:
                 return damaged
             got = [sets.arena.view(buffer.tensor) for buffer in outputs]
             tolerance, wanted = self.tolerance, None
-            if tolerance and not (slot == secret and sets.chance.whole(FP64_EVERY) == 0):
+            if tolerance and not (slot == secret and sets.rng.whole(FP64_EVERY) == 0):
                 wanted = self._wanted(drawn, got, slot == secret)
             symptom = None
             if tolerance is None or wanted is None:

@@ -85,7 +85,7 @@ def verified():
     exercise = next(one for one in lab.exercises if one.speed)
     case = replace(exercise.speed.shapes[0], params={"n": 4099})
     sets = BufferSets(Arena.create("cpu", 1 << 26), exercise, case, 4, seed=5)
-    sets.chance = SimpleNamespace(whole=lambda _: 0)
+    sets.rng.whole = lambda _: 0
     values = sets.draw()
     sets.write(values)
     for (_, (out,)), drawn in zip(sets.sets[0], values, strict=True):
@@ -150,7 +150,7 @@ def test_a_random_choice_is_followed_once_for_each_call(wide):
     followed, follow = [], exercise.follow
     counted = replace(exercise, follow=lambda *asked: followed.append(1) or follow(*asked))
     sets = BufferSets(Arena.create("cpu", 1 << 26), counted, case, 3, seed=5)
-    sets.chance = SimpleNamespace(whole=lambda bound: 0 if bound == 3 or wide else 1)
+    sets.rng.whole = lambda bound: 0 if bound == 3 or wide else 1
     values = sets.draw()
     sets.write(values)
     for (_, (out,)), drawn in zip(sets.sets[0], values, strict=True):

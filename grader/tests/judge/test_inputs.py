@@ -1,6 +1,7 @@
 """Seeded inputs and the bands around lent tensors: what is drawn repeats, and every stray write is found."""
 
 import types
+from dataclasses import replace
 
 import pytest
 import torch
@@ -100,6 +101,23 @@ def test_same_seed_gives_the_same_bits_and_another_seed_or_call_gives_others(exe
         assert value.dtype == TORCH_DTYPES[case.dtype]
         assert same_bits(value, again[name])
         assert not any(same_bits(value, other[name]) for other in others)
+
+
+def test_numbers_of_a_timed_call_are_drawn_in_its_dtype(monkeypatch):
+    drawn, normal = [], Rng.normal
+
+    def seen(rng, *shape):
+        drawn.append(normal(rng, *shape))
+        return drawn[-1]
+
+    monkeypatch.setattr(Rng, "normal", seen)
+    timed = [(one, one.speed.shapes[0]) for one in EXERCISES.values() if one.speed]
+    for exercise, shape in timed:
+        small = {name: min(n, 64) if type(n) is int else n for name, n in shape.params.items()}
+        values = draw(exercise, replace(shape, params=small), 1, "cpu", narrow=True)
+        assert all(value.dtype == TORCH_DTYPES[shape.dtype] for value in tensors(values).values())
+    assert len(drawn) >= len(timed)
+    assert {value.dtype for value in drawn} == {TORCH_DTYPES[shape.dtype] for _, shape in timed}
 
 
 def test_another_exercise_or_case_gets_other_numbers():
