@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -37,9 +36,9 @@ from grader.judge.inputs import (
     untouched,
     whole_outside,
 )
-from grader.judge.wanted import Wanted
 from grader.results.error_map import map_of
 from grader.results.outcome import Outcome
+from grader.worker.session import Session
 from grader.worker.shared_memory import Buffer
 from grader.worker.submission_worker import SubmissionWorker
 from grader.worker.witness.record import Witnessed
@@ -99,41 +98,62 @@ def runs(exercise: Exercise, device: str, is_gated: bool = False) -> tuple[int, 
 
 
 def grade_case(
-    worker: SubmissionWorker,
-    lab: Lab,
-    exercise: Exercise,
-    case: Case,
-    count_kernels: bool = False,
-    ahead: Future[Wanted] | None = None,
+    worker: SubmissionWorker, lab: Lab, exercise: Exercise, case: Case, count_kernels: bool = False
 ) -> Outcome:
     """Run one case and check the outputs, then on other inputs, for which a stored earlier result is wrong.
 
     See `runs` for how often. Then check that the student's kernels did the work; with `count_kernels` also on
-    the GPU. What is expected may have been computed `ahead`.
+    the GPU.
     """
     return usual_layout.explained(
-        lab, exercise, case, lambda one: _grade(worker, lab, exercise, one, count_kernels, ahead)
+        lab, exercise, case, lambda one: _grade(worker, lab, exercise, one, count_kernels)
     )
 
 
+class _Wanted:
+    """The inputs of a case's calls, and what is expected of them; each attempt has other inputs.
+
+    `compute` is called while the worker makes the first call. `broken` is an outcome if the case itself is
+    at fault, and `accepted` names worthless answers that would pass on these inputs.
+    """
+
+    def __init__(self, session: Session, exercise: Exercise, case: Case, calls: Sequence[int], attempt: int):
+        self._session, self._exercise, self._case, self._attempt = session, exercise, case, attempt
+        self._calls = sorted({*calls})
+        self.inputs = [self._draw(0)]
+        self.expected: list[comparison.Expected] = []
+        self.broken: Outcome | None = None
+        self.accepted: list[str] = []
+
+    def _draw(self, call: int) -> Inputs:
+        session = self._session
+        return draw(self._exercise, self._case, session.seed, session.device, 2 * self._attempt + call)
+
+    def compute(self) -> None:
+        """Compute what is expected, and look whether a worthless answer would pass."""
+        exercise, case = self._exercise, self._case
+        self.inputs.append(self._draw(1))
+        self.expected = [comparison.expect(exercise, case, self.inputs[call]) for call in self._calls]
+        words = comparison.invalid(case, self.expected)
+        if words:  # a fault of the course, which costs no points
+            self.broken = Outcome(Verdict.GRADER_FAULT, Reason.INVALID_REFERENCE, where=words)
+            return
+        if len(self.expected) == 1:
+            others = comparison.rounded(exercise, case, self.inputs[1])
+        else:
+            others = self.expected[1].rounded
+        self.accepted = comparison.accepted_nulls(exercise, case, self.expected[0], self.inputs[0], others)
+
+
 def _grade(
-    worker: SubmissionWorker,
-    lab: Lab,
-    exercise: Exercise,
-    case: Case,
-    count_kernels: bool,
-    ahead: Future[Wanted] | None,
+    worker: SubmissionWorker, lab: Lab, exercise: Exercise, case: Case, count_kernels: bool
 ) -> Outcome:
     failed = worker.start()
     if failed:
         return failed
     calls = runs(exercise, worker.session.device, worker.is_gated)
     for attempt in range(ATTEMPTS):
-        begun = ahead.result() if ahead and attempt == 0 else None
-        if begun and begun.is_for(case, calls):
-            wanted = begun
-        else:
-            wanted = Wanted(worker.session, exercise, case, calls, attempt)
+        wanted = _Wanted(worker.session, exercise, case, calls, attempt)
         outcome = _graded_on(wanted, calls, worker, lab, exercise, case, count_kernels)
         if not wanted.accepted:
             break
@@ -141,7 +161,7 @@ def _grade(
 
 
 def _graded_on(
-    wanted: Wanted,
+    wanted: _Wanted,
     calls: Sequence[int],
     worker: SubmissionWorker,
     lab: Lab,

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from grader.judge.codegen_checks import Verified
     from grader.judge.compile_ahead import CompileAhead
     from grader.judge.timed_workers import TimedWorkers
-    from grader.judge.wanted import Wanted, WantedAhead
     from grader.worker.fork_server_client import ForkServer
     from grader.worker.shared_memory import Arena
     from grader.worker.submission_worker import SubmissionWorker
@@ -102,8 +101,6 @@ class Run:
         self._submissions: dict[Path, Submission] = {}
         self._parts: dict[Path, tuple[Part, ...]] = {}  # by a file, those that it imports
         self._following: dict[Path, CaseItem] = {}  # by a file, the first case of the file after it
-        self._next: dict[CaseItem, CaseItem] = {}  # of a case, the one that is graded after it
-        self._wanted: WantedAhead | None = None
         self._timed: list[CaseItem] = []  # the timed shapes that were asked for
         self._timed_by: TimedWorkers | None = None
         self._last_graded: Key | None = None  # the exercise of the last case
@@ -125,7 +122,6 @@ class Run:
                 self._start_ahead(self.gpu, ahead)
         if LEAN not in os.environ:
             graded = [item for item in cases if item.kind == CORRECTNESS and self.ungradable(item) is None]
-            self._next = dict(itertools.pairwise(graded))
             for item, other in itertools.pairwise(graded):
                 path, same_lab = self.submission(item).path, item.entry is other.entry
                 if same_lab and self.submission(other).path != path:
@@ -408,8 +404,7 @@ class Run:
         worker = self._worker_for_cases(item)
         try:
             count = self.tier == "gpu" and item.case is _largest(item.exercise)
-            ahead = self._wanted_of(item, worker) if self.tier == "gpu" else None
-            outcome = grade_case(worker, item.entry.lab, item.exercise, item.case, count, ahead)
+            outcome = grade_case(worker, item.entry.lab, item.exercise, item.case, count)
         except Exception:
             worker.close()  # the next case gets a new worker, in case this one caused the error
             raise
@@ -425,18 +420,6 @@ class Run:
             worker.close()  # the next case gets a new worker
         self._begin_following(item)
         return outcome
-
-    def _wanted_of(self, item: CaseItem, worker: SubmissionWorker) -> Future[Wanted] | None:
-        """Return what was computed ahead for a case, and begin with the case after it."""
-        from grader.judge.correctness import runs
-        from grader.judge.wanted import WantedAhead
-
-        self._wanted = self._wanted or WantedAhead(self.session)
-        ahead = self._wanted.taken(item.case)
-        if item in self._next:
-            exercise, case = self._next[item].exercise, self._next[item].case
-            self._wanted.begin(exercise, case, runs(exercise, self.session.device, worker.is_gated))
-        return ahead
 
     def _begin_following(self, item: CaseItem) -> None:
         """Start the worker of the next file, which sets itself up while the cases of this one run."""
@@ -614,8 +597,6 @@ class Run:
         from grader.worker import gate
 
         wait(self._kernels.values())  # a busy thread of this process would disturb the timing
-        if self._wanted:
-            self._wanted.wait()
         if self._ahead:
             self._ahead.wait()
         arena = self._arena("sets")
@@ -759,8 +740,6 @@ class Run:
         if self._compiling:
             self._compiling[1].close()
         self._compiler.shutdown()
-        if self._wanted:
-            self._wanted.close()
         if self._timed_by:
             self._timed_by.close()
         for worker in self._workers.values():
