@@ -36,7 +36,8 @@ class Observed(NamedTuple):
 
     The lines of its launches; how many lanes its accesses have, and how many of these store an element that
     another store has written; its outputs, and which of them are right; and a program that stores wrong
-    elements, whichever others run, None if none can run alone or if it is the only one.
+    elements, whichever others run, None if none can run alone or if it is the only one. `suspects` are the
+    lines of accesses that are wrong by their address or mask.
     """
 
     launches: Sequence[int] = ()
@@ -45,6 +46,7 @@ class Observed(NamedTuple):
     outputs: Sequence[torch.Tensor] = ()
     right: Sequence[bool] = ()
     only: OneProgram | None = None
+    suspects: frozenset[int] = frozenset()
 
 
 class Bench:
@@ -157,11 +159,21 @@ class Bench:
         if whole is None:
             return Observed()
         lines, lanes, again = self.launches(), self.lanes(), self.stored_again()
-        grids = [one.grid for one in worker.witnessed.launches]
+        grids, suspects = [one.grid for one in worker.witnessed.launches], self._suspects(whole)
         if self._exercise.follow or self._exercise.bad_choice:  # elements do not stand for themselves
-            return Observed(lines, lanes, again)
+            return Observed(lines, lanes, again, suspects=suspects)
         right = target.right_outputs(whole)
-        return Observed(lines, lanes, again, whole.outputs, right, self._wrong_program(whole, grids))
+        return Observed(lines, lanes, again, whole.outputs, right, self._wrong_program(whole, grids), suspects)
+
+    def _suspects(self, whole: Called) -> frozenset[int]:
+        """Return the lines that reach outside of a tensor, that race, or that should store what nobody does."""
+        seen = self._worker.witnessed
+        found = {one.line for one in seen.outside} | {line for one in seen.races for line in one.lines}
+        unwritten = any(bool(mask.any()) for mask in whole.untouched)
+        if unwritten and not found:
+            offsets = {buffer.tensor.offset for buffer in self._target.buffers[-len(whole.outputs) :]}
+            found = {one.line for one in seen.reaches if one.writes and one.offset in offsets}
+        return frozenset(found)
 
     def _wrong_program(self, whole: Called, grids: Sequence[Index]) -> OneProgram | None:
         """Return a program that stores wrong elements; `grids` are those of the `whole` call."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import enum
 
+from grader.judge.repair.launched import STRIDE
 from grader.judge.repair.source import Function, called, names_in
 
 
@@ -53,6 +54,8 @@ def _of_a_parameter(name: str, function: Function) -> Kind:
     low = name.lower()
     if name in function.constexprs:
         return Kind.CONSTANT
+    if name in function.given:
+        return Kind.STRIDE if function.given[name].what == STRIDE else Kind.SIZE
     if "ptr" in low or low.endswith("_desc"):
         return Kind.POINTER
     if "stride" in low:

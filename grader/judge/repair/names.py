@@ -8,6 +8,7 @@ from itertools import combinations
 
 from grader.judge.repair.edit import Edit, quoted
 from grader.judge.repair.kinds import Kind, exchangeable, kinds_of
+from grader.judge.repair.launched import STRIDE
 from grader.judge.repair.source import Function, Source, names_in
 
 
@@ -22,7 +23,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     for node in function.nodes:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names:
             around = whole.get(id(node), node)
-            yield from _other_names(source, node, around, names, kinds, unused)
+            yield from _other_names(source, function, node, around, names, kinds, unused)
 
 
 def _exchanged(source: Source, function: Function, kinds: dict[str, Kind]) -> Iterator[Edit]:
@@ -80,6 +81,7 @@ def _visible(function: Function) -> list[str]:
 
 def _other_names(
     source: Source,
+    function: Function,
     node: ast.Name,
     around: ast.AST,
     names: list[str],
@@ -93,10 +95,18 @@ def _other_names(
         alike = _alike(node.id, other)
         step = {kinds.get(node.id), kinds.get(other)} & {Kind.STRIDE}
         rank = 1 if other in unused and (alike or step) else 2 if alike or step else 4
+        if _of_one_tensor(function, node.id, other):
+            rank = 1
         mistake = f"`{node.id}` is the wrong value in {quoted(code)}"
         if kinds.get(other) is Kind.STRIDE:
             mistake = f"`{node.id}` is the wrong step in {quoted(code)}: the memory has another stride"
         yield Edit.of_node(source, rank, node, other, mistake)
+
+
+def _of_one_tensor(function: Function, one: str, other: str) -> bool:
+    """Return whether two names are the strides of one tensor, as the launch shows: they are often confused."""
+    first, second = function.given.get(one), function.given.get(other)
+    return first is not None and first == second and first.what == STRIDE
 
 
 def _alike(one: str, other: str) -> bool:

@@ -14,6 +14,7 @@ from grader.judge.repair.bench import NEARER, Bench, Observed
 from grader.judge.repair.candidates import candidates
 from grader.judge.repair.edit import Edit
 from grader.judge.repair.effects import Effects, Known
+from grader.judge.repair.evidence import by_evidence
 from grader.judge.repair.relevance import Relevance, Touched
 from grader.judge.repair.source import Part, Source
 from grader.judge.trial import LIMIT_S
@@ -28,6 +29,7 @@ FEWEST_MENDED = 2  # cases that an edit makes right for which it is named, where
 FURTHER = 120  # edits that are tried after one that mends all, but lets programs do more than before
 MUCH_MORE = 2  # times the lanes that there were before
 MOST_STEPS = 4  # edits that bring a file nearer, on top of which a second one is tried
+FEWEST_TRIES = 20  # for which a second search is worth what it takes to begin it
 
 
 class NotRunError(Exception):
@@ -151,9 +153,11 @@ class Search:
     def _second(self, first: Edit, most: int, cheapest: bool = False) -> Repair | None:
         """Return an edit with a second one that mends what it leaves wrong.
 
-        `most` is the work of the search. The cheapest case is tried where every case shows what is left, and
-        the one that is least right where many do not.
+        `most` is the work of the search: None where that is too little. The cheapest case is tried where every
+        case shows what is left, and the one that is least right where many do not.
         """
+        if most < FEWEST_TRIES * self._benches[0].work() or time.monotonic() > self._end:
+            return None
         bench, text = self._benches[0], self._source.with_replaced(first.parts)
         base = self._aim(bench.cheapest(text) if cheapest else bench.worst(text), first.parts)
         found, _ = self._sweep(first.parts, most, base)
@@ -219,7 +223,8 @@ class Search:
         if self._found is None or work >= self._one:
             self._found = self._known(before)
         known = self._found
-        mends, steps = self._try_all(known.edits, before, base, most)
+        edits = by_evidence(self._source, known.edits, self._seen.suspects)
+        mends, steps = self._try_all(edits, before, base, most)
         if mends and not mends[0].is_all:
             twins = known.twins([one.edit for one in mends])
             more, _ = self._try_all(twins, before, base, len(twins))

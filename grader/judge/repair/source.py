@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
+
+from grader.judge.repair.launched import Given, given
 
 CHOOSING = {"min", "max", "next_power_of_2", "clamp", "Config"}
 
@@ -17,13 +19,15 @@ Part: TypeAlias = tuple[tuple[int, int], str]  # where in the file, in bytes fro
 class Function:
     """A function of the file: its name, its node, and whether it is a Triton kernel.
 
-    `constants` are the whole numbers of the module that it reads.
+    `constants` are the whole numbers of the module that it reads; `given` says of parameters of a kernel what
+    its launches hand over.
     """
 
     name: str
     node: ast.FunctionDef
     kernel: bool
     constants: tuple[str, ...] = ()
+    given: Mapping[str, Given] = field(default_factory=dict, hash=False)
 
     @property
     def parameters(self) -> list[str]:
@@ -127,11 +131,14 @@ class Source:
     def functions(self) -> dict[str, Function]:
         """The functions of the file, and the methods of its classes as `Class.method`."""
         found: dict[str, Function] = {}
+        plain = {node.name: node for node in self.tree.body if isinstance(node, ast.FunctionDef)}
+        handed = given(plain, [name for name, node in plain.items() if _is_kernel(node)])
         for node in self.tree.body:
             if isinstance(node, ast.FunctionDef):
                 names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and _is_read(one)}
                 read = tuple(name for name in self.whole_numbers if name in names)
-                found[node.name] = Function(node.name, node, _is_kernel(node), read)
+                own = handed.get(node.name, {})
+                found[node.name] = Function(node.name, node, _is_kernel(node), read, own)
             elif isinstance(node, ast.ClassDef):
                 for method in node.body:
                     if isinstance(method, ast.FunctionDef):

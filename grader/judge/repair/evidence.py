@@ -1,0 +1,117 @@
+"""Edits near to what was seen to be wrong come first: an address outside of a tensor, or what is never stored.
+
+Of an access that is wrong by its address the mistake is in what that address, or its mask, is made of: the
+backward slice of the line (Weiser, Program Slicing, 1981). The nearer a statement is, the earlier its edits.
+"""
+
+from __future__ import annotations
+
+import ast
+import bisect
+from collections import deque
+from collections.abc import Collection, Iterator, Sequence
+
+from grader.judge.repair.edit import Edit
+from grader.judge.repair.source import Function, Source, called, names_in
+
+# An edit of a statement this near is tried as if it stood so much earlier. The rest is not left out: another
+# mistake may have led there.
+EARLIER = (8.0, 8.0, 4.0, 2.0)
+Place = tuple[str, str]  # a function and a name in it
+
+
+def by_evidence(source: Source, edits: Sequence[Edit], lines: Collection[int]) -> list[Edit]:
+    """Return edits in the order in which to try them, where accesses in these lines were seen to be wrong."""
+    near = _nearness(source, lines)
+    if not near:
+        return [*edits]
+    begins = sorted(near)
+
+    def place(at: int) -> float:
+        distances = []
+        for (begin, _), _ in edits[at].parts:
+            number = bisect.bisect_right(begins, begin) - 1
+            inside = number >= 0 and begin < near[begins[number]][0]
+            distances.append(near[begins[number]][1] if inside else len(EARLIER))
+        # Of an edit of several places the farthest counts: elsewhere it changes what is right.
+        farthest = max(distances)
+        return at / EARLIER[farthest] if farthest < len(EARLIER) else at
+
+    return [edits[at] for at in sorted(range(len(edits)), key=place)]
+
+
+def _nearness(source: Source, lines: Collection[int]) -> dict[int, tuple[int, int]]:
+    """Return where each near statement begins, with where it ends and its distance."""
+    found: dict[int, tuple[int, int]] = {}
+    asked: deque[tuple[Place, int]] = deque()
+    seen: set[Place] = set()
+
+    def take(function: Function, node: ast.AST, names: Iterator[ast.Name], distance: int) -> None:
+        begin, end = source.span(node)
+        found.setdefault(begin, (end, distance))
+        for name in names:
+            place = function.name, name.id
+            if place not in seen:
+                seen.add(place)
+                asked.append((place, distance + 1))
+
+    for function in source.functions.values():
+        for node in ast.walk(function.node):
+            if isinstance(node, ast.stmt) and _is_simple(node) and _spans(node, lines):
+                take(function, node, _of_addresses(node), 0)
+    while asked:
+        (name, wanted), distance = asked.popleft()
+        if distance >= len(EARLIER):
+            continue
+        function = source.functions[name]
+        for node in ast.walk(function.node):
+            value = _bound(node, wanted)
+            if value is not None:
+                take(function, node if _is_simple(node) else value, names_in(value), distance)
+        if wanted in function.parameters:
+            for caller, argument in _handed(source, function, wanted):
+                take(caller, argument, names_in(argument), distance)
+    return found
+
+
+def _is_simple(node: ast.AST) -> bool:
+    return isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Expr | ast.Return)
+
+
+def _spans(node: ast.stmt, lines: Collection[int]) -> bool:
+    return any(node.lineno <= line <= (node.end_lineno or node.lineno) for line in lines)
+
+
+def _of_addresses(node: ast.stmt) -> Iterator[ast.Name]:
+    """Yield the names of which addresses and masks are made: all but those of the value that is stored."""
+    stored: set[ast.AST] = set()
+    for call in ast.walk(node):
+        if called(call) in ("store", "atomic_add") and isinstance(call, ast.Call) and len(call.args) > 1:
+            stored |= {*ast.walk(call.args[1])}
+    return (one for one in names_in(node) if isinstance(one.ctx, ast.Load) and one not in stored)
+
+
+def _bound(node: ast.AST, name: str) -> ast.expr | None:
+    """Return the value that a statement binds a name to, or what a loop over it runs through."""
+    match node:
+        case ast.Assign(targets=targets, value=value):
+            bound = {one.id for target in targets for one in names_in(target)}
+            return value if name in bound else None
+        case ast.AugAssign(ast.Name(target), _, value) | ast.AnnAssign(
+            ast.Name(target), _, ast.expr() as value
+        ):
+            return value if name == target else None
+        case ast.For(ast.Name(target), iter=value):
+            return value if name == target else None
+    return None
+
+
+def _handed(source: Source, function: Function, parameter: str) -> Iterator[tuple[Function, ast.expr]]:
+    """Yield the arguments that other functions hand over for a parameter."""
+    at = function.parameters.index(parameter)
+    for caller in source.functions.values():
+        for call in (one for one in ast.walk(caller.node) if isinstance(one, ast.Call)):
+            target = call.func.value if isinstance(call.func, ast.Subscript) else call.func
+            if isinstance(target, ast.Name) and target.id == function.name:
+                named = [one.value for one in call.keywords if one.arg == parameter]
+                yield from ((caller, one) for one in (named or call.args[at : at + 1]))
