@@ -98,3 +98,21 @@ def test_elements_that_are_stored_once_more_are_counted(bench, text, again):
     assert seen.again == again
     assert seen.right == [True]
     assert seen.lanes >= 3 * 1009
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ("(triton.cdiv(n, BLOCK),)", "(n // BLOCK,)", "    tl.store(out_ptr + offs, x + y, mask=mask)"),
+        ("x + y, mask=mask)", "x + y)", "    tl.store(out_ptr + offs, x + y)"),
+        ("tl.load(y_ptr + offs, mask=mask", "tl.load(y_ptr + offs", None),
+        ("x + y, mask=mask", "x - y, mask=mask", ""),
+    ],
+    ids=["never stored", "stored outside", "read outside", "a wrong value"],
+)
+def test_lines_that_are_wrong_by_address_or_mask_are_suspects(bench, old, new, line):
+    text = swap(RIGHT, old, new)
+    lines = text.split("\n")
+    bench.aim(bench.failing[0].case, text)
+    found = {lines[at - 1] for at in bench.observed(text).suspects}
+    assert found == ({one for one in lines if new in one} if line is None else {line} - {""})
