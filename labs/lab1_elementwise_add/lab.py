@@ -78,11 +78,13 @@ def symptom_at_the_edges(case, x, y, expected, got):
 
 SIZES = (1, 7, 127, 128, 129, 1009, 65537)
 EVEN = (48, 1536)  # multiples of 16 and of 512 that twice as much does not divide
+BLOCKS = tuple(2**k for k in range(8, 14))  # a block is a power of two, and one of these is exactly one block
 CASES = (
     *(Case({"n": n}, "fp32", bitwise=True) for n in (*SIZES, 2**20 + 3)),
     *(Case({"n": n}, "fp16", bitwise=True) for n in (7, 129, 65537)),
     *(Case({"n": n}, "bf16", bitwise=True) for n in (*SIZES, 2**20 + 3)),
     *(Case({"n": n}, dtype, bitwise=True) for n, dtype in zip(EVEN, ("fp32", "fp16"), strict=True)),
+    *(Case({"n": n}, "fp32", bitwise=True) for n in BLOCKS),
     *(Case({"n": 4099, "values": values}, "fp32", bitwise=True) for values in ("spikes", "cancelling")),
     *(Case({"n": 4099, "values": "edges"}, dtype, bitwise=True) for dtype in ("fp32", "fp16", "bf16")),
     *(Case({"n": n}, dtype, bitwise=True, allocates=True) for n, dtype in ((0, "fp32"), (1009, "fp16"))),

@@ -175,7 +175,7 @@ def sizes(m, n, k):
     return {"m": m, "n": n, "k": k}
 
 
-NT = {"b": Layout(transposed=True)}
+NT, TN = {"b": Layout(transposed=True)}, {"a": Layout(transposed=True)}
 TN_PADDED = {"a": Layout(transposed=True), "b": Layout(pad=8), "out": Layout(pad=5)}
 # Rows of A and of the result that begin beyond 2^31 elements.
 FAR = {"a": Layout(far=True), "out": Layout(far=True)}
@@ -216,7 +216,8 @@ MATMUL_CASES = (
     *(Case(sizes(*shape), "bf16") for shape in ((3, 517, 64), (1031, 1027, 521), (1024, 1024, 1024))),
     Case(sizes(1024, 1024, 1024), "bf16", NT),
     Case(sizes(1024, 512, 4096), "bf16", bitwise=True),
-    *(Case(sizes(33, 65, 17), dtype, NT, allocates=True) for dtype in ("fp32", "fp16")),
+    *(Case(sizes(33, 65, 17), dtype, layouts, allocates=True)
+      for dtype, layouts in (("fp32", NT), ("fp16", NT), ("fp32", TN))),
     Case(sizes(3, 70, 150), "fp16", FAR),
     *(Case(sizes(*shape), dtype) for shape in EVEN for dtype in ("fp16", "bf16")),
     Case(sizes(*EVEN[1]), "fp32"),
@@ -228,7 +229,7 @@ EPILOGUE_CASES = (
       for dtype in ("fp32", "fp16", "bf16")
       for shape, layouts in (((100, 300, 257), {}), ((65, 40, 129), TN_PADDED))),
     Case(sizes(1031, 1027, 521), "bf16"),
-    Case(sizes(33, 65, 17), "fp16", allocates=True),
+    Case(sizes(33, 65, 17), "fp16", TN, allocates=True),
     Case(sizes(3, 70, 150), "fp16", FAR),
     *(Case(sizes(*shape), dtype)
       for shape, dtype in zip(EVEN, ("fp16", "fp32", "fp16", "bf16"), strict=True)),

@@ -27,6 +27,7 @@ BINARY = {"maximum", "minimum", "fdiv"}
 CHECKED = ("(0, 1)", "(0,)", "(1,)")
 UNARY = {"exp", "exp2", "log", "log2", "sqrt", "rsqrt", "abs", "sigmoid", "floor", "ceil"}
 REDUCTIONS = {"sum", "max", "min", "argmax", "argmin", "cumsum", "reduce"}
+BUILT_IN = {"max", "min", "sum"}  # of Python, unless they are those of a module
 ACCESSES = {"load", "store", "atomic_add"}
 DIMENSIONS = {"size", "stride"}
 SINGLE = "tl.float32"
@@ -208,7 +209,8 @@ def _of_checked_axes(source: Source, node: ast.Call) -> Iterator[Edit]:
 
 
 def _of_an_axis(source: Source, node: ast.Call, name: str, function: Function) -> Iterator[Edit]:
-    if name in REDUCTIONS or name == "program_id" or name == "num_programs":
+    of_numbers = isinstance(node.func, ast.Name) and name in BUILT_IN  # the second one is no axis
+    if (name in REDUCTIONS and not of_numbers) or name in ("program_id", "num_programs"):
         axis = next((one.value for one in node.keywords if one.arg == "axis"), None)
         if axis is None and name.startswith(("program", "num_programs")) and node.args:
             axis = node.args[0]

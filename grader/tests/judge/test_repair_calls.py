@@ -153,3 +153,10 @@ def test_a_step_may_lack_a_size_of_the_module_that_the_kernel_reads():
     written = {text for edit in steps for _, text in edit.parts}
     assert "(programs) * STEP" in written
     assert "(programs) * OTHER" not in written
+
+
+def test_the_larger_of_two_numbers_has_no_axis():
+    text = FILE.replace("total += ", "divisor = max(n_cols - 1, 1)\n        total += ")
+    mistakes = [edit.mistake for edit in candidates(Source(text), "kernel")]
+    assert not [one for one in mistakes if "max(n_cols - 1, 1)" in one and "axis" in one]
+    assert [one for one in mistakes if "tl.sum(product, axis=0)" in one and "axis" in one]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -74,9 +74,17 @@ def conflict(accesses: Sequence[Access]) -> Conflict | None:
             address = memory.base + int(element) * memory.size
             if address in order.locks:
                 continue
-            here = memory.at[memory.elements == element]
-            for earlier, later in _pairs(accesses, dict.fromkeys(here.tolist())):
-                if order.holds(earlier, later) or _alike(accesses, earlier, later, address):
+            here = [*dict.fromkeys(memory.at[memory.elements == element].tolist())][:MOST_OF_AN_ELEMENT]
+            stored = [_stored(accesses[at], address) for at in here]
+            if len({*stored}) == 1 and len(stored[0]) == 1:
+                continue  # all of them store the same bits
+            for (earlier, first), (later, second) in itertools.combinations(
+                zip(here, stored, strict=True), 2
+            ):
+                if not _must_be_in_order(accesses[earlier], accesses[later]):
+                    continue
+                # Of the same bits, as overlapping tiles store them, the order does not matter.
+                if (len(first) == 1 and first == second) or order.holds(earlier, later):
                     continue
                 return Conflict(accesses[earlier], accesses[later], address)
     return None
@@ -136,27 +144,19 @@ def _by_another(
     return elements[(wrote >= 0) & (wrote != program)]
 
 
-def _pairs(accesses: Sequence[Access], numbers: dict[int, None]) -> Iterator[tuple[int, int]]:
-    """Yield the pairs of accesses to one element that must be in some order."""
-    few = list(numbers)[:MOST_OF_AN_ELEMENT]
-    for earlier, later in itertools.combinations(few, 2):
-        kinds = {accesses[earlier].kind, accesses[later].kind}
-        if accesses[earlier].program != accesses[later].program and kinds not in ({LOAD}, {ATOMIC}):
-            yield earlier, later
+def _must_be_in_order(earlier: Access, later: Access) -> bool:
+    """Return whether two accesses to one element are of two programs, and one of them changes it."""
+    return earlier.program != later.program and {earlier.kind, later.kind} not in ({LOAD}, {ATOMIC})
 
 
-def _alike(accesses: Sequence[Access], earlier: int, later: int, address: int) -> bool:
-    """Return whether both store the same bits, as overlapping tiles do: then their order does not matter."""
-    both = [accesses[earlier], accesses[later]]
-    if any(one.kind != STORE for one in both):
-        return False
-    bits = set()
-    for one in both:
-        assert one.values is not None
-        here = (one.addresses == np.uint64(address)) & one.lanes
-        values = np.broadcast_to(one.values, one.addresses.shape)[here]
-        bits |= {value.tobytes() for value in values}
-    return len(bits) == 1
+def _stored(access: Access, address: int) -> frozenset[bytes]:
+    """Return the bits that a store writes to an address, by each of its lanes; nothing of another access."""
+    if access.kind != STORE:
+        return frozenset()
+    assert access.values is not None
+    here = (access.addresses == np.uint64(address)) & access.lanes
+    values = np.broadcast_to(access.values, access.addresses.shape)[here]
+    return frozenset(value.tobytes() for value in values)
 
 
 class _Order:
