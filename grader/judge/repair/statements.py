@@ -6,37 +6,40 @@ import ast
 import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import combinations, permutations
+from typing import TypeAlias
 
 from grader.judge.repair.edit import Edit, quoted, wrong_condition
 from grader.judge.repair.kinds import maxima
 from grader.judge.repair.source import Function, Source, called, names_in
 
+Loop: TypeAlias = ast.For | ast.While
+Block: TypeAlias = Loop | ast.If
 MOST_RESULTS = 4
 FARTHEST = 3  # statements behind which one is moved
 
 
 def edits(source: Source, function: Function) -> Iterator[Edit]:
     """Yield every edit of one statement of a function."""
-    for body, loop in _bodies(function.node):
+    for body, block in _bodies(function.node):
         for at, statement in enumerate(body):
             if statement in function.tuning:
                 continue
-            yield from _of_a_statement(source, statement, function, in_loop=loop is not None)
+            yield from _of_a_statement(source, statement, function, in_loop=isinstance(block, Loop))
             for other in body[at + 1 : at + 3]:
                 yield from _values_exchanged(source, statement, other)
             if not isinstance(statement, ast.For | ast.While | ast.If):
                 yield from _moved_down(source, body[at : at + 1 + FARTHEST])
-            if loop is not None:
-                yield from _out_of_the_loop(source, statement, loop)
-            if isinstance(statement, ast.For) and at + 1 < len(body):
-                yield from _into_the_loop(source, body[at + 1], statement)
+            if block is not None:
+                yield from _out_of(source, statement, block)
+            if isinstance(statement, Block) and at + 1 < len(body):
+                yield from _into(source, body[at + 1], statement)
 
 
-def _bodies(node: ast.AST) -> Iterator[tuple[Sequence[ast.stmt], ast.For | None]]:
-    """Yield each list of statements in a function, and the loop that it is the body of."""
+def _bodies(node: ast.AST) -> Iterator[tuple[Sequence[ast.stmt], Block | None]]:
+    """Yield each list of statements in a function, and the loop or the condition that it is the body of."""
     for one in ast.walk(node):
-        if isinstance(one, ast.FunctionDef | ast.If | ast.For):
-            yield one.body, one if isinstance(one, ast.For) else None
+        if isinstance(one, ast.FunctionDef | Block):
+            yield one.body, one if isinstance(one, Block) else None
         if isinstance(one, ast.If) and one.orelse:
             yield one.orelse, None
 
@@ -130,14 +133,17 @@ def _values_exchanged(source: Source, one: ast.stmt, other: ast.stmt) -> Iterato
                 yield Edit(2, one.lineno, mistake, parts)
 
 
-def _out_of_the_loop(source: Source, statement: ast.stmt, loop: ast.For) -> Iterator[Edit]:
-    if len(loop.body) < 2:
+def _out_of(source: Source, statement: ast.stmt, block: Block) -> Iterator[Edit]:
+    """Run a statement of a loop, or of a condition, before that or behind it."""
+    if len(block.body) < 2:
         return
-    code, indent = source.text_of(statement), " " * loop.col_offset
+    code, indent = source.text_of(statement), " " * block.col_offset
     flat = textwrap.dedent(" " * statement.col_offset + code)
     moved = textwrap.indent(flat, indent)
-    mistake = f"{quoted(code)} runs in each iteration of the loop of line {loop.lineno}, and must not be"
-    begin, end = source.span(loop)
+    mistake = f"{quoted(code)} runs in each iteration of the loop of line {block.lineno}, and must not be"
+    if isinstance(block, ast.If):
+        mistake = f"{quoted(code)} runs only where {quoted(source.text_of(block.test))} holds, and must always"
+    begin, end = source.span(block)
     here = source.span(statement)
     behind = ((here, "pass"), ((end, end), "\n" + moved)) if here[1] < end else ((here, "pass\n" + moved),)
     yield Edit(2, statement.lineno, mistake, behind)
@@ -145,12 +151,17 @@ def _out_of_the_loop(source: Source, statement: ast.stmt, loop: ast.For) -> Iter
     yield Edit(2, statement.lineno, mistake, before)
 
 
-def _into_the_loop(source: Source, statement: ast.stmt, loop: ast.For) -> Iterator[Edit]:
-    if isinstance(statement, ast.For | ast.While | ast.Return):
+def _into(source: Source, statement: ast.stmt, block: Block) -> Iterator[Edit]:
+    """Run the statement behind a loop, or behind a condition, in it."""
+    stays = isinstance(statement, ast.For | ast.While | ast.Return | ast.FunctionDef)
+    if stays or (isinstance(block, ast.If) and block.orelse):
         return
     code = source.text_of(statement)
     flat = textwrap.dedent(" " * statement.col_offset + code)
-    moved = textwrap.indent(flat, " " * loop.body[0].col_offset)
-    end = source.span(loop)[1]
-    mistake = f"{quoted(code)} is run once, behind the loop of line {loop.lineno}, and must be in it"
+    moved = textwrap.indent(flat, " " * block.body[0].col_offset)
+    end = source.span(block)[1]
+    mistake = f"{quoted(code)} is run once, behind the loop of line {block.lineno}, and must be in it"
+    if isinstance(block, ast.If):
+        test = quoted(source.text_of(block.test))
+        mistake = f"{quoted(code)} runs whether {test} holds or not, and must only where it does"
     yield Edit(2, statement.lineno, mistake, (((end, end), "\n" + moved), (source.span(statement), "pass")))

@@ -1,0 +1,42 @@
+"""Statements that run under a condition, or in a loop with a condition, or outside of them."""
+
+import pytest
+
+from grader.judge.repair.candidates import candidates
+from grader.judge.repair.source import Source
+from grader.tests.helpers.course import swap
+from grader.tests.judge.test_repair_candidates import plain, plain_or_none
+
+FILE = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(x_ptr, out_ptr, n, SHIFT: tl.constexpr, BLOCK: tl.constexpr):
+    lanes = tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    left = n
+    while left > 0:
+        total += tl.load(x_ptr + lanes, mask=lanes < left, other=0.0)
+        x_ptr += BLOCK
+        left -= BLOCK
+    if SHIFT:
+        total = total + 1.0
+        total = tl.maximum(total, 0.0)
+    total = total * 2.0
+    tl.store(out_ptr + lanes, total)
+"""
+UNDER = "        total = tl.maximum(total, 0.0)\n"
+MISTAKES = {
+    "behind a condition": (UNDER, UNDER[4:], "and must only where it does"),
+    "under a condition": ("    total = total * 2.0\n", "        total = total * 2.0\n", "and must always"),
+    "behind a loop": ("        left -= BLOCK\n", "    left -= BLOCK\n", "and must be in it"),
+}
+
+
+@pytest.mark.parametrize(("right", "wrong", "words"), MISTAKES.values(), ids=MISTAKES)
+def test_an_edit_moves_it_where_it_belongs(right, wrong, words):
+    source = Source(swap(FILE, right, wrong))
+    edits = [edit for edit in candidates(source, "kernel") if words in edit.mistake]
+    assert plain(FILE) in [plain_or_none(source, edit) for edit in edits]
