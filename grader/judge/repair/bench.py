@@ -29,6 +29,7 @@ NEARER = 0.15  # by which the share of right elements rises where an edit brings
 FARTHER = 1.1  # times the error of an output that was before
 MOST_MENDED = 0.75  # share of the small failing cases
 MISSES = 3  # failing cases that an edit leaves wrong, after which the others are not looked at
+LARGE_LIMIT_S = 30.0  # of one call of a larger case, which few texts get to
 
 
 class Observed(NamedTuple):
@@ -213,7 +214,7 @@ class Bench:
 
         A call that fails has done an unknown part of its work: others come before it.
         """
-        if self._worker.start() or self._worker.edit(text, LIMIT_S):
+        if len(self.failing) == 1 or self._worker.start() or self._worker.edit(text, LIMIT_S):
             return 0
         found: list[tuple[bool, int, int]] = []
         for at, trial in enumerate(self.failing[:FIRST_CASES]):
@@ -226,11 +227,12 @@ class Bench:
     def shrunk(self, text: str, at: int, sizes: Sequence[Case]) -> Case:
         """Return a smaller case that shows what the failing case number `at` shows of a text, or that case.
 
-        Its sizes are those of other cases, one after the other as small as they can be.
+        Its sizes are those of other cases, one after the other as small as they can be. A large case is not
+        called: there a smaller one is taken that is wrong in any way.
         """
         case = self._small[at]
         self.aim(case)
-        base = self.score(text)
+        base = self.score(text) if elements(case) <= MOST_ELEMENTS else None
         for name, value in case.params.items():
             if type(value) is not int:
                 continue
@@ -243,8 +245,7 @@ class Bench:
                     self.aim(smaller)
                 except (RuntimeError, ValueError):  # no such case can be drawn
                     continue
-                score = self.score(text)
-                if score < 1.0 and abs(score - base) <= LIKE and (score < 0.0) == (base < 0.0):
+                if _is_like(self.score(text), base):
                     case = smaller
                     break
         return case
@@ -318,7 +319,15 @@ class Bench:
         return len(mended) == len(self._small) + len(self._large)
 
     def _is_right(self, trial: Trial) -> bool:
-        return trial.right(self._worker, witnessed=True) == 1.0
+        limit_s = LIMIT_S if elements(trial.case) <= MOST_ELEMENTS else LARGE_LIMIT_S
+        return trial.right(self._worker, witnessed=True, limit_s=limit_s) == 1.0
+
+
+def _is_like(score: float, base: float | None) -> bool:
+    """Return whether the score of a smaller case is one of the same mistake as the `base` score, if known."""
+    if base is None:
+        return 0.0 <= score < 1.0
+    return score < 1.0 and abs(score - base) <= LIKE and (score < 0.0) == (base < 0.0)
 
 
 def _is_part(called: Called, written: Sequence[torch.Tensor], whole: Called) -> bool:

@@ -116,3 +116,23 @@ def test_lines_that_are_wrong_by_address_or_mask_are_suspects(bench, old, new, l
     bench.aim(bench.failing[0].case, text)
     found = {lines[at - 1] for at in bench.observed(text).suspects}
     assert found == ({one for one in lines if new in one} if line is None else {line} - {""})
+
+
+def test_of_a_large_case_a_smaller_one_is_found_without_a_call_of_it(warm, tmp_path, monkeypatch):
+    entry = next(entry for entry in catalog.find() if entry.number == 1)
+    (exercise,) = entry.lab.exercises
+    text = swap(RIGHT, "(triton.cdiv(n, BLOCK),)", "(min(triton.cdiv(n, BLOCK), 8),)")
+    (tmp_path / "elementwise_add.py").write_text(text)
+    arena = Arena.create("cpu", 1 << 26)
+    worker = SubmissionWorker(warm, Submission.read(tmp_path / "elementwise_add.py"), arena, interpreted=True)
+    cases = {one.name: one for one in exercise.cases}
+    large, middle, small = (cases[name] for name in ("n=1048579,fp32", "n=1009,fp32", "n=129,fp32"))
+    bench = Bench(worker, exercise, [large], [small], 0)
+    called, score = [], Bench.score
+    monkeypatch.setattr(
+        Bench, "score", lambda self, *asked: called.append(self._target.case.params["n"]) or score(self, *asked)
+    )
+    assert bench.shrunk(text, bench.cheapest(text), [large, middle, small]).params == middle.params
+    assert called == [129, 1009]
+    worker.close()
+    arena.close()
