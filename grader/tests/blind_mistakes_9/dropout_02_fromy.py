@@ -40,10 +40,7 @@ def scale_of(p):
 def dropout_forward(x, *, p: float, seed: int, out=None) -> torch.Tensor:
     out = torch.empty_like(x) if out is None else out
     n = x.numel()
-
-    def grid(meta):
-        return (triton.cdiv(n, 4 * meta["BLOCK"]),)
-
+    grid = lambda meta: (triton.cdiv(n, 4 * meta["BLOCK"]),)  # noqa: E731
     on(dropout_kernel, x)[grid](x, out, n, p, scale_of(p), seed)
     return out
 

@@ -89,9 +89,6 @@ def layer_norm_linear_forward(x, gamma, beta, weight, bias, *, eps: float = 1e-5
     total, shift = torch.empty((2, N), device=x.device, dtype=torch.float32)
     on(measure_rows, x)[(M,)](x, mean, rstd, x.stride(0), eps, N_COLS=K, BLOCK=block_of(K))
     on(scale_rows, x)[(N,)](weight, gamma, beta, bias, scaled, total, shift, N_COLS=K, BLOCK=block_of(K))
-
-    def grid(meta):
-        return (min(PROGRAMS, triton.cdiv(M, meta["BLOCK_M"]) * triton.cdiv(N, meta["BLOCK_N"])),)
-
+    grid = lambda meta: (min(PROGRAMS, triton.cdiv(M, meta["BLOCK_M"]) * triton.cdiv(N, meta["BLOCK_N"])),)  # noqa: E731
     on(walk_tiles, x)[grid](x, scaled, mean, rstd, total, shift, out, M, N, K, x.stride(0), out.stride(0))
     return out

@@ -1,4 +1,4 @@
-# labs/lab4_production_slice/rms_norm.py | error | `rms_norm_kernel` leaves its loop over rows by `while True: ... break`: Triton does not compile a break in a kernel (unsupported AST node Break), it must be `while row < n_rows`. The interpreter runs it and gives right numbers; every compilation for a GPU fails
+# labs/lab4_production_slice/rms_norm.py | error | `rms_norm_kernel` leaves its loop over rows by `while True: ... break`: Triton compiles no break in a kernel (unsupported AST node type: Break), it must be `while row < n_rows`. The interpreter runs it and gives right numbers; every compilation for a GPU fails
 """RMSNorm with a fixed number of programs that take one row after the other."""
 
 import torch
