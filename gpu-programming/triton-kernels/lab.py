@@ -276,6 +276,7 @@ EVEN = ((3, 48), (2, 1536), (1, 24576))  # multiples of 16, 512 and 8192 that tw
 SMALL = ((1, 1), (3, 2), (5, 127), (4, 129), (7, 1001))
 # A prime number of rows, more than there usually are programs; whole blocks alone, in more than one row.
 MANY, WHOLE = (149, 3), (3, 4096)
+TOGETHER = (8, 384), (64, 24)  # rows that are whole blocks of 512 or 1024 only together
 SWIGLU_CASES = (
     *(Case(shapes(r, c), "fp32") for r, c in (*SMALL, (1, 16385))),
     *(Case(shapes(r, c), "fp16") for r, c in (*SMALL[2:], (2, 4099))),
@@ -285,6 +286,7 @@ SWIGLU_CASES = (
       for dtype in ("fp32", "fp16", "bf16")),
     Case(shapes(5, 127), "fp16", dict.fromkeys(("gate", "up"), Layout(pad=9)), allocates=True),
     *(Case(shapes(*shape), dtype) for shape, dtype in ((MANY, "fp32"), (WHOLE, "fp16"))),
+    *(Case(shapes(*shape), dtype) for shape, dtype in zip(TOGETHER, ("fp32", "fp16"), strict=True)),
     Case(shapes(3, 257), "fp16", dict.fromkeys(("gate", "up", "out"), FAR)),
     *(Case(shapes(*shape), dtype) for shape, dtype in zip(EVEN, ("fp32", "fp16", "bf16"), strict=True)),
     # Each tensor has another layout than those beside it.

@@ -18,6 +18,7 @@ MAX_TEXT = 4000  # characters of an error message that are sent
 MAX_CODE = 200  # characters of a line of code
 MAX_FRAMES = 8
 MOST_LINES = 10**7  # of a file
+_OWN = re.compile(r"\bgrader(?:\.\w+|\.<locals>)+\(\)")  # what stands around a launch, in Python's own words
 COMPILE_ERRORS = {
     "CompilationError",
     "CompileTimeAssertionFailure",
@@ -78,7 +79,7 @@ def describe(error: BaseException, path: str, parts: Sequence[str] = ()) -> Erro
         chain.append(link)
         link = link.__cause__ or link.__context__
     names = {type(one).__name__ for one in chain}
-    text = str(error)
+    text = _OWN.sub("the launch", str(error))
     if text.rstrip().endswith("^"):  # Triton quotes a call; the message is of what that calls
         last = str(chain[-1]).strip().splitlines() or [""]
         text += f"\n{type(chain[-1]).__name__}({last[-1]!r})"

@@ -158,9 +158,14 @@ def twice(failed: Failed) -> str | None:
     if launch:
         kernel, call = launch
         at = parameters(kernel).index(name) + 1 if name in parameters(kernel) else 0
+        by_place = _plain(call) and 0 < at <= len(call.args)
+        if _is_tuned(kernel) and not by_place:
+            return (
+                f"`{name}` is given by the configs of the autotuner and by the launch: only one of them may"
+            )
         more = (
             f": the launch has {len(call.args)} values before it"
-            if _plain(call) and len(call.args) >= at
+            if by_place
             else ""
         )
         return f"`{name}` is given twice, by its place and by its name{more}"

@@ -206,6 +206,14 @@ def _words_for_few(launch: Launch, found: Sequence[tuple[Index, Seen]]) -> str:
     seen = found[0][1]
     if len(found) == 1 and seen.is_whole and not launch.is_asked_for:
         return f"{launches}, and {needed} {NEEDED}"
+    if launch.is_asked_for and seen.is_right:
+        # They share the work by tl.num_programs, so that with fewer of them each takes more turns.
+        return (
+            f"line {launch.line}: the first turn of a program is right, and later ones are not: what it "
+            "keeps from one turn to the next, or how it steps there, is wrong. With "
+            f"{needed} programs in place of {launched}, so that none needs a second turn, every element is "
+            "right"
+        )
     is_what = "right" if seen.is_right else "written"
     asking = ", which use tl.num_programs" if launch.is_asked_for else ""
     return f"{launches}{asking}; with {needed} every element is {is_what}"

@@ -30,6 +30,7 @@ REDUCTIONS = {"sum", "max", "min", "argmax", "argmin", "cumsum", "reduce"}
 BUILT_IN = {"max", "min", "sum"}  # of Python, unless they are those of a module
 ACCESSES = {"load", "store", "atomic_add"}
 DIMENSIONS = {"size", "stride"}
+SAME_TENSOR = {"contiguous", "detach", "clone", "to", "float", "half", "view", "reshape"}
 SINGLE = "tl.float32"
 TURNED = re.compile(r"\[\s*(:\s*,\s*None|None\s*,\s*:)\s*\]")
 
@@ -289,6 +290,8 @@ def _kind_of(node: ast.expr) -> str:
         return "stride"
     if words & {"shape", "size", "numel"}:
         return "size"
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and called(node) in SAME_TENSOR:
+        node = node.func.value
     return "name" if isinstance(node, ast.Name | ast.Attribute) else "expression"
 
 

@@ -100,6 +100,24 @@ def test_an_error_in_other_words_has_the_same_cause(where, said):
 
 
 @pytest.mark.parametrize(
+    ("launch", "decorated", "said"),
+    [
+        ("x, out, x.numel(), BLOCK=64, num_warps=4", True, "by the configs of the autotuner and by the launch"),
+        ("x, out, x.numel(), num_warps=4", True, "by the configs of the autotuner and by the launch"),
+        ("x, out, x.numel(), 64, num_warps=4, BLOCK=64", False, "by its place and by its name"),
+    ],
+)
+def test_an_option_that_is_given_twice_is_given_by_a_config_where_there_are_any(launch, decorated, said):
+    text = KERNEL.replace("x, out, x.numel(), BLOCK=64", launch)
+    if decorated:
+        text = text.replace("@triton.jit", "@triton.autotune(CONFIGS, key=['n'])\n@triton.jit")
+    name = "num_warps" if decorated else "BLOCK"
+    where = f"TypeError: the launch got multiple values for keyword argument '{name}'"
+    line = next(at for at, one in enumerate(text.splitlines(), 1) if one.startswith("    add_kernel["))
+    assert said in cause(where, line, text)
+
+
+@pytest.mark.parametrize(
     "where",
     [
         "RuntimeError: something that nobody has seen",

@@ -340,6 +340,38 @@ def test_the_launch_with_another_number_of_programs_than_needed_is_named(say, wh
     assert any(with_lines(text, words) in cause for cause in causes.values()), causes
 
 
+IN_TURNS = """import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def elementwise_add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    hop = tl.num_programs(axis=0) * BLOCK
+    at = tl.program_id(axis=0) * BLOCK + tl.arange(0, BLOCK)
+    other = at
+    for start in range(tl.program_id(axis=0) * BLOCK, n, hop):
+        x, y = tl.load(x_ptr + at, mask=at < n), tl.load(y_ptr + other, mask=other < n)
+        tl.store(out_ptr + at, x + y, mask=at < n)
+        at += hop
+        other += BLOCK
+
+
+def elementwise_add(x, y, *, out=None):
+    out = torch.empty_like(x) if out is None else out
+    if x.numel():
+        elementwise_add_kernel[(min(triton.cdiv(x.numel(), 256), 4),)](x, y, out, x.numel(), BLOCK=256)
+    return out
+"""
+
+
+def test_of_programs_that_take_turns_a_mistake_between_turns_is_no_launch_that_is_too_small(say):
+    causes = say("elementwise_add", IN_TURNS)
+    words = with_lines(IN_TURNS, "line {elementwise_add_kernel[(}: the first turn of a program is right")
+    assert any(cause.startswith(words) for cause in causes.values()), causes
+    assert not any("launches" in cause for cause in causes.values())
+
+
 def functions_of(path):
     """The functions that a file of the blind mistakes or of the solutions answers, if they have layouts."""
     first = path.read_text("utf-8").split("\n")[0]

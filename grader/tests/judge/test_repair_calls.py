@@ -160,3 +160,11 @@ def test_the_larger_of_two_numbers_has_no_axis():
     mistakes = [edit.mistake for edit in candidates(Source(text), "kernel")]
     assert not [one for one in mistakes if "max(n_cols - 1, 1)" in one and "axis" in one]
     assert [one for one in mistakes if "tl.sum(product, axis=0)" in one and "axis" in one]
+
+
+def test_a_tensor_that_is_made_contiguous_may_be_exchanged_with_another():
+    text = FILE + "\n\ndef first(a, b):\n    return a\n\n\ndef second(dy, y):\n    return first(y, dy.contiguous())\n"
+    found = [edit for edit in candidates(Source(text), "second") if "are exchanged" in edit.mistake]
+    assert "return first(dy.contiguous(), y)" in "".join(
+        Source(text).with_replaced(edit.parts) for edit in found
+    )

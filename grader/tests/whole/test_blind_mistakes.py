@@ -33,6 +33,9 @@ FOUND_BY = {
     "online_softmax_06_chunks": ("more rows than programs in backward", "WRONG"),
     "rms_norm_backward_03_template": ("eps = 0 in backward", "WRONG"),
     "swiglu_02_blocks": ("whole blocks in more than one row", "WRONG"),
+    "elementwise_add_04_twolaunches": ("a size of exactly one block", "WRONG"),
+    "autotuned_matmul_13_layouts": ("a transposed a where no out is passed", "WRONG"),
+    "swiglu_02_even": ("rows that are whole blocks only together", "OUT_OF_BOUNDS"),
     "elementwise_add_12_empty": ("another tensor in place of an empty out", "WRONG"),
 }
 
