@@ -216,8 +216,10 @@ MATMUL_CASES = (
     *(Case(sizes(*shape), "bf16") for shape in ((3, 517, 64), (1031, 1027, 521), (1024, 1024, 1024))),
     Case(sizes(1024, 1024, 1024), "bf16", NT),
     Case(sizes(1024, 512, 4096), "bf16", bitwise=True),
-    *(Case(sizes(33, 65, 17), dtype, layouts, allocates=True)
-      for dtype, layouts in (("fp32", NT), ("fp16", NT), ("fp32", TN))),
+    *(
+        Case(sizes(33, 65, 17), dtype, layouts, allocates=True)
+        for dtype, layouts in (("fp32", NT), ("fp16", NT), ("fp32", TN))
+    ),
     Case(sizes(3, 70, 150), "fp16", FAR),
     *(Case(sizes(*shape), dtype) for shape in EVEN for dtype in ("fp16", "bf16")),
     Case(sizes(*EVEN[1]), "fp32"),

@@ -163,11 +163,7 @@ def twice(failed: Failed) -> str | None:
             return (
                 f"`{name}` is given by the configs of the autotuner and by the launch: only one of them may"
             )
-        more = (
-            f": the launch has {len(call.args)} values before it"
-            if by_place
-            else ""
-        )
+        more = f": the launch has {len(call.args)} values before it" if by_place else ""
         return f"`{name}` is given twice, by its place and by its name{more}"
     return f"`{name}` is given twice, by its place and by its name"
 

@@ -164,10 +164,12 @@ class Bench:
         if self._exercise.follow or self._exercise.bad_choice:  # elements do not stand for themselves
             return Observed(lines, lanes, again, suspects=suspects)
         right = target.right_outputs(whole)
-        return Observed(lines, lanes, again, whole.outputs, right, self._wrong_program(whole, grids), suspects)
+        return Observed(
+            lines, lanes, again, whole.outputs, right, self._wrong_program(whole, grids), suspects
+        )
 
     def _suspects(self, whole: Called) -> frozenset[int]:
-        """Return the lines that reach outside of a tensor, that race, or that should store what nobody does."""
+        """Return the lines that reach outside of a tensor, race, or should store what nobody does."""
         seen = self._worker.witnessed
         found = {one.line for one in seen.outside} | {line for one in seen.races for line in one.lines}
         unwritten = any(bool(mask.any()) for mask in whole.untouched)

@@ -1,4 +1,4 @@
-"""Edits near to what was seen to be wrong come first: an address outside of a tensor, or what is never stored.
+"""Edits near to what was seen to be wrong come first: an address outside of a tensor, a missing store.
 
 Of an access that is wrong by its address the mistake is in what that address, or its mask, is made of: the
 backward slice of the line (Weiser, Program Slicing, 1981). The nearer a statement is, the earlier its edits.

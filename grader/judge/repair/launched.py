@@ -1,4 +1,4 @@
-"""What the parameters of kernels stand for, as the launches that hand them over show: names may be anything."""
+"""What the parameters of kernels stand for, as their launches show: names may be anything."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _of_host(function: ast.FunctionDef) -> dict[str, Given]:
 
 
 def _given(value: ast.expr) -> Given | None:
-    """Return what an expression, or each part of what it unpacks to, is of a tensor; None if it is neither."""
+    """Return what an expression, or each part that it unpacks to, is of a tensor; None if neither."""
     match value:
         case ast.Call(func=ast.Attribute(value=tensor, attr="stride")):
             return Given(STRIDE, ast.unparse(tensor))

@@ -104,7 +104,7 @@ def _other_names(
 
 
 def _of_one_tensor(function: Function, one: str, other: str) -> bool:
-    """Return whether two names are the strides of one tensor, as the launch shows: they are often confused."""
+    """Return whether two names are strides of one tensor, as the launch shows: often confused."""
     first, second = function.given.get(one), function.given.get(other)
     return first is not None and first == second and first.what == STRIDE
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from grader.judge.repair.edit import Edit, quoted, wrong_condition
-from grader.judge.repair.source import Function, Source
+from grader.judge.repair.source import Function, Source, names_in
 
 COMPARISONS: dict[type[ast.cmpop], str] = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 LOOPS = (ast.For, ast.While)
@@ -114,11 +114,22 @@ def _of_a_factor(source: Source, node: ast.BinOp, sign: str) -> Iterator[Edit]:
                 yield Edit.of_node(source, 2, node, f"({both} {scale} ({other}))", mistake)
 
 
+def _is_bound(name: str, loop: ast.AST, line: int) -> bool:
+    """Return whether a name gets a value in an iteration of a loop before a line of it."""
+    return any(
+        isinstance(one, ast.Assign)
+        and one.lineno < line
+        and name in {each.id for target in one.targets for each in names_in(target)}
+        for one in ast.walk(loop)
+    )
+
+
 def _of_an_update(source: Source, node: ast.AugAssign, function: Function) -> Iterator[Edit]:
     sign, code = OPERATORS[type(node.op)], quoted(source.text_of(node))
     target, value = source.text_of(node.target), source.text_of(node.value)
     mistake = f"{code} keeps what earlier iterations have added to {quoted(target)}"
-    if not any(node in ast.walk(loop) for loop in ast.walk(function.node) if isinstance(loop, LOOPS)):
+    around = [loop for loop in ast.walk(function.node) if isinstance(loop, LOOPS) and node in ast.walk(loop)]
+    if not around or _is_bound(target, around[-1], node.lineno):
         mistake = f"what {quoted(target)} was before does not belong in {code}"
     if target in {source.text_of(one) for one in ast.walk(node.value) if isinstance(one, ast.Name)}:
         mistake = f"{code} adds {quoted(target)} twice"

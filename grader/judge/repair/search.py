@@ -153,8 +153,8 @@ class Search:
     def _second(self, first: Edit, most: int, cheapest: bool = False) -> Repair | None:
         """Return an edit with a second one that mends what it leaves wrong.
 
-        `most` is the work of the search: None where that is too little. The cheapest case is tried where every
-        case shows what is left, and the one that is least right where many do not.
+        `most` is the work of the search: None where that is too little. The cheapest case is tried where
+        every case shows what is left, and the one that is least right where many do not.
         """
         if most < FEWEST_TRIES * self._benches[0].work() or time.monotonic() > self._end:
             return None

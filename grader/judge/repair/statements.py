@@ -142,7 +142,9 @@ def _out_of(source: Source, statement: ast.stmt, block: Block) -> Iterator[Edit]
     moved = textwrap.indent(flat, indent)
     mistake = f"{quoted(code)} runs in each iteration of the loop of line {block.lineno}, and must not be"
     if isinstance(block, ast.If):
-        mistake = f"{quoted(code)} runs only where {quoted(source.text_of(block.test))} holds, and must always"
+        mistake = (
+            f"{quoted(code)} runs only where {quoted(source.text_of(block.test))} holds, and must always"
+        )
     begin, end = source.span(block)
     here = source.span(statement)
     behind = ((here, "pass"), ((end, end), "\n" + moved)) if here[1] < end else ((here, "pass\n" + moved),)

@@ -1,7 +1,6 @@
 """Which parts of the outputs of a timed block are sampled inside the clock."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 import torch

@@ -102,7 +102,11 @@ def test_an_error_in_other_words_has_the_same_cause(where, said):
 @pytest.mark.parametrize(
     ("launch", "decorated", "said"),
     [
-        ("x, out, x.numel(), BLOCK=64, num_warps=4", True, "by the configs of the autotuner and by the launch"),
+        (
+            "x, out, x.numel(), BLOCK=64, num_warps=4",
+            True,
+            "by the configs of the autotuner and by the launch",
+        ),
         ("x, out, x.numel(), num_warps=4", True, "by the configs of the autotuner and by the launch"),
         ("x, out, x.numel(), 64, num_warps=4, BLOCK=64", False, "by its place and by its name"),
     ],

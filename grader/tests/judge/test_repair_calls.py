@@ -163,7 +163,10 @@ def test_the_larger_of_two_numbers_has_no_axis():
 
 
 def test_a_tensor_that_is_made_contiguous_may_be_exchanged_with_another():
-    text = FILE + "\n\ndef first(a, b):\n    return a\n\n\ndef second(dy, y):\n    return first(y, dy.contiguous())\n"
+    text = (
+        FILE
+        + "\n\ndef first(a, b):\n    return a\n\n\ndef second(dy, y):\n    return first(y, dy.contiguous())\n"
+    )
     found = [edit for edit in candidates(Source(text), "second") if "are exchanged" in edit.mistake]
     assert "return first(dy.contiguous(), y)" in "".join(
         Source(text).with_replaced(edit.parts) for edit in found

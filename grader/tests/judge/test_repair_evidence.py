@@ -6,7 +6,7 @@ from grader.judge.repair.candidates import candidates
 from grader.judge.repair.evidence import EARLIER, by_evidence
 from grader.judge.repair.source import Source
 
-FILE = '''
+FILE = """
 import triton
 import triton.language as tl
 
@@ -29,7 +29,7 @@ def kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 
 def function(x, y, out):
     kernel[(triton.cdiv(x.numel(), 64),)](x, y, out, x.numel(), BLOCK=64)
-'''
+"""
 SOURCE = Source(FILE)
 LINES = {text.strip(): number for number, text in enumerate(FILE.split("\n"), start=1)}
 LOAD_OF_Y = LINES["y = tl.load(y_ptr + second, mask=second < n, other=0.0)"]

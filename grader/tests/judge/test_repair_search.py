@@ -10,15 +10,15 @@ from grader.judge.repair.search import FEWEST_TRIES, Search
 from grader.judge.repair.source import Source
 
 
-class Begun(Exception):
+class BegunError(Exception):
     pass
 
 
 def search(work, left_s=60.0):
-    """A search whose calls do so much work each; the preparations of a second search raise Begun."""
+    """A search whose calls do so much work each; the preparations of a second search raise BegunError."""
 
     def worst(_text):
-        raise Begun
+        raise BegunError
 
     one = Search.__new__(Search)
     one._benches = [SimpleNamespace(work=lambda: work, worst=worst)]
@@ -29,7 +29,7 @@ def search(work, left_s=60.0):
 
 def test_a_second_search_is_begun_where_its_work_is_enough_for_a_few_tries():
     edit = Edit(1, 1, "a mistake", (((4, 5), "2"),))
-    with pytest.raises(Begun):
+    with pytest.raises(BegunError):
         search(50)._second(edit, 50 * FEWEST_TRIES)
     assert search(51)._second(edit, 50 * FEWEST_TRIES) is None
     assert search(50, left_s=-1.0)._second(edit, 50 * FEWEST_TRIES) is None

@@ -40,3 +40,17 @@ def test_an_edit_moves_it_where_it_belongs(right, wrong, words):
     source = Source(swap(FILE, right, wrong))
     edits = [edit for edit in candidates(source, "kernel") if words in edit.mistake]
     assert plain(FILE) in [plain_or_none(source, edit) for edit in edits]
+
+
+def test_what_is_bound_anew_in_an_iteration_keeps_nothing_of_the_one_before():
+    text = swap(
+        FILE,
+        "        total += tl.load",
+        "        part = tl.zeros((BLOCK,), tl.float32)\n        part += tl.load",
+    )
+    mistakes = [edit.mistake for edit in candidates(Source(text), "kernel")]
+    assert any(one.startswith("what `part` was before does not belong in `part += ") for one in mistakes)
+    assert not any("keeps what earlier iterations have added to `part`" in one for one in mistakes)
+    assert any(
+        "keeps what earlier iterations have added to `left`" in one or "x_ptr" in one for one in mistakes
+    )

@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 
 from grader.worker.witness import races
-from grader.worker.witness.races import ATOMIC, LOAD, MOST_ELEMENTS, MOST_OF_AN_ELEMENT, STORE, Access, conflict
+from grader.worker.witness.races import (
+    ATOMIC,
+    LOAD,
+    MOST_ELEMENTS,
+    MOST_OF_AN_ELEMENT,
+    STORE,
+    Access,
+    conflict,
+)
 
 BASE = 1 << 20
 
