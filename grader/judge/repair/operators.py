@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from grader.judge.repair.edit import Edit, quoted, wrong_condition
-from grader.judge.repair.source import Function, Source, names_in
+from grader.judge.repair.source import Function, Source, called, names_in
 
 COMPARISONS: dict[type[ast.cmpop], str] = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 LOOPS = (ast.For, ast.While)
@@ -124,6 +124,18 @@ def _is_bound(name: str, loop: ast.AST, line: int) -> bool:
     )
 
 
+def _begins_at_0(name: str, function: Function) -> bool:
+    """Return whether a function binds a name to 0, or to a block of zeros."""
+    for one in ast.walk(function.node):
+        match one:
+            case ast.Assign([ast.Name(bound)], ast.Constant(0)) if bound == name:
+                return True
+            case ast.Assign([ast.Name(bound)], ast.Call() as value) if bound == name:
+                if called(value) in ("zeros", "zeros_like"):
+                    return True
+    return False
+
+
 def _of_an_update(source: Source, node: ast.AugAssign, function: Function) -> Iterator[Edit]:
     sign, code = OPERATORS[type(node.op)], quoted(source.text_of(node))
     target, value = source.text_of(node.target), source.text_of(node.value)
@@ -135,5 +147,7 @@ def _of_an_update(source: Source, node: ast.AugAssign, function: Function) -> It
         mistake = f"{code} adds {quoted(target)} twice"
     yield Edit.of_node(source, 2, node, f"{target} = {value}", mistake)
     for other in OTHER_OPERATORS[sign]:
+        if other == "*" and _begins_at_0(target, function):
+            continue  # it would stay 0, and only leave out what is made of it
         mistake = f"`{sign}=` is the wrong operator in {code}"
         yield Edit.of_node(source, 1, node, f"{target} {other}= {value}", mistake)

@@ -54,3 +54,13 @@ def test_what_is_bound_anew_in_an_iteration_keeps_nothing_of_the_one_before():
     assert any(
         "keeps what earlier iterations have added to `left`" in one or "x_ptr" in one for one in mistakes
     )
+
+
+def test_a_sum_that_begins_at_0_is_no_product():
+    edits = candidates(Source(FILE), "kernel")
+    assert not [one for one in edits if any(text.startswith("total *= ") for _, text in one.parts)]
+    product = swap(
+        FILE, "total = tl.zeros((BLOCK,), tl.float32)", "total = tl.full((BLOCK,), 1.0, tl.float32)"
+    )
+    edits = candidates(Source(product), "kernel")
+    assert [one for one in edits if any(text.startswith("total *= ") for _, text in one.parts)]
