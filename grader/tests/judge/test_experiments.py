@@ -274,7 +274,7 @@ PROGRAMS = {
     "an axis of the grid": (
         "elementwise_add",
         IN_TWO_AXES,
-        "line {elementwise_add_kernel[grid]} launches 2 x 1 programs; with 4 x 1 or 2 x 2 every element is right",
+        "line {elementwise_add_kernel[grid]} launches 2 x 1 programs; with 4 x 1 or 2 x 2 every element is",
     ),
     "the second of two launches": (
         "elementwise_add",
