@@ -78,7 +78,7 @@ def symptom_at_the_edges(case, x, y, expected, got):
 
 SIZES = (1, 7, 127, 128, 129, 1009, 65537)
 EVEN = (48, 1536)  # multiples of 16 and of 512 that twice as much does not divide
-BLOCKS = tuple(2**k for k in range(8, 14))  # a block is a power of two, and one of these is exactly one block
+BLOCKS = tuple(2**k for k in range(8, 14))  # a block is a power of two: up to 8192, one of these is one
 CASES = (
     *(Case({"n": n}, "fp32", bitwise=True) for n in (*SIZES, 2**20 + 3)),
     *(Case({"n": n}, "fp16", bitwise=True) for n in (7, 129, 65537)),

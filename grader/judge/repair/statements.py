@@ -143,7 +143,7 @@ def _out_of(source: Source, statement: ast.stmt, block: Block) -> Iterator[Edit]
     mistake = f"{quoted(code)} runs in each iteration of the loop of line {block.lineno}, and must not be"
     if isinstance(block, ast.If):
         mistake = (
-            f"{quoted(code)} runs only where {quoted(source.text_of(block.test))} holds, and must always"
+            f"{quoted(code)} runs only where {quoted(source.text_of(block.test))} holds, and must run always"
         )
     begin, end = source.span(block)
     here = source.span(statement)
@@ -165,5 +165,5 @@ def _into(source: Source, statement: ast.stmt, block: Block) -> Iterator[Edit]:
     mistake = f"{quoted(code)} is run once, behind the loop of line {block.lineno}, and must be in it"
     if isinstance(block, ast.If):
         test = quoted(source.text_of(block.test))
-        mistake = f"{quoted(code)} runs whether {test} holds or not, and must only where it does"
+        mistake = f"{quoted(code)} runs whether {test} holds or not, and must run only where it holds"
     yield Edit(2, statement.lineno, mistake, (((end, end), "\n" + moved), (source.span(statement), "pass")))

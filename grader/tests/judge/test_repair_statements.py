@@ -29,8 +29,12 @@ def kernel(x_ptr, out_ptr, n, SHIFT: tl.constexpr, BLOCK: tl.constexpr):
 """
 UNDER = "        total = tl.maximum(total, 0.0)\n"
 MISTAKES = {
-    "behind a condition": (UNDER, UNDER[4:], "and must only where it does"),
-    "under a condition": ("    total = total * 2.0\n", "        total = total * 2.0\n", "and must always"),
+    "behind a condition": (UNDER, UNDER[4:], "and must run only where it holds"),
+    "under a condition": (
+        "    total = total * 2.0\n",
+        "        total = total * 2.0\n",
+        "and must run always",
+    ),
     "behind a loop": ("        left -= BLOCK\n", "    left -= BLOCK\n", "and must be in it"),
 }
 
