@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -30,6 +31,7 @@ FARTHER = 1.1  # times the error of an output that was before
 MOST_MENDED = 0.75  # share of the small failing cases
 MISSES = 3  # failing cases that an edit leaves wrong, after which the others are not looked at
 LARGE_LIMIT_S = 30.0  # of one call of a larger case, which few texts get to
+SLOWER, SHORTEST_S = 4.0, 1.0  # a call that takes so many times as long as the unedited file's has no end
 
 
 class Observed(NamedTuple):
@@ -73,6 +75,7 @@ class Bench:
         self.touched = Touched()  # by the last text
         self.gained = frozenset[int]()  # outputs that the last text makes right, where others stay wrong
         self.limit_s = LIMIT_S
+        self._limits: dict[str, float] = {}  # of one call of a larger case, by its name
 
     def _trial(self, case: Case) -> Trial:
         return Trial(self._exercise, case, self._worker.session.seed, self._start)
@@ -232,7 +235,7 @@ class Bench:
         Its sizes are those of other cases, one after the other as small as they can be. A large case is not
         called: there a smaller one is taken that is wrong in any way.
         """
-        case = self._small[at]
+        case = [*self._small, *self._large][at]
         self.aim(case)
         base = self.score(text) if elements(case) <= MOST_ELEMENTS else None
         for name, value in case.params.items():
@@ -256,10 +259,11 @@ class Bench:
         """Return whether the text of the last score is right in the cases that were right before."""
         return all(self._is_right(trial) for trial in self._passing)
 
-    def mended(self) -> frozenset[int]:
-        """Return which failing cases the text of the last score gets right; all of them if it is every one.
+    def mended(self, text: str, before: str) -> frozenset[int]:
+        """Return which failing cases a text gets right, that of the last score; all of them if it is every one.
 
-        Of a text that leaves many wrong only the first few are looked at.
+        Of a text that leaves many wrong only the first few are looked at. In a large case it may take a few
+        times as long as the text `before` does.
         """
         found, missed = set[int](), 0
         for at, trial in enumerate(self.failing):
@@ -270,12 +274,26 @@ class Bench:
             if missed >= MISSES and len(found) < 2:
                 return frozenset()
         if missed == 0:  # few edits get here, and most do not need the inputs of large cases
+            limits = [self._limit_of(case, before) for case in self._large]
+            if self._worker.start() or self._worker.edit(text, LIMIT_S):
+                return frozenset(found)
             found |= {
                 len(self.failing) + at
-                for at, case in enumerate(self._large)
-                if self._is_right(self._trial(case))
+                for at, (case, limit_s) in enumerate(zip(self._large, limits, strict=True))
+                if self._is_right(self._trial(case), limit_s)
             }
         return frozenset(found)
+
+    def _limit_of(self, case: Case, before: str) -> float:
+        """Return the seconds that one call of a large case may take."""
+        if case.name not in self._limits:
+            limit_s = LARGE_LIMIT_S
+            if not (self._worker.start() or self._worker.edit(before, LIMIT_S)):
+                began = time.monotonic()
+                called = self._trial(case).call(self._worker, witnessed=True, limit_s=LARGE_LIMIT_S)
+                limit_s = slowest(time.monotonic() - began) if called else LARGE_LIMIT_S
+            self._limits[case.name] = min(LARGE_LIMIT_S, limit_s)
+        return self._limits[case.name]
 
     def helps(self, before: str, after: str, mended: Collection[int]) -> bool:
         """Return whether an edited file has one mistake less: what it leaves wrong is not what it changes.
@@ -300,12 +318,16 @@ class Bench:
             return None
         return trial.call(self._worker, witnessed=True)
 
-    def worst(self, text: str) -> int:
-        """Return the number of the failing case of which a text gets least right, the first of several."""
+    def worst(self, text: str, mended: Collection[int] = ()) -> int:
+        """Return the number of the failing case of which a text gets least right, the first of several.
+
+        A larger one, of those that are not known to be `mended`, only if every other one is right.
+        """
         if self._worker.start() or self._worker.edit(text, LIMIT_S):
             return 0
         scores = [trial.right(self._worker, witnessed=True, limit_s=LIMIT_S) for trial in self.failing]
-        return scores.index(min(scores))
+        larger = [at for at in range(len(scores), len(scores) + len(self._large)) if at not in mended]
+        return larger[0] if min(scores) == 1.0 and larger else scores.index(min(scores))
 
     def names(self, mended: frozenset[int]) -> frozenset[str]:
         """Return the names of failing cases by their numbers."""
@@ -320,9 +342,13 @@ class Bench:
         """Return whether these are all failing cases."""
         return len(mended) == len(self._small) + len(self._large)
 
-    def _is_right(self, trial: Trial) -> bool:
-        limit_s = LIMIT_S if elements(trial.case) <= MOST_ELEMENTS else LARGE_LIMIT_S
+    def _is_right(self, trial: Trial, limit_s: float = LIMIT_S) -> bool:
         return trial.right(self._worker, witnessed=True, limit_s=limit_s) == 1.0
+
+
+def slowest(seconds: float) -> float:
+    """Return how long the call of an edited file may take where that of the unedited one took `seconds`."""
+    return max(SHORTEST_S, SLOWER * seconds)
 
 
 def _is_like(score: float, base: float | None) -> bool:

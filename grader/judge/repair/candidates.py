@@ -16,6 +16,7 @@ from grader.judge.repair import (
     insertions,
     names,
     operators,
+    siblings,
     statements,
     terms,
     updates,
@@ -24,8 +25,8 @@ from grader.judge.repair.edit import Edit
 from grader.judge.repair.source import Source
 
 MODULES = (
-    autograd, operators, calls, functions, host, statements, updates, ingredients, addresses, terms,
-    insertions, names, constants,
+    autograd, operators, calls, functions, host, statements, updates, siblings, ingredients, addresses,
+    terms, insertions, names, constants,
 )  # fmt: skip
 
 

@@ -102,9 +102,10 @@ def _bound_before(function: Function, line: int) -> list[str]:
 
 
 def _rounded_up(source: Source, function: Function) -> Iterator[Edit]:
-    """Round a number of blocks up, where a division drops the last one."""
+    """Round a number of blocks up, where a division drops the last one, also in what bounds a grid."""
     heuristics = (node for one in function.node.decorator_list for node in ast.walk(one))
-    for host, nodes in ((not function.kernel, function.nodes), (True, heuristics)):
+    body = (node for one in function.node.body for node in ast.walk(one))
+    for host, nodes in ((not function.kernel, body), (True, heuristics)):
         module = "triton" if host else "tl"
         for node in nodes:
             if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from grader.course.spec import Case, Exercise
 from grader.course.submission import Submission
-from grader.judge.repair.bench import NEARER, Bench, Observed
+from grader.judge.repair.bench import NEARER, Bench, Observed, slowest
 from grader.judge.repair.candidates import candidates
 from grader.judge.repair.edit import Edit
 from grader.judge.repair.effects import Effects, Known
@@ -24,7 +24,6 @@ from grader.worker.submission_worker import SubmissionWorker
 # millisecond of one core where a kernel is short; where it is long, rewriting it takes more.
 WORK_FOR_ONE, WORK_FOR_TWO = 14_000, 5_000  # of single edits, and of second ones
 GIVE_UP_S = 25.0  # on a machine that is so slow that the work takes longer
-SLOWER, SHORTEST_S = 4.0, 1.0  # a try that takes so many times as long as the unedited file has no end
 FEWEST_MENDED = 2  # cases that an edit makes right for which it is named, where it does not mend all
 FURTHER = 120  # edits that are tried after one that mends all, but lets programs do more than before
 MUCH_MORE = 2  # times the lanes that there were before
@@ -133,7 +132,7 @@ class Search:
             text = self._source.with_replaced(one.edit.parts)
             helps = bench.is_most(one.cases) or bench.helps(self._source.text, text, one.cases)
             if len(one.cases) >= FEWEST_MENDED and helps:
-                second = self._second(one.edit, self._one)
+                second = self._second(one.edit, self._one, mended=one.cases)
                 return second or Repair((one.edit,), bench.names(one.cases))
         for step in steps[:MOST_STEPS]:
             work = self._one if step.outputs else self._two // min(len(steps), MOST_STEPS)
@@ -150,7 +149,9 @@ class Search:
                 return Repair((step.edit,), frozenset(), bench.output_names(step.outputs))
         return None
 
-    def _second(self, first: Edit, most: int, cheapest: bool = False) -> Repair | None:
+    def _second(
+        self, first: Edit, most: int, cheapest: bool = False, mended: Collection[int] = ()
+    ) -> Repair | None:
         """Return an edit with a second one that mends what it leaves wrong.
 
         `most` is the work of the search: None where that is too little. The cheapest case is tried where
@@ -159,7 +160,10 @@ class Search:
         if most < FEWEST_TRIES * self._benches[0].work() or time.monotonic() > self._end:
             return None
         bench, text = self._benches[0], self._source.with_replaced(first.parts)
-        base = self._aim(bench.cheapest(text) if cheapest else bench.worst(text), first.parts)
+        at = bench.cheapest(text) if cheapest else bench.worst(text, mended)
+        base = self._aim(at, first.parts)
+        if base == 1.0:  # what is left shows in a case that is too large, or not at all
+            return None
         found, _ = self._sweep(first.parts, most, base)
         return Repair((first, found[0].edit)) if found and found[0].is_all else None
 
@@ -167,12 +171,12 @@ class Search:
         """Return the known edits, with one more if they do not mend all; None if they mend nothing."""
         bench, parts = self._benches[0], [part for edit in known for part in edit.parts]
         self._try(bench, parts)
-        mended = bench.mended()
+        mended = bench.mended(self._source.with_replaced(parts), self._source.text)
         if not bench.keeps():
             return None
         if bench.is_all(mended):
             return Repair((*known,))
-        base = self._aim(bench.worst(self._source.with_replaced(parts)), parts)
+        base = self._aim(bench.worst(self._source.with_replaced(parts), mended), parts)
         second, _ = self._sweep(parts, self._one, base)
         if second and second[0].is_all:
             # The known ones may be of other functions.
@@ -201,7 +205,7 @@ class Search:
             bench.aim(case, text, self._seen)
         began = time.monotonic()
         base = first.score(text)
-        limit_s = min(LIMIT_S, max(SHORTEST_S, SLOWER * (time.monotonic() - began)))
+        limit_s = min(LIMIT_S, slowest(time.monotonic() - began))
         for bench in self._benches:
             bench.limit_s = limit_s
         return base
@@ -249,13 +253,14 @@ class Search:
                 if relevance.is_useless(edits[index]):
                     continue
                 left -= len(self._benches)
-                score = self._try(bench, (*before, *edits[index].parts), relevance.is_new(edits[index]))
+                parts = (*before, *edits[index].parts)
+                score = self._try(bench, parts, relevance.is_new(edits[index]))
                 relevance.note(edits[index], bench.touched)
                 if score == 1.0 and bench.stored_again() > self._seen.again:
                     continue  # right by chance: what one program stores, or one iteration, hides another's
                 if score == 1.0:
                     edit, lanes = self._as_seen(edits[index], bench.launches()), bench.lanes()
-                    cases = bench.mended()
+                    cases = bench.mended(self._source.with_replaced(parts), self._source.text)
                     if cases and bench.keeps():
                         mends.append((index, Mend(edit, cases, bench.is_all(cases), lanes)))
                         if bench.is_all(cases) and not edit.goes_around:

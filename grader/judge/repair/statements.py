@@ -21,6 +21,8 @@ FARTHEST = 3  # statements behind which one is moved
 def edits(source: Source, function: Function) -> Iterator[Edit]:
     """Yield every edit of one statement of a function."""
     for body, block in _bodies(function.node):
+        if function.kernel:
+            yield from _set_anew(source, body)
         for at, statement in enumerate(body):
             if statement in function.tuning:
                 continue
@@ -151,6 +153,38 @@ def _out_of(source: Source, statement: ast.stmt, block: Block) -> Iterator[Edit]
     yield Edit(2, statement.lineno, mistake, behind)
     before = ((here, "pass"), ((begin, begin), f"{moved.lstrip()}\n{indent}"))
     yield Edit(2, statement.lineno, mistake, before)
+
+
+def _set_anew(source: Source, body: Sequence[ast.stmt]) -> Iterator[Edit]:
+    """Give a name that a loop changes its first value again: in each iteration, or before a later loop."""
+    for at, loop in enumerate(body):
+        if not isinstance(loop, Loop):
+            continue
+        changed = dict.fromkeys(one.id for one in names_in(loop) if isinstance(one.ctx, ast.Store))
+        begin, indent = source.span(loop)[0], " " * loop.col_offset
+        for before in body[:at]:
+            match before:
+                case ast.Assign([ast.Name(name)], _) if name in changed:
+                    first, code = loop.body[0], source.text_of(before)
+                    mistake = (
+                        f"{quoted(code)} is run once, before the loop of line {loop.lineno}, and must be run "
+                        "in each iteration"
+                    )
+                    start = source.span(first)[0]
+                    again = f"{code}\n{' ' * first.col_offset}"
+                    yield Edit(1, before.lineno, mistake, (((start, start), again),))
+        for later in (one for one in body[at + 1 :] if isinstance(one, Loop)):
+            read = {one.id for one in names_in(later) if isinstance(one.ctx, ast.Load)}
+            for name in (one for one in changed if one in read):
+                kept, start = f"first_{name}", source.span(later)[0]
+                mistake = (
+                    f"`{name}` goes on where the loop of line {loop.lineno} has left it, and must begin anew"
+                )
+                parts = (
+                    ((begin, begin), f"{kept} = {name}\n{indent}"),
+                    ((start, start), f"{name} = {kept}\n{' ' * later.col_offset}"),
+                )
+                yield Edit(1, later.lineno, mistake, parts)
 
 
 def _into(source: Source, statement: ast.stmt, block: Block) -> Iterator[Edit]:
