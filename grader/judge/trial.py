@@ -28,7 +28,7 @@ from grader.judge.inputs import (
     untouched,
 )
 from grader.results.outcome import Outcome
-from grader.worker.messages import OneProgram, Programs
+from grader.worker.messages import Kept, OneProgram, Programs
 from grader.worker.shared_memory import Buffer
 from grader.worker.submission_worker import SubmissionWorker
 from grader.worker.witness.record import Reach, Witnessed
@@ -87,10 +87,12 @@ class Trial:
         programs: Programs | None = None,
         bounds: bool = False,
         only: OneProgram | None = None,
+        kept: Kept | None = None,
     ) -> Called | None:
         """Call the worker's present file, with another number of `programs` if given; None if that fails.
 
-        With an `only` program no other one of its launch runs, and no later launch.
+        With an `only` program no other one of its launch runs, and no later launch. Launches that are `kept`
+        are repeated as they were recorded.
 
         `worker.witnessed` says afterwards what was seen of its loads and stores, if they were `witnessed`;
         only those outside of a tensor, if `bounds`; or where NaN and inf came from, if they were `traced`.
@@ -112,6 +114,8 @@ class Trial:
             allocates=self.case.allocates,
             programs=programs,
             only=only,
+            kept=kept,
+            filled=True,  # what no program has written is not right by chance
         )
         if isinstance(plan, Outcome) or worker.go(
             plan, limit_s, witnessed=witnessed, traced=traced, bounds=bounds

@@ -68,6 +68,19 @@ class OneProgram:
 
 
 @dataclass(frozen=True)
+class Kept:
+    """Launches whose effects are kept from a call that was recorded under `key`, and repeated without a run.
+
+    Those are at most so many of the first ones, up to the first of a kernel that has `changed`. With `most`
+    0 the call is recorded.
+    """
+
+    key: str
+    most: int = 0
+    changed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Plan:
     """Calls of one function to prepare under a number; each has inputs in order and outputs by name."""
 
@@ -80,6 +93,8 @@ class Plan:
     other_configs: bool = False  # autotuned kernels take another config than in earlier calls
     programs: Programs | None = None  # in place of those that host code launches; in the interpreter alone
     only: OneProgram | None = None  # in the interpreter alone
+    kept: Kept | None = None  # in the interpreter alone
+    filled: bool = False  # tensors that host code makes hold NaN at first
 
 
 @dataclass(frozen=True)

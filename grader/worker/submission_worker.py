@@ -27,6 +27,7 @@ from grader.worker.messages import (
     AuditReport,
     Edited,
     Go,
+    Kept,
     Number,
     OneProgram,
     Picked,
@@ -226,12 +227,15 @@ class SubmissionWorker:
         other_configs: bool = False,
         programs: Programs | None = None,
         only: OneProgram | None = None,
+        kept: Kept | None = None,
+        filled: bool = False,
     ) -> int | Outcome:
         """Send a list of calls, and numbers that all of them get by name; return the plan's number.
 
         If the function `allocates` its results, no output is passed, and what it returns is copied. With
         `other_configs` autotuned kernels take another config than in earlier calls, where they have one.
-        `programs` change the grid of one launch; of a launch that has an `only` program no other one runs.
+        `programs` change the grid of one launch; of a launch that has an `only` program no other one runs,
+        and launches that are `kept` do not run either. If `filled`, tensors that host code makes hold NaN.
         """
         self._plans += 1
         numbers: dict[str, Number] = dict(named or {})
@@ -247,6 +251,8 @@ class SubmissionWorker:
             other_configs=other_configs,
             programs=programs,
             only=only,
+            kept=kept,
+            filled=filled,
             named=numbers,
             calls=tuple(
                 (tuple(map(_place, inputs)), {buffer.name: _place(buffer) for buffer in outputs})
@@ -293,6 +299,10 @@ class SubmissionWorker:
                 return failed
             self._base = base
         return self._edit(text, limit_s, is_near=base is not None)
+
+    def has_base(self, base: str) -> bool:
+        """Return whether the process that runs has read this text as the base of others."""
+        return self._base == base
 
     def _edit(
         self, text: str, limit_s: float, is_base: bool = False, is_near: bool = False

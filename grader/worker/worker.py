@@ -29,8 +29,8 @@ from grader.worker import exchange, launch_audit, launches, returned, triton_set
 from grader.worker.edited_file import EditedFile
 from grader.worker.error_report import describe
 from grader.worker.gate import Queue
-from grader.worker.interpreted import alternatives
-from grader.worker.interpreted.grids import one_program, other_programs
+from grader.worker.interpreted import alternatives, kept_launches
+from grader.worker.interpreted.grids import one_program, other_programs, own_tensors_filled
 from grader.worker.messages import (
     FIRST_INPUT,
     Audit,
@@ -279,6 +279,11 @@ def _ready(module: ModuleType | nvcc.Library | None, arena: Arena, plan: Plan) -
     if plan.only is not None:
         one = functools.partial(one_program, plan.only)
         calls = [call._replace(function=_within(one, call.function)) for call in calls]
+    if plan.kept is not None:
+        keeping = functools.partial(kept_launches.keeping, plan.kept)
+        calls = [call._replace(function=_within(keeping, call.function)) for call in calls]
+    if plan.filled:
+        calls = [call._replace(function=_within(own_tensors_filled, call.function)) for call in calls]
     return calls
 
 

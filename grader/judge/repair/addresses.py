@@ -54,10 +54,12 @@ def _of_a_range(source: Source, function: Function, loop: ast.For, kinds: dict[s
         whole = [name for name in (*function.constants, *function.parameters, *function.stored)
                  if kinds.get(name) in (Kind.SIZE, Kind.CONSTANT, Kind.INDEX)]  # fmt: skip
         step = source.text_of(given[2])
-        programs = ("tl.num_programs(0)", "tl.num_programs(1)")
-        for text in (*programs, *(f"({step}) * {factor}" for factor in (*programs, *whole))):
-            mistake = f"the step of {code} is wrong: iterations, or programs, overlap or leave gaps"
-            yield Edit.of_node(source, 2, given[2], text, mistake)
+        programs = ["tl.num_programs(0)", "tl.num_programs(1)"]
+        mistake = f"the step of {code} is wrong: iterations, or programs, overlap or leave gaps"
+        for text in (*programs, *(f"({step}) * {factor}" for factor in programs)):
+            yield Edit.of_node(source, 1, given[2], text, mistake)
+        for factor in whole:
+            yield Edit.of_node(source, 3, given[2], f"({step}) * {factor}", mistake)
 
 
 def _of_the_last_iteration(source: Source, loop: ast.For) -> Iterator[Edit]:

@@ -14,7 +14,7 @@ from grader.course.spec import Case, Exercise
 from grader.judge.inputs import same_bits
 from grader.judge.repair.relevance import Touched, touched
 from grader.judge.trial import LIMIT_S, MOST_ELEMENTS, Called, Trial, elements
-from grader.worker.messages import OneProgram
+from grader.worker.messages import Kept, OneProgram
 from grader.worker.submission_worker import SubmissionWorker
 from grader.worker.witness.record import Index
 
@@ -29,6 +29,7 @@ LIKE = 0.2  # a smaller case shows the same mistake if its share of right elemen
 NEARER = 0.15  # by which the share of right elements rises where an edit brings a file nearer
 FARTHER = 1.1  # times the error of an output that was before
 MOST_MENDED = 0.75  # share of the small failing cases
+MOST_RECORDS = 4  # of one text; a process that has ended has lost its own
 MISSES = 3  # failing cases that an edit leaves wrong, after which the others are not looked at
 LARGE_LIMIT_S = 30.0  # of one call of a larger case, which few texts get to
 SLOWER, SHORTEST_S = 4.0, 1.0  # a call that takes so many times as long as the unedited file's has no end
@@ -40,7 +41,7 @@ class Observed(NamedTuple):
     The lines of its launches; how many lanes its accesses have, and how many of these store an element that
     another store has written; its outputs, and which of them are right; and a program that stores wrong
     elements, whichever others run, None if none can run alone or if it is the only one. `suspects` are the
-    lines of accesses that are wrong by their address or mask.
+    lines of accesses that are wrong by their address or mask, `settled` those that store only right outputs.
     """
 
     launches: Sequence[int] = ()
@@ -50,6 +51,7 @@ class Observed(NamedTuple):
     right: Sequence[bool] = ()
     only: OneProgram | None = None
     suspects: frozenset[int] = frozenset()
+    settled: frozenset[int] = frozenset()
 
 
 class Bench:
@@ -74,7 +76,9 @@ class Bench:
         self._seen = Observed()
         self.touched = Touched()  # by the last text
         self.gained = frozenset[int]()  # outputs that the last text makes right, where others stay wrong
+        self.spent = 0  # work of the last text
         self.limit_s = LIMIT_S
+        self._records = 0  # of the launches of the base
         self._limits: dict[str, float] = {}  # of one call of a larger case, by its name
 
     def _trial(self, case: Case) -> Trial:
@@ -86,24 +90,30 @@ class Bench:
         Each runs one program first, if one was seen to be wrong.
         """
         self._target, self._base, self._seen = self._trial(case), base, seen or Observed()
+        self._records = 0
 
-    def score(self, text: str, whole: bool = False) -> float:
+    def score(self, text: str, whole: bool = False, most: int = 0, changed: tuple[str, ...] = ()) -> float:
         """Return how much of the case that it aims at a text gets right; less than 0 if it fails.
 
-        `self.touched` says afterwards which outputs the text has changed. If `whole`, no program runs alone
-        where that would not show whether outputs that were right still are.
+        `self.touched` says afterwards which outputs the text has changed, and `self.spent` its work. If
+        `whole`, no program runs alone where that would not show whether outputs that were right still are.
+        At most so many launches, before the first of a kernel that is `changed`, are not run again.
         """
         target, worker, only = self._target, self._worker, self._seen.only
         self.touched, self.gained = Touched(), frozenset()
+        kept = self._kept(most, changed)
+        self.spent = WORK_OF_A_TRY
         if worker.start() or worker.edit(text, LIMIT_S, self._base):
             return -1.0
         if only is not None and not (whole and any(self._seen.right)):
-            called = target.call(worker, limit_s=self.limit_s, bounds=True, only=only)
+            called = target.call(worker, limit_s=self.limit_s, bounds=True, only=only, kept=kept)
+            self.spent = self.work() if called else WORK_OF_A_TRY
             share = target.right_of_one(called, worker.witnessed)
             if share is not None:
                 self._compare(called, one_program=True)
                 return share
-        called = target.call(worker, limit_s=self.limit_s, bounds=True)
+        called = target.call(worker, limit_s=self.limit_s, bounds=True, kept=kept)
+        self.spent = self.work() if called else WORK_OF_A_TRY
         self._compare(called, one_program=False)
         share = target.share(called, worker.witnessed)
         if share < 1.0:
@@ -113,6 +123,18 @@ class Bench:
         if worker.start() or worker.edit(text, LIMIT_S):
             return -1.0
         return target.right(worker, witnessed=True, limit_s=self.limit_s)
+
+    def _kept(self, most: int, changed: tuple[str, ...]) -> Kept | None:
+        """Return which launches are repeated; they are recorded first, once in a process."""
+        if not most or self._base is None or len(self._seen.launches) < 2:
+            return None
+        key, worker = self._target.case.name, self._worker
+        if not (self._records and worker.has_base(self._base)):
+            if self._records >= MOST_RECORDS or worker.start() or worker.edit(self._base, LIMIT_S, self._base):
+                return None
+            self._records += 1
+            self._target.call(worker, kept=Kept(key))
+        return Kept(key, most, changed)
 
     def _gained(self, called: Called | None) -> frozenset[int]:
         """Return the outputs that were wrong and are right in a call, unless a right one is wrong now."""
@@ -167,9 +189,17 @@ class Bench:
         if self._exercise.follow or self._exercise.bad_choice:  # elements do not stand for themselves
             return Observed(lines, lanes, again, suspects=suspects)
         right = target.right_outputs(whole)
-        return Observed(
-            lines, lanes, again, whole.outputs, right, self._wrong_program(whole, grids), suspects
-        )
+        settled = self._storing_only(right)
+        only = self._wrong_program(whole, grids)
+        return Observed(lines, lanes, again, whole.outputs, right, only, suspects, settled)
+
+    def _storing_only(self, right: Sequence[bool]) -> frozenset[int]:
+        """Return the lines that store outputs that are right, and no other one."""
+        buffers = self._target.buffers[-len(right) :] if right else ()
+        is_right = {one.tensor.offset: good for one, good in zip(buffers, right, strict=True)}
+        stores = [one for one in self._worker.witnessed.reaches if one.writes and one.offset in is_right]
+        wrong = {one.line for one in stores if not is_right[one.offset]}
+        return frozenset({one.line for one in stores} - wrong)
 
     def _suspects(self, whole: Called) -> frozenset[int]:
         """Return the lines that reach outside of a tensor, race, or should store what nobody does."""

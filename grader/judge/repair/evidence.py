@@ -2,6 +2,7 @@
 
 Of an access that is wrong by its address the mistake is in what that address, or its mask, is made of: the
 backward slice of the line (Weiser, Program Slicing, 1981). The nearer a statement is, the earlier its edits.
+What a right output is made of comes last.
 """
 
 from __future__ import annotations
@@ -17,13 +18,20 @@ from grader.judge.repair.source import Function, Source, called, names_in
 # An edit of a statement this near is tried as if it stood so much earlier. The rest is not left out: another
 # mistake may have led there.
 EARLIER = (8.0, 8.0, 4.0, 2.0)
+LATER = 8.0  # so much, for statements of which a right output is made
 Place = tuple[str, str]  # a function and a name in it
 
 
-def by_evidence(source: Source, edits: Sequence[Edit], lines: Collection[int]) -> list[Edit]:
-    """Return edits in the order in which to try them, where accesses in these lines were seen to be wrong."""
-    near = _nearness(source, lines)
-    if not near:
+def by_evidence(
+    source: Source, edits: Sequence[Edit], wrong: Collection[int], settled: Collection[int]
+) -> list[Edit]:
+    """Return edits in the order in which to try them.
+
+    Accesses in the lines `wrong` were seen to be wrong. Stores in lines that are `settled` are right.
+    """
+    near = _nearness(source, wrong)
+    right = _behind(source, settled)
+    if not near and not right:
         return [*edits]
     begins = sorted(near)
 
@@ -35,7 +43,9 @@ def by_evidence(source: Source, edits: Sequence[Edit], lines: Collection[int]) -
             distances.append(near[begins[number]][1] if inside else len(EARLIER))
         # Of an edit of several places the farthest counts: elsewhere it changes what is right.
         farthest = max(distances)
-        return at / EARLIER[farthest] if farthest < len(EARLIER) else at
+        if farthest < len(EARLIER):
+            return at / EARLIER[farthest]
+        return at * LATER if all(_is_in(right, begin) for (begin, _), _ in edits[at].parts) else at
 
     return [edits[at] for at in sorted(range(len(edits)), key=place)]
 
@@ -72,6 +82,42 @@ def _nearness(source: Source, lines: Collection[int]) -> dict[int, tuple[int, in
             for caller, argument in _handed(source, function, wanted):
                 take(caller, argument, names_in(argument), distance)
     return found
+
+
+def _behind(source: Source, lines: Collection[int]) -> list[tuple[int, int]]:
+    """Return the spans of the statements of which what is stored in these lines is made, with their loops."""
+    found: dict[int, int] = {}
+    asked: deque[Place] = deque()
+    seen: set[Place] = set()
+
+    def take(function: Function, node: ast.AST) -> None:
+        begin, end = source.span(node)
+        found[begin] = max(end, found.get(begin, end))
+        for name in names_in(node):
+            if name.id in source.functions and source.functions[name.id].kernel:
+                begin, end = source.span(source.functions[name.id].node)
+                found[begin] = end
+            place = function.name, name.id
+            if place not in seen:
+                seen.add(place)
+                asked.append(place)
+
+    kernels = [one for one in source.functions.values() if one.kernel]
+    for function in kernels:
+        for node in ast.walk(function.node):
+            if isinstance(node, ast.stmt) and _is_simple(node) and _spans(node, lines):
+                take(function, node)
+    while asked:
+        name, wanted = asked.popleft()
+        for node in ast.walk(source.functions[name].node):
+            value = _bound(node, wanted)
+            if value is not None:
+                take(source.functions[name], node if _is_simple(node) else value)
+    return [*found.items()]
+
+
+def _is_in(spans: Sequence[tuple[int, int]], at: int) -> bool:
+    return any(begin <= at < end for begin, end in spans)
 
 
 def _is_simple(node: ast.AST) -> bool:

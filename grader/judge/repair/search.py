@@ -180,7 +180,7 @@ class Search:
         second, _ = self._sweep(parts, self._one, base)
         if second and second[0].is_all:
             # The known ones may be of other functions.
-            alone, _ = self._try_all([second[0].edit], (), base, 1)
+            alone, _ = self._try_all([second[0].edit], (), base, self._one)
             return Repair((*(() if alone and alone[0].is_all else known), second[0].edit))
         return Repair((*known,), bench.names(mended)) if mended else None
 
@@ -222,23 +222,23 @@ class Search:
         Of edits with the same effect in the present case one is tried; the others if it mends that, and not
         all cases.
         """
-        most = work // self._benches[0].work()
         # A small search takes the effects that were seen last: to see them anew takes as long as its tries.
         if self._found is None or work >= self._one:
             self._found = self._known(before)
         known = self._found
-        edits = by_evidence(self._source, known.edits, self._seen.suspects)
-        mends, steps = self._try_all(edits, before, base, most)
+        edits = by_evidence(self._source, known.edits, self._seen.suspects, self._seen.settled)
+        usual = self._benches[0].work()
+        mends, steps = self._try_all(edits, before, base, work)
         if mends and not mends[0].is_all:
             twins = known.twins([one.edit for one in mends])
-            more, _ = self._try_all(twins, before, base, len(twins))
+            more, _ = self._try_all(twins, before, base, len(twins) * usual)
             mends = sorted((*mends, *more), key=_most_first)
         return mends, steps
 
     def _try_all(
-        self, edits: Sequence[Edit], before: Sequence[Part], base: float, most: int
+        self, edits: Sequence[Edit], before: Sequence[Part], base: float, work: int
     ) -> tuple[list[Mend], list[Step]]:
-        """Try at most so many edits on top of others, up to the first that mends all; see `_sweep`.
+        """Try edits on top of others with so much work, up to the first that mends all; see `_sweep`.
 
         What is returned does not depend on which worker is faster.
         """
@@ -246,15 +246,16 @@ class Search:
         steps = list[tuple[float, int, frozenset[int]]]()
 
         def run(number: int) -> None:
-            bench, relevance, left = self._benches[number], Relevance(self._source), most
+            bench, relevance, left = self._benches[number], Relevance(self._source), work
             for index in range(number, len(edits), len(self._benches)):
                 if index > best[0] or left <= 0 or time.monotonic() > self._end:
                     return
                 if relevance.is_useless(edits[index]):
                     continue
-                left -= len(self._benches)
                 parts = (*before, *edits[index].parts)
-                score = self._try(bench, parts, relevance.is_new(edits[index]))
+                kept = self._kept(edits[index])
+                score = self._try(bench, parts, relevance.is_new(edits[index]), *kept)
+                left -= len(self._benches) * bench.spent
                 relevance.note(edits[index], bench.touched)
                 if score == 1.0 and bench.stored_again() > self._seen.again:
                     continue  # right by chance: what one program stores, or one iteration, hides another's
@@ -296,10 +297,22 @@ class Search:
         same = len(launches) == len(before) if moves else [*launches] == before
         return edit if same or not launches or not before else edit.avoiding()
 
-    def _try(self, bench: Bench, parts: Sequence[Part], whole: bool = False) -> float:
+    def _kept(self, edit: Edit) -> tuple[int, tuple[str, ...]]:
+        """Return how many launches an edit may leave as they are, and the kernels that it changes."""
+        lines, changed = self._seen.launches, self._source.kernels_with(edit.parts)
+        return (len(lines) if changed else self._source.launches_before(edit.parts, lines)), changed
+
+    def _try(
+        self,
+        bench: Bench,
+        parts: Sequence[Part],
+        whole: bool = False,
+        most: int = 0,
+        changed: tuple[str, ...] = (),
+    ) -> float:
         try:
             text = self._source.with_replaced(parts)
         except ValueError:
-            bench.touched = Touched()
+            bench.touched, bench.spent = Touched(), 1
             return -1.0
-        return bench.score(text, whole)
+        return bench.score(text, whole, most, changed)

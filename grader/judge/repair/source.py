@@ -219,6 +219,37 @@ class Source:
                 }
         return frozenset(found)
 
+    def kernels_with(self, parts: Iterable[Part]) -> tuple[str, ...]:
+        """Return the kernels that do something else if spans are replaced; () if anything else may."""
+        changed: set[str] = set()
+        for (begin, end), _ in parts:
+            inside = [
+                name for name, (first, last) in self._spans_of_kernels.items() if first < begin and end <= last
+            ]
+            if not inside:
+                return ()
+            changed |= {*inside}
+        return tuple(name for name, reached in self._reached_by_kernels.items() if reached & changed)
+
+    def launches_before(self, parts: Iterable[Part], lines: Sequence[int]) -> int:
+        """Return how many of the first launches, in these lines, run before code of the host is replaced."""
+        begin = min(first for (first, _), _ in parts)
+        for one in self.functions.values():
+            first, last = self.span(one.node)
+            if not one.kernel and first < begin < last:
+                at = self._bytes[:begin].count(b"\n") + 1
+                inside = [one.node.lineno < line < at for line in lines]
+                return inside.index(False) if False in inside else len(inside)
+        return 0
+
+    @cached_property
+    def _spans_of_kernels(self) -> dict[str, tuple[int, int]]:
+        return {name: self.span(one.node) for name, one in self.functions.items() if one.kernel}
+
+    @cached_property
+    def _reached_by_kernels(self) -> dict[str, set[str]]:
+        return {name: {one.name for one in self.reached_from(name)} for name in self._spans_of_kernels}
+
     def reached_from(self, name: str) -> list[Function]:
         """Return the functions that a function of the file may run, itself first; [] if it is not there.
 

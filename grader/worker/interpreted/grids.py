@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from triton.runtime import interpreter
@@ -19,16 +19,26 @@ AXES = 3
 Run: TypeAlias = Callable[[dict[str, Any]], object]  # of a launch, with its options
 
 
+class Launch(NamedTuple):
+    """A launch of a call, by its number; `tensors` are its arguments that are tensors, in their order."""
+
+    number: int
+    kernel: str
+    tensors: Sequence[torch.Tensor]
+    options: dict[str, Any]
+    run: Run
+
+
 @contextlib.contextmanager
 def other_programs(asked: Programs) -> Iterator[None]:
     """Let one launch of what runs here have another size of its grid along one axis."""
 
-    def changed(number: int, options: dict[str, Any], run: Run) -> object:
-        if number == asked.launch:
-            options["grid"] = _resized(options["grid"], asked)
-        return run(options)
+    def changed(launch: Launch) -> object:
+        if launch.number == asked.launch:
+            launch.options["grid"] = _resized(launch.options["grid"], asked)
+        return launch.run(launch.options)
 
-    with _launches(changed):
+    with launches(changed):
         yield
 
 
@@ -36,35 +46,42 @@ def other_programs(asked: Programs) -> Iterator[None]:
 def one_program(asked: OneProgram) -> Iterator[None]:
     """Let one launch of what runs here have one program alone, in a grid of the same size, and be the last.
 
-    No program runs if there is none of its number. Tensors that host code makes are filled with NaN: an
-    element that no other call has written is told by that.
+    No program runs if there is none of its number.
     """
 
-    def changed(number: int, options: dict[str, Any], run: Run) -> object:
-        if number < asked.launch:
-            return run(options)
-        return _run_one(options, run, asked.number) if number == asked.launch else None
+    def changed(launch: Launch) -> object:
+        if launch.number < asked.launch:
+            return launch.run(launch.options)
+        return _run_one(launch, asked.number) if launch.number == asked.launch else None
 
+    with launches(changed):
+        yield
+
+
+@contextlib.contextmanager
+def own_tensors_filled() -> Iterator[None]:
+    """Fill the tensors that host code makes with NaN: an element that nobody has written is told by that."""
     mode = torch.get_deterministic_debug_mode()
     torch.set_deterministic_debug_mode("warn")  # of which torch.utils.deterministic says what it fills
     try:
-        with _launches(changed):
-            yield
+        yield
     finally:
         torch.set_deterministic_debug_mode(mode)
 
 
 @contextlib.contextmanager
-def _launches(changed: Callable[[int, dict[str, Any], Run], object]) -> Iterator[None]:
-    """Let each launch be run by a function, which gets its number."""
-    plain, launches = InterpretedFunction.run, 0
+def launches(changed: Callable[[Launch], object]) -> Iterator[None]:
+    """Let each launch be run by a function."""
+    plain, count = InterpretedFunction.run, 0
 
     def launched(kernel: InterpretedFunction, *args: object, **options: Any) -> object:
-        nonlocal launches
+        nonlocal count
         if options.get("warmup"):
             return plain(kernel, *args, **options)
-        launches += 1
-        return changed(launches - 1, options, lambda options: plain(kernel, *args, **options))
+        count += 1
+        tensors = [one for one in (*args, *options.values()) if isinstance(one, torch.Tensor)]
+        run = lambda options: plain(kernel, *args, **options)  # noqa: E731
+        return changed(Launch(count - 1, kernel.fn.__name__, tensors, options, run))
 
     InterpretedFunction.run = launched
     try:
@@ -87,8 +104,8 @@ def _resized(grid: object, asked: Programs) -> Callable[[object], tuple[int, ...
     return sizes
 
 
-def _run_one(options: dict[str, Any], run: Run, number: int) -> object:
-    builder, grid = interpreter.interpreter_builder, options["grid"]
+def _run_one(launch: Launch, number: int) -> object:
+    builder, grid = interpreter.interpreter_builder, launch.options["grid"]
     place, dim = builder.set_grid_idx, builder.set_grid_dim
     sizes: list[int] = []
 
@@ -103,6 +120,6 @@ def _run_one(options: dict[str, Any], run: Run, number: int) -> object:
 
     builder.set_grid_idx, builder.set_grid_dim = place_of_it, lambda *_: dim(*sizes)
     try:
-        return run({**options, "grid": grid_of_one})
+        return launch.run({**launch.options, "grid": grid_of_one})
     finally:
         del builder.set_grid_idx, builder.set_grid_dim
