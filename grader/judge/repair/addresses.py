@@ -50,6 +50,12 @@ def _of_a_range(source: Source, function: Function, loop: ast.For, kinds: dict[s
         for change in ("+ 1", "- 1"):
             mistake = f"the loop over {code} ends in the wrong place"
             yield Edit.of_node(source, 2, stop, f"({source.text_of(stop)}) {change}", mistake)
+    if len(given) > 1 and not isinstance(given[0], ast.Constant):
+        used = {one.id for one in names_in(given[0])}
+        sizes = {*function.constants, *function.constexprs} & {one.id for one in names_in(loop)}
+        for factor in sorted(sizes - used):
+            mistake = f"the loop over {code} begins in the wrong place: `{source.text_of(given[0])}`"
+            yield Edit.of_node(source, 1, given[0], f"({source.text_of(given[0])}) * {factor}", mistake)
     if len(given) == 3:
         whole = [name for name in (*function.constants, *function.parameters, *function.stored)
                  if kinds.get(name) in (Kind.SIZE, Kind.CONSTANT, Kind.INDEX)]  # fmt: skip

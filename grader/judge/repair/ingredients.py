@@ -141,22 +141,43 @@ def _same(some: Sequence[ast.AST], others: Sequence[ast.AST]) -> bool:
 
 def _loads_of_an_unused_pointer(source: Source, function: Function, kinds: dict[str, Kind]) -> Iterator[Edit]:
     """Multiply by, or add, what a parameter points to that the kernel does not use, loaded as others are."""
-    pointers = [name for name in function.unused if kinds.get(name) is Kind.POINTER]
-    loads = [node for node in function.nodes if isinstance(node, ast.Call) and called(node) == "load"]
-    for pointer in pointers:
-        for load in loads:
-            inner = next((one for one in names_in(load) if kinds.get(one.id) is Kind.POINTER), None)
-            if inner is None or inner.id not in function.parameters:
+    for pointer in (name for name in function.unused if kinds.get(name) is Kind.POINTER):
+        texts = [*_loads_like_others(source, function, pointer, kinds), *_loads_of_a_vector(function, pointer)]
+        for node in function.nodes:
+            if not isinstance(node, ast.Assign | ast.AugAssign):
                 continue
-            begin, (start, stop) = source.span(load)[0], source.span(inner)
-            text = source.text_of(load).encode()
-            other = (text[: start - begin] + pointer.encode() + text[stop - begin :]).decode()
-            for node in function.nodes:
-                if isinstance(node, ast.Assign | ast.AugAssign) and load not in ast.walk(node):
-                    code = source.text_of(node.value)
-                    mistake = f"the argument `{pointer}` is not used, and is missing in {quoted(code)}"
-                    for sign in "*+":
-                        yield Edit.of_node(source, 1, node.value, f"(({code}) {sign} {other})", mistake)
+            code, own = source.text_of(node.value), {*ast.walk(node)}
+            mistake = f"the argument `{pointer}` is not used, and is missing in {quoted(code)}"
+            for text, of in texts:
+                for sign in "*+" if of not in own else "":
+                    yield Edit.of_node(source, 1, node.value, f"(({code}) {sign} {text})", mistake)
+
+
+def _loads_like_others(
+    source: Source, function: Function, pointer: str, kinds: dict[str, Kind]
+) -> Iterator[tuple[str, ast.AST | None]]:
+    """Give a load of a pointer for each load of another parameter, and that one."""
+    for load in (node for node in function.nodes if called(node) == "load"):
+        inner = next((one for one in names_in(load) if kinds.get(one.id) is Kind.POINTER), None)
+        if inner is None or inner.id not in function.parameters:
+            continue
+        begin, (start, stop) = source.span(load)[0], source.span(inner)
+        text = source.text_of(load).encode()
+        yield (text[: start - begin] + pointer.encode() + text[stop - begin :]).decode(), load
+
+
+def _loads_of_a_vector(function: Function, pointer: str) -> Iterator[tuple[str, ast.AST | None]]:
+    """Give a load of one element for each index that the kernel compares with a size."""
+    pairs = dict.fromkeys(
+        (node.left.id, node.comparators[0].id)
+        for node in function.nodes
+        if isinstance(node, ast.Compare)
+        and isinstance(node.ops[0], ast.Lt)
+        and isinstance(node.left, ast.Name)
+        and isinstance(node.comparators[0], ast.Name)
+    )
+    for index, size in pairs:
+        yield f"tl.load({pointer} + {index}, mask={index} < {size}, other=0.0)", None
 
 
 def _definition_with_another_name(
