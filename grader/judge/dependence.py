@@ -20,7 +20,7 @@ from grader.worker.submission_worker import SubmissionWorker
 
 MOST_CASES = 2  # that are looked at
 MOST_CALLS = 90  # of the function, in all
-MOST_ACCESSES = 160_000  # loads and stores of all these calls, some ten seconds
+MOST_ACCESSES = 80_000  # loads and stores of all these calls, some five seconds
 PARTS = 8  # into which an axis is cut at once
 FEW = 2  # parts of an axis that are cut again, because an element depends on these alone
 MOST_LINES = 3  # that are named

@@ -19,6 +19,7 @@ from grader.course.symptoms import Symptom
 from grader.judge.contrast import contrast
 from grader.judge.dependence import dependence
 from grader.judge.experiments.of_file import Failed, by_experiment
+from grader.judge.experiments.outputs import exchanged_outputs
 from grader.judge.experiments.programs import NEEDED
 from grader.judge.facts import births
 from grader.judge.formula.of_file import formula_of_file
@@ -108,6 +109,7 @@ class Explainer:
         tried: dict[str, str] | None = None
         try:
             another = "" if key in self._mended else self._by_another(wrong, key)
+            another = another or self._exchanged(wrong)
             if not another and Reason.UNWRITTEN in {outcome.reason for outcome in failed.values()}:
                 tried = self._tried(wrong)  # a launch with too few programs is found within a second
             needed = [words for words in (tried or {}).values() if NEEDED in words]
@@ -179,6 +181,15 @@ class Explainer:
         failed = [Failed(item.id, item.case, outcome) for item, outcome in wrong.answers if is_open(outcome)]
         try:
             return {} if worker.start() else by_experiment(worker, wrong.exercise, failed)
+        finally:
+            worker.close()
+
+    def _exchanged(self, wrong: Wrong) -> str:
+        """Say which outputs have each other's values; "" if none have."""
+        plain = [one for one in wrong.cases(right=False) if not (one.needs_gpu or one.is_far or one.label)]
+        worker = self._workers_for(wrong.answers[0][0])[0]
+        try:
+            return "" if worker.start() else exchanged_outputs(worker, wrong.exercise, plain)
         finally:
             worker.close()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grader.worker.witness.record import Witnessed
 
-MOST = 4000  # units of one experiment with an exercise: about a second
+MOST = 2000  # units of one experiment with an exercise: a few seconds
 OF_A_CALL = 8  # whatever it does
 ACCESSES, LANES = 3, 4000  # loads and stores, and their lanes, of one unit
 

@@ -150,7 +150,7 @@ class Search:
         return None
 
     def _second(
-        self, first: Edit, most: int, cheapest: bool = False, mended: Collection[int] = ()
+        self, first: Edit, most: int, cheapest: bool = False, mended: Collection[int] = (), again: bool = True
     ) -> Repair | None:
         """Return an edit with a second one that mends what it leaves wrong.
 
@@ -165,7 +165,10 @@ class Search:
         if base == 1.0:  # what is left shows in a case that is too large, or not at all
             return None
         found, _ = self._sweep(first.parts, most, base)
-        return Repair((first, found[0].edit)) if found and found[0].is_all else None
+        if not found or found[0].is_all or not again:
+            return Repair((first, found[0].edit)) if found and found[0].is_all else None
+        # With the second one right, the first may be another: in a small case several help.
+        return self._second(found[0].edit, most, mended=found[0].cases, again=False)
 
     def _on_top_of(self, known: Sequence[Edit]) -> Repair | None:
         """Return the known edits, with one more if they do not mend all; None if they mend nothing."""

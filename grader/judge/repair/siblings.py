@@ -16,14 +16,18 @@ MOST_UNLIKE = 2  # places, beside the names that are assigned, in which two like
 
 
 def edits(source: Source, function: Function) -> Iterator[Edit]:
-    """Yield every edit that puts what a like statement has in place of a part of one."""
-    if not function.kernel:
-        return
+    """Yield every edit that puts what a like statement has in place of a part of one, or exchanges both."""
     for body in _bodies(function.node):
         for at, one in enumerate(body):
-            for other in body[max(0, at - NEAR) : at + NEAR + 1]:
-                if one is not other:
-                    yield from _as_in(source, one, other)
+            for other in body[max(0, at - NEAR) : at]:
+                unlike = _unlike(one, other) or []
+                if len(unlike) > MOST_UNLIKE or not isinstance(one, ast.Assign | ast.AugAssign | ast.Expr):
+                    continue
+                for mine, its in unlike:
+                    if function.kernel:
+                        yield _as_in(source, one, mine, other, its)
+                        yield _as_in(source, other, its, one, mine)
+                    yield _exchanged(source, mine, its)
 
 
 def _bodies(node: ast.AST) -> Iterator[Sequence[ast.stmt]]:
@@ -34,17 +38,22 @@ def _bodies(node: ast.AST) -> Iterator[Sequence[ast.stmt]]:
                 yield body
 
 
-def _as_in(source: Source, one: ast.stmt, other: ast.stmt) -> Iterator[Edit]:
-    simple = ast.Assign | ast.AugAssign | ast.Expr
-    if type(one) is not type(other) or not isinstance(one, simple):
-        return
-    unlike = _unlike(one, other)
-    if unlike is None or not 0 < len(unlike) <= MOST_UNLIKE:
-        return
-    for mine, its in unlike:
-        code, text = quoted(source.text_of(one)), source.text_of(its)
-        mistake = f"{quoted(source.text_of(mine))} in {code} is not as in line {other.lineno}"
-        yield Edit.of_node(source, 2, mine, text if isinstance(its, ast.Name) else f"({text})", mistake)
+def _as_in(source: Source, one: ast.stmt, mine: ast.expr, other: ast.stmt, its: ast.expr) -> Edit:
+    mistake = (
+        f"{quoted(source.text_of(mine))} in {quoted(source.text_of(one))} is not as in line {other.lineno}"
+    )
+    return Edit.of_node(source, 2, mine, _enclosed(source, its), mistake)
+
+
+def _exchanged(source: Source, mine: ast.expr, its: ast.expr) -> Edit:
+    parts = (source.span(its), _enclosed(source, mine)), (source.span(mine), _enclosed(source, its))
+    code = f"{quoted(source.text_of(its))} and {quoted(source.text_of(mine))} of line {mine.lineno}"
+    return Edit(2, its.lineno, f"{code} are exchanged", parts)
+
+
+def _enclosed(source: Source, node: ast.expr) -> str:
+    text = source.text_of(node)
+    return text if isinstance(node, ast.Name | ast.Constant | ast.Attribute) else f"({text})"
 
 
 def _unlike(one: ast.AST, other: ast.AST) -> list[tuple[ast.expr, ast.expr]] | None:

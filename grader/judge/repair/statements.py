@@ -31,6 +31,8 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
                 yield from _values_exchanged(source, statement, other)
             if not isinstance(statement, ast.For | ast.While | ast.If):
                 yield from _moved_down(source, body[at : at + 1 + FARTHEST])
+            if isinstance(block, Loop) and isinstance(statement, ast.AugAssign):
+                yield from _to_the_other_end(source, statement, body)
             if block is not None:
                 yield from _out_of(source, statement, block)
             if isinstance(statement, Block) and at + 1 < len(body):
@@ -122,6 +124,18 @@ def _moved_down(source: Source, body: Sequence[ast.stmt]) -> Iterator[Edit]:
         parts = tuple((source.span(one), text) for one, text in zip(body, texts, strict=False))
         mistake = f"{quoted(first)} comes before {quoted(texts[-2])}, which must come first"
         yield Edit(3, body[0].lineno, mistake, parts)
+
+
+def _to_the_other_end(source: Source, statement: ast.stmt, body: Sequence[ast.stmt]) -> Iterator[Edit]:
+    """Let an update come behind all else in a loop, or before."""
+    code, here, indent = source.text_of(statement), source.span(statement), " " * statement.col_offset
+    (begin, _), (_, end) = source.span(body[0]), source.span(body[-1])
+    if statement is not body[-1] and not isinstance(body[-1], ast.For | ast.While | ast.If):
+        mistake = f"{quoted(code)} comes too early in the loop: it belongs at its end"
+        yield Edit(2, statement.lineno, mistake, ((here, "pass"), ((end, end), f"\n{indent}{code}")))
+    if statement is not body[0]:
+        mistake = f"{quoted(code)} comes too late in the loop: it belongs at its beginning"
+        yield Edit(2, statement.lineno, mistake, ((here, "pass"), ((begin, begin), f"{code}\n{indent}")))
 
 
 def _values_exchanged(source: Source, one: ast.stmt, other: ast.stmt) -> Iterator[Edit]:
