@@ -130,7 +130,7 @@ def _to_the_other_end(source: Source, statement: ast.stmt, body: Sequence[ast.st
     """Let an update come behind all else in a loop, or before."""
     code, here, indent = source.text_of(statement), source.span(statement), " " * statement.col_offset
     (begin, _), (_, end) = source.span(body[0]), source.span(body[-1])
-    if statement is not body[-1] and not isinstance(body[-1], ast.For | ast.While | ast.If):
+    if statement is not body[-1]:
         mistake = f"{quoted(code)} comes too early in the loop: it belongs at its end"
         yield Edit(2, statement.lineno, mistake, ((here, "pass"), ((end, end), f"\n{indent}{code}")))
     if statement is not body[0]:

@@ -37,12 +37,13 @@ STORE = LINES["tl.store(out_ptr + first, z + y, mask=first < n)"]
 IN_FETCH = LINES["return tl.load(base + at, mask=at < size, other=0.0)"]
 SECOND = LINES["second = tl.program_id(0) + lanes"]
 FIRST = LINES["first = tl.program_id(0) * BLOCK + lanes"]
+LAUNCH = LINES["kernel[(triton.cdiv(x.numel(), 64),)](x, y, out, x.numel(), BLOCK=64)"]
 VALUE = LINES["z = x * x - y"]
 
 
-def order(lines):
+def order(wrong, settled=()):
     edits = candidates(SOURCE, "function")
-    after = by_evidence(SOURCE, edits, lines)
+    after = by_evidence(SOURCE, edits, wrong, settled)
     assert sorted(map(id, edits)) == sorted(map(id, after))
     return edits, after
 
@@ -80,3 +81,10 @@ def test_a_nearer_statement_comes_earlier():
 def test_without_evidence_the_order_is_that_of_the_candidates(lines):
     before, after = order(lines)
     assert before == after
+
+
+def test_what_a_right_output_is_made_of_comes_later():
+    edits, after = order((), {STORE})
+    assert sum(places(after, LAUNCH)) < sum(places(edits, LAUNCH))
+    for line in (FIRST, VALUE, LOAD_OF_Y, IN_FETCH):
+        assert sum(places(after, line)) > sum(places(edits, line))

@@ -68,3 +68,68 @@ def test_a_sum_that_begins_at_0_is_no_product():
     )
     edits = candidates(Source(product), "kernel")
     assert [one for one in edits if any(text.startswith("total *= ") for _, text in one.parts)]
+
+
+LOOPS = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(x_ptr, out_ptr, n_rows, n, BLOCK: tl.constexpr):
+    total = 0.0
+    row = tl.program_id(0)
+    while row < n_rows:
+        row += tl.num_programs(0)
+        for at in range(0, n, BLOCK):
+            total += tl.sum(tl.load(x_ptr + row * n + at + tl.arange(0, BLOCK)), 0)
+        for at in range(0, n, BLOCK):
+            tl.store(out_ptr + row * n + at + tl.arange(0, BLOCK), total)
+"""
+ANEW = (
+    "    while row < n_rows:\n",
+    "    while row < n_rows:\n        total = 0.0\n",
+    "`total = 0.0` is run once, before the loop of line 10, and must be run in each iteration",
+)
+SECOND_LOOP = """
+@triton.jit
+def kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    lanes = tl.arange(0, BLOCK)
+    most = tl.full((BLOCK,), 0.0, tl.float32)
+    for at in range(0, n, BLOCK):
+        most = tl.maximum(most, tl.load(x_ptr + lanes))
+        x_ptr += BLOCK
+    for at in range(0, n, BLOCK):
+        tl.store(out_ptr + at + lanes, tl.load(x_ptr + lanes) - most)
+        x_ptr += BLOCK
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "mistake"),
+    [
+        (LOOPS, *ANEW),
+        (
+            LOOPS,
+            "        row += tl.num_programs(0)\n",
+            "        pass\n",
+            "`row += tl.num_programs(0)` comes too early in the loop: it belongs at its end",
+        ),
+        (
+            SECOND_LOOP,
+            "    for at in range(0, n, BLOCK):\n        most",
+            "    first_x_ptr = x_ptr\n    for at in range(0, n, BLOCK):\n        most",
+            "`x_ptr` goes on where the loop of line 6 has left it, and must begin anew",
+        ),
+    ],
+)
+def test_what_a_loop_changes_begins_anew_or_changes_at_its_end(text, old, new, mistake):
+    source = Source(text)
+    (edit,) = [one for one in candidates(source, "kernel") if one.mistake == mistake]
+    changed = source.with_replaced(edit.parts)
+    assert text.count(old) == 1
+    assert new in changed
+    if mistake.endswith("at its end"):
+        assert changed.endswith("        row += tl.num_programs(0)\n")
+    if mistake.endswith("anew"):
+        assert "    x_ptr = first_x_ptr\n    for at in range(0, n, BLOCK):\n        tl.store" in changed

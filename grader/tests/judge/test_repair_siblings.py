@@ -1,0 +1,59 @@
+"""Edits that make a statement like one near it."""
+
+import pytest
+
+from grader.judge.repair.candidates import candidates
+from grader.judge.repair.source import Source
+
+FILE = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    lanes = tl.arange(0, BLOCK)
+    step = tl.num_programs(0) * BLOCK
+    for start in range(tl.program_id(0) * BLOCK, n, step):
+        tl.store(out_ptr + lanes, tl.load(x_ptr + lanes) + tl.load(y_ptr + lanes), mask=start + lanes < n)
+        x_ptr += step
+        y_ptr += BLOCK
+        out_ptr += step
+
+
+def finish(sums, out):
+    pass
+
+
+def function(x, dweight, dbias):
+    sums = x.new_empty(2, 4)
+    kernel[(1,)](x, x, sums, 4, BLOCK=4)
+    finish(sums[0], dbias)
+    finish(sums[1], dweight)
+    return dweight, dbias
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "mistake"),
+    [
+        ("y_ptr += BLOCK", "y_ptr += step", "`BLOCK` in `y_ptr += BLOCK` is not as in line 12"),
+        (
+            "finish(sums[0], dbias)\n    finish(sums[1], dweight)",
+            "finish(sums[0], dweight)\n    finish(sums[1], dbias)",
+            "`dbias` and `dweight` of line 25 are exchanged",
+        ),
+    ],
+)
+def test_an_edit_takes_what_the_other_statement_has(old, new, mistake):
+    source = Source(FILE)
+    assert FILE.count(old) == 1
+    edits = {source.with_replaced(edit.parts): edit for edit in candidates(source, "function")}
+    assert edits[FILE.replace(old, new)].mistake == mistake
+
+
+def test_statements_of_another_form_are_no_pattern():
+    text = FILE.replace("y_ptr += BLOCK", "y_ptr = tl.multiple_of(y_ptr + BLOCK, 4)")
+    edits = candidates(Source(text), "function")
+    assert edits
+    assert not any(" is not as in line " in one.mistake and "multiple_of" in one.mistake for one in edits)
