@@ -18,6 +18,7 @@ from grader.course.submission import Submission
 from grader.course.symptoms import Symptom
 from grader.judge.contrast import contrast
 from grader.judge.dependence import dependence
+from grader.judge.experiments.numbers import other_number
 from grader.judge.experiments.of_file import Failed, by_experiment
 from grader.judge.experiments.outputs import exchanged_outputs
 from grader.judge.experiments.programs import NEEDED
@@ -105,6 +106,11 @@ class Explainer:
         Empty where edits cannot be tried on this machine: each case keeps the cause that its symptom has.
         """
         key = wrong.submission.sha256 or ""
+        numbered = {} if key in self._mended else self._by_numbers(wrong)
+        if numbered:
+            others = [(item, one) for item, one in wrong.answers if item.id not in numbered]
+            is_left = any(is_open(one) for _, one in others)
+            return numbered | (self.explain(wrong._replace(answers=others)) if is_left else {})
         failed = {item.id: outcome for item, outcome in wrong.answers if is_open(outcome)}
         tried: dict[str, str] | None = None
         try:
@@ -183,6 +189,22 @@ class Explainer:
             return {} if worker.start() else by_experiment(worker, wrong.exercise, failed)
         finally:
             worker.close()
+
+    def _by_numbers(self, wrong: Wrong) -> dict[str, Outcome]:
+        """Return the outcomes of wrong cases that are right for another number, by the item's id."""
+        asked = {
+            item.case.name: (item.id, outcome)
+            for item, outcome in wrong.answers
+            if is_open(outcome) and not (item.case.needs_gpu or item.case.is_far or item.case.label)
+        }
+        cases = [case for case in wrong.cases(right=False) if case.name in asked]
+        worker = self._workers_for(wrong.answers[0][0])[0]
+        try:
+            told = {} if worker.start() else other_number(worker, wrong.exercise, cases)
+        finally:
+            worker.close()
+        pairs = [(asked[name], words) for name, words in told.items()]
+        return {at: replace(outcome, cause=words) for (at, outcome), words in pairs}
 
     def _exchanged(self, wrong: Wrong) -> str:
         """Say which outputs have each other's values; "" if none have."""

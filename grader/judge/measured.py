@@ -49,11 +49,21 @@ Relation = Callable[[Sequence[Seen]], str]
 
 def measured(results: Sequence[Seen]) -> str:
     """Return in words what holds for all wrong results, the most special relation; "" if nothing does."""
+    if results and all(map(_is_only_a_sign_of_zero, results)):
+        return (
+            "only the sign of zeros is wrong: 0.0 + -0.0 is 0.0, so a sum that begins at 0.0, and not with "
+            "its first term, loses the sign"
+        )
     if not results or not all(bool(one.got.isfinite().all()) for one in results):
         return ""
     if not any(one.got.numel() >= FEWEST for one in results):
         return ""
     return next((words for relation in RELATIONS if (words := relation(results))), "")
+
+
+def _is_only_a_sign_of_zero(seen: Seen) -> bool:
+    bad = seen.bad
+    return bool(bad.any()) and bool((seen.got[bad] == 0.0).all()) and bool((seen.expected[bad] == 0.0).all())
 
 
 def measured_of_file(worker: SubmissionWorker, exercise: Exercise, failing: Sequence[Case]) -> str:

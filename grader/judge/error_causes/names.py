@@ -21,6 +21,7 @@ _MODULE = re.compile(r"module '([\w.]+)' has no attribute '(\w+)'")
 _OBJECT = re.compile(r"'([\w.]+)' object has no attribute '(\w+)'")
 _UNDEFINED = re.compile(r"(?:name ')?(\w+)'? is not defined")
 _GLOBAL = re.compile(r"Cannot access global variable (\w+) from within")
+_PLAIN_FUNCTION = re.compile(r"Unsupported function referenced: <function (\w+) at")
 _UNBOUND = re.compile(r"local variable '(\w+)' (?:where it is not associated|referenced before)")
 
 
@@ -148,6 +149,12 @@ def undefined(failed: Failed) -> str | None:
         return (
             f"a kernel sees no plain global such as `{hidden[1]}`: pass it as a parameter, or make it "
             f"a constant, `{hidden[1]} = tl.constexpr(...)`"
+        )
+    plain = _PLAIN_FUNCTION.search(failed.text)
+    if plain:
+        return (
+            f"the kernel calls `{plain[1]}`, which is a plain Python function: what a kernel calls needs "
+            "@triton.jit as well"
         )
     unbound = _UNBOUND.search(failed.text)
     if unbound:

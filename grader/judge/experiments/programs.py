@@ -16,7 +16,7 @@ from grader.course.spec import Case, Exercise
 from grader.judge import comparison
 from grader.judge.experiments.work import MOST, work
 from grader.judge.trial import Called, Trial
-from grader.worker.messages import Programs
+from grader.worker.messages import OneProgram, Programs
 from grader.worker.shared_memory import Tensor
 from grader.worker.submission_worker import SubmissionWorker
 from grader.worker.witness.record import (
@@ -29,6 +29,7 @@ from grader.worker.witness.record import (
 )
 
 MOST_PROGRAMS = 4096  # of a launch that is tried
+MOST_ALONE = 64  # programs that are looked at by themselves, the last ones
 MOST_CHANGED = 4  # launches that are changed, one at a time
 NEEDED = "are needed"  # in a cause: with so many programs the case is right in every way
 NEARER = 1e-3  # by which the share of right elements must rise, so that still more programs are tried
@@ -91,6 +92,19 @@ class Bench:
             self._seen[programs] = self._judged(called)
         return self._seen[programs]
 
+    def idle(self, number: int, launch: Launch) -> int | None:
+        """Return a program of the only launch that stores nothing by itself; None if none is found."""
+        count = launch.grid[0]
+        if len(self._worker.witnessed.launches) != 1 or math.prod(launch.grid) != count:
+            return None
+        for one in (*range(count - 1, -1, -1),)[:MOST_ALONE]:
+            called = self._trial.call(self._worker, bounds=True, only=OneProgram(number, one))
+            if called is None:
+                return None
+            if not any(bool(mask.any()) for mask in self._trial.written(called)):
+                return one
+        return None
+
     def _judged(self, called: Called | None) -> Seen | None:
         if called is None:
             self._left = 0  # its process may have ended
@@ -148,7 +162,7 @@ def _too_few(bench: Bench, plain: Seen, number: int, launch: Launch) -> str:
             if seen is not None and seen.witnessed.again <= plain.witnessed.again:
                 found.append((_resized(launch.grid, axis, size), seen))
         if found:
-            return _words_for_few(launch, found)
+            return _words_for_few(bench, number, launch, found)
     return ""
 
 
@@ -199,12 +213,18 @@ def _largest_inside(bench: Bench, number: int, axis: int, few: int, many: int) -
     return few
 
 
-def _words_for_few(launch: Launch, found: Sequence[tuple[Index, Seen]]) -> str:
+def _words_for_few(bench: Bench, number: int, launch: Launch, found: Sequence[tuple[Index, Seen]]) -> str:
     last = max(_last_axis(launch.grid), *(_last_axis(grid) for grid, _ in found))
     launched, needed = _numbers(launch.grid, last), " or ".join(_numbers(grid, last) for grid, _ in found)
     launches = f"line {launch.line} launches {launched} program{'' if launched == '1' else 's'}"
     seen = found[0][1]
     if len(found) == 1 and seen.is_whole and not launch.is_asked_for:
+        idle = bench.idle(number, launch)
+        if idle is not None:  # with more programs some other one happens to do what it should
+            return (
+                f"{launches}, which are enough, but program {idle} stores nothing, and elements are never "
+                "written: which elements a program computes is wrong"
+            )
         return f"{launches}, and {needed} {NEEDED}"
     if launch.is_asked_for and seen.is_right:
         # They share the work by tl.num_programs, so that with fewer of them each takes more turns.

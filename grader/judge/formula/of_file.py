@@ -11,9 +11,11 @@ from grader.judge import comparison
 from grader.judge.formula.search import Followed, formula_of
 from grader.judge.formula.terms import terms_of
 from grader.judge.inputs import in_dtype
-from grader.judge.trial import MOST_ELEMENTS, Trial, elements
+from grader.judge.trial import Trial, elements
 from grader.worker.submission_worker import SubmissionWorker
 
+MOST_ELEMENTS = 1 << 19  # of a case, by the product of its sizes: each is called once or twice
+MOST_RESULTS = 1 << 16  # elements of the output
 MOST_CASES = 3  # that are looked at, each of another size
 FEWEST_CASES = 2  # in one size a mean over a sum is a number, and many formulas say the same
 
@@ -41,7 +43,7 @@ def formula_of_file(worker: SubmissionWorker, exercise: Exercise, failing: Seque
             return ""
         output = output or (finding.output if finding else "")
         got = called.outputs[exercise.outputs.index(output)].double()
-        if got.numel() > MOST_ELEMENTS:
+        if got.numel() > MOST_RESULTS:
             return ""
         terms = terms_of(exercise.reference, in_dtype(trial.values, torch.float64))
         seen.append(Followed(terms, got))

@@ -130,7 +130,11 @@ class Bench:
             return None
         key, worker = self._target.case.name, self._worker
         if not (self._records and worker.has_base(self._base)):
-            if self._records >= MOST_RECORDS or worker.start() or worker.edit(self._base, LIMIT_S, self._base):
+            if (
+                self._records >= MOST_RECORDS
+                or worker.start()
+                or worker.edit(self._base, LIMIT_S, self._base)
+            ):
                 return None
             self._records += 1
             self._target.call(worker, kept=Kept(key))
@@ -290,10 +294,10 @@ class Bench:
         return all(self._is_right(trial) for trial in self._passing)
 
     def mended(self, text: str, before: str) -> frozenset[int]:
-        """Return which failing cases a text gets right, that of the last score; all of them if it is every one.
+        """Return which failing cases a text gets right, all of them if it is every one.
 
-        Of a text that leaves many wrong only the first few are looked at. In a large case it may take a few
-        times as long as the text `before` does.
+        It is that of the last score. Of a text that leaves many wrong only the first few are looked at. In a
+        large case it may take a few times as long as the text `before` does.
         """
         found, missed = set[int](), 0
         for at, trial in enumerate(self.failing):

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from grader.judge.repair.edit import Edit, quoted, wrong_condition
+from grader.judge.repair.host import never
 from grader.judge.repair.source import Function, Source, called
 
 WHOLE = {0: ("1",), 1: ("0", "2"), 2: ("1",)}
@@ -27,8 +28,13 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     yield from _of_the_module(source, function)
     for decorator in function.node.decorator_list:
         for node in ast.walk(decorator):
-            if isinstance(node, ast.Lambda):
-                yield from _of_a_heuristic(source, function, node)
+            if isinstance(node, ast.Lambda) and len(node.args.args) == 1:
+                yield from _of_a_heuristic(source, function, node.args.args[0].arg, node.body)
+            elif isinstance(node, ast.Name) and node.id in source.functions:
+                named = source.functions[node.id]
+                for one in named.nodes if len(named.parameters) == 1 else ():
+                    if isinstance(one, ast.Return) and one.value is not None:
+                        yield from _of_a_heuristic(source, function, named.parameters[0], one.value)
 
 
 def _of_a_constant(
@@ -91,23 +97,26 @@ def _of_the_module(source: Source, function: Function) -> Iterator[Edit]:
                 yield from _of_a_constant(source, function, numbers[0], signed, [])
 
 
-def _of_a_heuristic(source: Source, function: Function, node: ast.Lambda) -> Iterator[Edit]:
-    """Put a constant of the kernel in place of a number, or of another one, in what a heuristic computes."""
-    taken = node.args.args[0].arg if len(node.args.args) == 1 else ""
-    code = quoted(source.text_of(node.body))
-    for inner in ast.walk(node.body):
+def _of_a_heuristic(source: Source, function: Function, taken: str, body: ast.expr) -> Iterator[Edit]:
+    """Put a constant of the kernel in place of a number, or of another one, in what a heuristic computes.
+
+    It computes `body` from the arguments of the launch, which it has `taken` by that name.
+    """
+    code = quoted(source.text_of(body))
+    yield from never(source, body)
+    for inner in ast.walk(body):
         is_number = isinstance(inner, ast.Constant) and type(inner.value) is int and inner.value > 1
         match inner:
             case ast.Subscript(ast.Name(name), ast.Constant(str())) if name == taken:
                 is_name = True
             case _:
                 is_name = False
-        if taken and (is_number or is_name):
+        if is_number or is_name:
             # Another name in a condition often lets another part of the kernel run, which may hide a mistake.
-            decides = is_name and isinstance(node.body, ast.Compare | ast.BoolOp)
+            decides = is_name and isinstance(body, ast.Compare | ast.BoolOp)
             mistake = f"{quoted(source.text_of(inner))} is the wrong number in the heuristic {code}"
             if decides:
-                mistake = f"the heuristic {wrong_condition(source.text_of(node.body))}"
+                mistake = f"the heuristic {wrong_condition(source.text_of(body))}"
             for other in sorted(function.constexprs):
                 text = f'{taken}["{other}"]'
                 yield Edit.of_node(source, 2 if decides else 1, inner, text, mistake)  # type: ignore[arg-type]

@@ -10,23 +10,28 @@ from grader.judge.repair.source import Function, Part, Source
 
 
 def edits(source: Source, function: Function) -> Iterator[Edit]:
-    """Yield every edit of one place of a function that is no kernel."""
+    """Yield every edit of one place of a function that is no kernel; of a kernel, its pairs alone."""
     if function.kernel:
+        for node in function.nodes:
+            if isinstance(node, ast.Tuple):
+                yield from _of_a_pair(source, node)
         return
     counts = _counts(source, function)
     for node in function.nodes:
         match node:
+            case ast.Assign(value=ast.Compare() | ast.BoolOp() as decided):
+                yield from never(source, decided)
             case ast.Call(func=ast.Subscript(slice=grid)):
+                for value in (*node.args, *(one.value for one in node.keywords)):
+                    yield from never(source, value)
                 yield from _of_a_grid(source, grid, counts)
                 yield from _copied(source, function, node)
             case ast.Call(func=ast.Name(name)):
                 yield from _copied(source, function, node)
                 if name in source.functions:
                     yield from _without_a_keyword(source, node)
-            case ast.Tuple(elts=[first, second], ctx=ast.Load()):
-                mistake = f"the two entries of {quoted(source.text_of(node))} are exchanged"
-                text = f"({source.text_of(second)}, {source.text_of(first)})"
-                yield Edit.of_node(source, 1, node, text, mistake)
+            case ast.Tuple():
+                yield from _of_a_pair(source, node)
             case ast.Assign([ast.Name(name)], ast.Name(other)) if {name, other} <= {*function.parameters}:
                 mistake = f"the input `{other}` itself is taken for `{name}`, and is overwritten"
                 text = f"{name} = torch.empty_like({other})"
@@ -43,6 +48,21 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
                 yield Edit.of_node(source, 3, node, f"({one})", mistake)
                 yield Edit.of_node(source, 3, node, f"({other})", mistake)
     yield from _numbers_of_forward(source, function)
+
+
+def never(source: Source, condition: ast.expr) -> Iterator[Edit]:
+    """Let a condition, that a kernel gets as a constant, never hold: then its general part runs."""
+    if isinstance(condition, ast.Compare | ast.BoolOp):
+        yield Edit.of_node(source, 2, condition, "False", wrong_condition(source.text_of(condition)))
+
+
+def _of_a_pair(source: Source, node: ast.Tuple) -> Iterator[Edit]:
+    """Exchange the two entries of a pair, such as the steps of a block pointer along both axes."""
+    match node:
+        case ast.Tuple(elts=[first, second], ctx=ast.Load()):
+            mistake = f"the two entries of {quoted(source.text_of(node))} are exchanged"
+            text = f"({source.text_of(second)}, {source.text_of(first)})"
+            yield Edit.of_node(source, 1, node, text, mistake)
 
 
 def _counts(source: Source, function: Function) -> list[str]:

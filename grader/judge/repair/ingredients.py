@@ -36,6 +36,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
             yield from _factor_of_a_dot(source, node)
         if isinstance(node, ast.Call) and called(node) in REDUCTIONS:
             yield from _axis(source, node)
+            yield from _load_as_a_factor(source, function, node)
 
 
 def _definitions(function: Function) -> dict[str, list[ast.Assign]]:
@@ -142,7 +143,10 @@ def _same(some: Sequence[ast.AST], others: Sequence[ast.AST]) -> bool:
 def _loads_of_an_unused_pointer(source: Source, function: Function, kinds: dict[str, Kind]) -> Iterator[Edit]:
     """Multiply by, or add, what a parameter points to that the kernel does not use, loaded as others are."""
     for pointer in (name for name in function.unused if kinds.get(name) is Kind.POINTER):
-        texts = [*_loads_like_others(source, function, pointer, kinds), *_loads_of_a_vector(function, pointer)]
+        texts = [
+            *_loads_like_others(source, function, pointer, kinds),
+            *_loads_of_a_vector(function, pointer),
+        ]
         for node in function.nodes:
             if not isinstance(node, ast.Assign | ast.AugAssign):
                 continue
@@ -226,6 +230,19 @@ def _factor_of_a_dot(source: Source, node: ast.BinOp) -> Iterator[Edit]:
                 whole = quoted(source.text_of(node))
                 mistake = f"{quoted(source.text_of(factor))} multiplies the new product in {whole}, too"
                 yield Edit.of_node(source, 1, node, changed, mistake)
+
+
+def _load_as_a_factor(source: Source, function: Function, node: ast.Call) -> Iterator[Edit]:
+    """Multiply what is summed by what is loaded elsewhere in the kernel, and has no name."""
+    if called(node) != "sum" or not node.args:
+        return
+    summed = node.args[0]
+    own = {ast.dump(one) for one in ast.walk(summed)}
+    named = {id(one.value) for one in function.nodes if isinstance(one, ast.Assign)}
+    loads = [one for one in function.nodes if called(one) == "load" and id(one) not in named]
+    for text in dict.fromkeys(source.text_of(one) for one in loads if ast.dump(one) not in own):
+        mistake = f"the factor {quoted(text)} is missing in {quoted(source.text_of(summed))}"
+        yield Edit.of_node(source, 2, summed, f"(({source.text_of(summed)}) * {text})", mistake)
 
 
 def _axis(source: Source, node: ast.Call) -> Iterator[Edit]:

@@ -24,7 +24,9 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
                 if len(unlike) > MOST_UNLIKE or not isinstance(one, ast.Assign | ast.AugAssign | ast.Expr):
                     continue
                 for mine, its in unlike:
-                    if function.kernel:
+                    # A whole expression in place of another says little of how both are alike.
+                    whole = mine is getattr(one, "value", None) and not isinstance(mine, ast.Name)
+                    if function.kernel and not whole:
                         yield _as_in(source, one, mine, other, its)
                         yield _as_in(source, other, its, one, mine)
                     yield _exchanged(source, mine, its)
@@ -65,10 +67,10 @@ def _unlike(one: ast.AST, other: ast.AST) -> list[tuple[ast.expr, ast.expr]] | N
         return []
     if isinstance(one, ast.Name | ast.Attribute) and isinstance(one.ctx, ast.Store):
         return [] if type(one) is type(other) else None
-    if isinstance(one, ast.expr) and isinstance(other, ast.expr):
-        if type(one) is not type(other) or isinstance(one, ast.Name | ast.Constant | ast.Attribute):
-            return [(one, other)]
-    if type(one) is not type(other):
+    alike, leaf = type(one) is type(other), ast.Name | ast.Constant | ast.Attribute
+    if isinstance(one, ast.expr) and isinstance(other, ast.expr) and (not alike or isinstance(one, leaf)):
+        return [(one, other)]
+    if not alike:
         return None
     mine, others = [*ast.iter_child_nodes(one)], [*ast.iter_child_nodes(other)]
     if len(mine) != len(others):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
@@ -224,7 +224,9 @@ class Source:
         changed: set[str] = set()
         for (begin, end), _ in parts:
             inside = [
-                name for name, (first, last) in self._spans_of_kernels.items() if first < begin and end <= last
+                name
+                for name, (first, last) in self._spans_of_kernels.items()
+                if first < begin and end <= last
             ]
             if not inside:
                 return ()

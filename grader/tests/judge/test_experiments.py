@@ -7,7 +7,9 @@ import pytest
 from grader.course import catalog
 from grader.course.spec import Reason, Verdict
 from grader.course.submission import Submission
+from grader.judge.experiments.numbers import other_number
 from grader.judge.experiments.of_file import Failed, by_experiment
+from grader.judge.experiments.outputs import exchanged_outputs
 from grader.judge.experiments.reach import steps
 from grader.judge.experiments.strides import mistakes
 from grader.judge.trial import Trial, elements
@@ -426,3 +428,37 @@ OTHER_MISTAKES = {
 def test_nothing_is_said_of_a_mistake_of_another_kind(say, what):
     name, pairs = OTHER_MISTAKES[what]
     assert say(name, swap(solution_of(name).read_text(), *pairs), lambda case: elements(case) <= SMALL) == {}
+
+
+def test_outputs_that_have_each_others_values_are_told(started):
+    name = "layer_norm_backward"
+    exercise = HOMES[name][1]
+    cases = [case for case in on_a_cpu(exercise) if not case.allocates]
+    text = solution_of(name).read_text()
+    right = "return dx, dweight, dbias"
+    assert right in text
+    worker = started(name, text)
+    assert exchanged_outputs(worker, exercise, cases) == ""
+    turned = text.replace(f"def {name}(", "def plain(", 1)
+    turned += (
+        f"\n\ndef {name}(dy, x, weight, *, eps=1e-5, dx=None, dweight=None, dbias=None):\n"
+        "    return plain(dy, x, weight, eps=eps, dx=dx, dweight=dbias, dbias=dweight)\n"
+    )
+    said = exchanged_outputs(started(name, turned), exercise, cases)
+    assert said == "`dweight` gets what belongs in `dbias`, and `dbias` what belongs in `dweight`"
+
+
+def test_a_result_for_another_eps_is_told(started):
+    name = "rms_norm_forward"
+    exercise = HOMES[name][1]
+    cases = [case for case in on_a_cpu(exercise) if not case.is_far and not case.needs_gpu]
+    text = solution_of(name).read_text()
+    assert other_number(started(name, text), exercise, cases) == {}
+    constant = swap(text, "tl.cast(eps, tl.float32)", "1e-6")
+    wrong = [case for case in cases if case.params.get("eps") is not None]
+    assert len(wrong) == 2
+    said = other_number(started(name, constant), exercise, wrong)
+    assert set(said) == {case.name for case in wrong}
+    for case in wrong:
+        eps = case.params["eps"]
+        assert said[case.name].startswith(f"with eps={eps:g} the values in `out` are those of eps=1e-06: ")

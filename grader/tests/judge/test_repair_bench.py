@@ -139,3 +139,45 @@ def test_of_a_large_case_a_smaller_one_is_found_without_a_call_of_it(warm, tmp_p
     assert called == [129, 1009]
     worker.close()
     arena.close()
+
+
+TWO_KERNELS = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def first(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + offs, tl.load(x_ptr + offs, mask=offs < n), mask=offs < n)
+
+
+@triton.jit
+def second(y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(out_ptr + offs, mask=offs < n)
+    tl.store(out_ptr + offs, x - tl.load(y_ptr + offs, mask=offs < n), mask=offs < n)
+
+
+def elementwise_add(x, y, *, out=None):
+    out = torch.empty_like(x) if out is None else out
+    grid = (triton.cdiv(x.numel(), 64),)
+    first[grid](x, out, x.numel(), BLOCK=64)
+    second[grid](y, out, x.numel(), BLOCK=64)
+    return out
+"""
+
+
+def test_launches_before_a_changed_kernel_are_repeated_and_not_run(bench):
+    bench.aim(bench.failing[0].case, TWO_KERNELS)
+    bench.aim(bench.failing[0].case, TWO_KERNELS, bench.observed(TWO_KERNELS))
+    edited = swap(TWO_KERNELS, "x - tl.load(y", "x + tl.load(y")
+    assert bench.score(TWO_KERNELS) == bench.score(TWO_KERNELS, most=2, changed=("second",)) < 1.0
+    of_one = bench.spent
+    assert bench.score(TWO_KERNELS, most=0) < 1.0
+    assert of_one < bench.spent
+    assert bench.score(edited, most=2, changed=("second",)) == 1.0
+    # What the first kernel stores is repeated: an edit of it does nothing if another one is said to change.
+    lost = swap(edited, "tl.load(x_ptr + offs, mask=offs < n), mask", "0.0, mask")
+    assert bench.score(lost, most=2, changed=("first",)) < 1.0

@@ -1,0 +1,78 @@
+"""Say that a wrong result is right for another number than the one that was passed, such as another eps.
+
+The reference is computed with the numbers of other cases, and with those that such a parameter usually has.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Sequence
+
+from grader.course.spec import Case, Exercise
+from grader.judge import comparison
+from grader.judge.inputs import numbers
+from grader.judge.trial import MOST_ELEMENTS, Called, Trial, elements
+from grader.worker.submission_worker import SubmissionWorker
+
+USUAL = (1e-5, 1e-6, 0.0, 1e-12, 1e-8, 1.0, 0.5)
+MOST_CASES = 8  # that are called
+
+
+def other_number(worker: SubmissionWorker, exercise: Exercise, failing: Sequence[Case]) -> dict[str, str]:
+    """Return a cause by the name of each wrong case whose result is right for another number.
+
+    `failing` are wrong cases that run in the interpreter. Empty where outputs follow from a random choice.
+    """
+    found: dict[str, str] = {}
+    if exercise.follow is not None:
+        return found
+    asked = [one for one in failing if elements(one) <= MOST_ELEMENTS]
+    asked.sort(key=lambda one: not any(name in one.params for name in exercise.numbers))
+    for case in asked[:MOST_CASES]:
+        if len(found) < asked.index(case):  # most wrong cases would be told, or none
+            break
+        trial = Trial(exercise, case, worker.session.seed)
+        if not numbers(trial.values) or worker.start():
+            continue
+        called = trial.call(worker)
+        said = _said(trial, called) if called else ""
+        if said:
+            found[case.name] = said
+    return found
+
+
+def _said(trial: Trial, called: Called) -> str:
+    wrong = [at for at, is_right in enumerate(trial.right_outputs(called)) if not is_right]
+    for name, value, other in _others(trial):
+        changed = comparison.expect(trial.exercise, trial.case, {**trial.values, name: other})
+        outputs = [one.to(got.dtype) for one, got in zip(changed.reference, called.outputs, strict=True)]
+        for at in wrong:
+            outputs[at] = called.outputs[at]
+        asked = trial.exercise, trial.case, changed, outputs
+        # Numbers that give the same result say nothing.
+        if wrong and comparison.examine(*asked)[0] is None and _differ(trial, changed, wrong):
+            which = " and ".join(f"`{trial.exercise.outputs[at]}`" for at in wrong)
+            return (
+                f"with {name}={value:g} the values in {which} are those of {name}={other:g}: the `{name}` "
+                "that was passed is not what is used there"
+            )
+    return ""
+
+
+def _others(trial: Trial) -> Iterator[tuple[str, float, float]]:
+    """Give a number's name, its value, and another value."""
+    for name, value in numbers(trial.values).items():
+        usual = inspect.signature(trial.exercise.reference).parameters[name].default
+        listed = [case.params.get(name) for case in trial.exercise.cases]
+        known = [float(one) for one in (usual, *USUAL, *listed) if isinstance(one, int | float)]
+        for other in dict.fromkeys(known):
+            if other != value and isinstance(value, float):
+                yield name, value, other
+
+
+def _differ(trial: Trial, changed: comparison.Expected, wrong: Sequence[int]) -> bool:
+    """Return whether the reference of another number is wrong for the number that was passed."""
+    like = comparison.rounded(trial.exercise, trial.case, trial.values)
+    outputs = [one.to(two.dtype) for one, two in zip(changed.reference, like, strict=True)]
+    finding, _ = comparison.examine(trial.exercise, trial.case, trial.expected, outputs)
+    return finding is not None and trial.exercise.outputs.index(finding.output) in wrong
