@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -10,12 +11,13 @@ from grader.course.spec import Case, Exercise
 from grader.judge import comparison
 from grader.judge.formula.search import Followed, formula_of
 from grader.judge.formula.terms import terms_of
-from grader.judge.inputs import in_dtype
+from grader.judge.inputs import in_dtype, output_shapes
+from grader.judge.shapes import shapes_of
 from grader.judge.trial import Trial, elements
 from grader.worker.submission_worker import SubmissionWorker
 
 MOST_ELEMENTS = 1 << 19  # of a case, by the product of its sizes: each is called once or twice
-MOST_RESULTS = 1 << 16  # elements of the output
+MOST_RESULTS = 1 << 16  # elements of an output
 MOST_CASES = 3  # that are looked at, each of another size
 FEWEST_CASES = 2  # in one size a mean over a sum is a number, and many formulas say the same
 
@@ -28,7 +30,7 @@ def formula_of_file(worker: SubmissionWorker, exercise: Exercise, failing: Seque
     """
     if exercise.follow is not None:  # its outputs depend on a random choice
         return ""
-    chosen = of_several_sizes(failing)
+    chosen = of_several_sizes([case for case in failing if results_of(exercise, case) <= MOST_RESULTS])
     if len(chosen) < FEWEST_CASES:
         return ""
     seen: list[Followed] = []
@@ -43,12 +45,16 @@ def formula_of_file(worker: SubmissionWorker, exercise: Exercise, failing: Seque
             return ""
         output = output or (finding.output if finding else "")
         got = called.outputs[exercise.outputs.index(output)].double()
-        if got.numel() > MOST_RESULTS:
-            return ""
         terms = terms_of(exercise.reference, in_dtype(trial.values, torch.float64))
         seen.append(Followed(terms, got))
     found = formula_of(*seen[0], others=seen[1:])
     return f"the values in `{output}` are those of `{found.text}`" if found else ""
+
+
+def results_of(exercise: Exercise, case: Case) -> int:
+    """Return the number of elements of the largest output of a case."""
+    shapes = output_shapes(exercise, shapes_of(exercise, case))
+    return max(math.prod(shape) for shape in shapes.values())
 
 
 def of_several_sizes(failing: Sequence[Case]) -> list[Case]:

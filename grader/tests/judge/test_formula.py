@@ -5,7 +5,7 @@ import torch
 
 from grader.course import catalog
 from grader.course.spec import Case
-from grader.judge.formula.of_file import of_several_sizes
+from grader.judge.formula.of_file import of_several_sizes, results_of
 from grader.judge.formula.search import Followed, formula_of
 from grader.judge.formula.terms import Term, enclosed, terms_of
 from grader.judge.inputs import draw, in_dtype
@@ -150,12 +150,21 @@ def test_a_mean_over_a_sum_is_only_a_number():
 
 
 def test_the_largest_of_the_cases_is_looked_at():
-    cases = [Case({"rows": 4, "cols": cols}) for cols in (129, 127, 200, 1001, 300, 70_000)]
+    cases = [Case({"rows": 4, "cols": cols}) for cols in (129, 127, 200, 1001, 300, 200_000)]
     halves = [Case({"rows": 4, "cols": 16385}, dtype="fp16")]
     twice = [Case({"rows": 4, "cols": 129, "values": "large"})]
     picked = [case.params["cols"] for case in of_several_sizes([*cases, *halves, *twice])]
     assert picked == [129, 1001, 300]
     assert of_several_sizes(halves) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "params", "most"),
+    [(3, {"m": 65, "n": 40, "k": 129}, 65 * 40), (2, {"rows": 7, "cols": 20011}, 7 * 20011)],
+)
+def test_a_case_is_chosen_by_the_size_of_its_results(number, params, most):
+    exercise = next(entry for entry in catalog.find() if entry.number == number).lab.exercises[0]
+    assert results_of(exercise, Case(params)) == most
 
 
 def test_a_formula_that_holds_in_every_size_is_named():
