@@ -11,13 +11,15 @@ from grader.judge.diagnosis import cause_of
 from grader.results.outcome import Outcome
 
 WRONG = (*WRONG_RESULTS, Verdict.CRASHED)
+GAP = 8  # elements between rows that are not far apart any more
 
 
 def explained(lab: Lab, exercise: Exercise, case: Case, grade: Callable[[Case], Outcome]) -> Outcome:
     """Return the outcome of a case; where its layout alone makes it wrong, with that as the cause.
 
-    A wrong case with rows far apart, or with a dy as only autograd hands it over, is graded once more in the
-    usual layout. If it is wrong there as well, that outcome is returned: it is not about the layout.
+    A wrong case with rows far apart is graded once more with a small gap between them, and one with a dy as
+    only autograd hands it over in the usual layout. If it is wrong there as well, that outcome is returned: it
+    is not about how far the rows are, or about dy.
     """
     outcome = grade(case)
     symptom, layouts = _unusual(exercise, case)
@@ -33,7 +35,11 @@ def explained(lab: Lab, exercise: Exercise, case: Case, grade: Callable[[Case], 
 def _unusual(exercise: Exercise, case: Case) -> tuple[Symptom | None, Mapping[str, Layout]]:
     """Return what an unusual layout of a case is a test for, and the case's layouts without it."""
     if case.is_far:
-        return Symptom.OFFSETS_WRAP, {name: replace(one, far=False) for name, one in case.layouts.items()}
+        near = {
+            name: replace(one, far=False, pad=one.pad or GAP) if one.far else one
+            for name, one in case.layouts.items()
+        }
+        return Symptom.OFFSETS_WRAP, near
     of_dy = case.layouts.get("dy")
     if exercise.differentiable and of_dy:
         return Symptom.DY_LAYOUT, {name: one for name, one in case.layouts.items() if name != "dy"}
