@@ -152,6 +152,14 @@ def test_a_mistake_of_every_size_is_not_blamed_on_the_offsets(submissions):
     assert outcome.symptom is not Symptom.OFFSETS_WRAP
 
 
+def test_a_mistake_of_every_gap_between_rows_is_not_blamed_on_the_offsets(submissions):
+    # The rows of dy are taken to lie close together, as they do in the plain layout.
+    text = solved(2, ("dy, y, out, n_cols, dy.stride(0)", "dy, y, out, n_cols, dy.shape[1]"))
+    (outcome,) = graded(submissions, 2, text, FAR_SOFTMAX)
+    assert outcome.verdict in (Verdict.WRONG, Verdict.OUT_OF_BOUNDS)
+    assert outcome.symptom is not Symptom.OFFSETS_WRAP
+
+
 def test_every_case_with_far_rows_reaches_beyond_2_to_the_31_elements():
     cases = [
         (exercise, case)
