@@ -18,8 +18,8 @@ def explained(lab: Lab, exercise: Exercise, case: Case, grade: Callable[[Case], 
     """Return the outcome of a case; where its layout alone makes it wrong, with that as the cause.
 
     A wrong case with rows far apart is graded once more with a small gap between them, and one with a dy as
-    only autograd hands it over in the usual layout. If it is wrong there as well, that outcome is returned: it
-    is not about how far the rows are, or about dy.
+    only autograd hands it over in the usual layout. If it is wrong there as well, that outcome is returned:
+    it is not about how far the rows are, or about dy.
     """
     outcome = grade(case)
     symptom, layouts = _unusual(exercise, case)
