@@ -1,0 +1,54 @@
+# labs/lab4_production_slice/rms_norm.py | wrong everywhere | y is scaled by 1 + weight (as in Gemma), it must be scaled by weight; wrong in every case
+"""RMSNorm over rows of any length, and the same as an operator."""
+
+import torch
+import triton
+import triton.language as tl
+from rows import WARPS, block_of, load, on, store
+from torch.library import triton_op
+
+
+@triton.autotune(configs=WARPS, key=["N_COLS"])
+@triton.jit
+def rms_norm_kernel(
+    x_ptr, weight_ptr, y_ptr, stride_x, stride_y, eps, N_COLS: tl.constexpr, BLOCK: tl.constexpr
+):
+    """y = x / sqrt(mean(x * x) + eps) * weight; program i computes row i."""
+    row = tl.program_id(axis=0).to(tl.int64)
+    x_row = x_ptr + row * stride_x
+    y_row = y_ptr + row * stride_y
+    eps = tl.cast(eps, tl.float32)
+    cols = tl.arange(0, BLOCK)
+
+    if N_COLS <= BLOCK:
+        # The usual case: the row is one block. Load, reduce, store.
+        x = load(x_row, cols, N_COLS)
+        scale = 1.0 + load(weight_ptr, cols, N_COLS)
+        rstd = tl.rsqrt(tl.sum(x * x, axis=0) / N_COLS + eps)
+        store(y_row, cols, N_COLS, x * rstd * scale)
+    else:
+        squares = tl.zeros((BLOCK,), dtype=tl.float32)
+        for start in range(0, N_COLS, BLOCK):
+            x = load(x_row, start + cols, N_COLS)
+            squares += x * x
+        rstd = tl.rsqrt(tl.sum(squares, axis=0) / N_COLS + eps)
+        for start in range(0, N_COLS, BLOCK):
+            x = load(x_row, start + cols, N_COLS)
+            scale = 1.0 + load(weight_ptr, start + cols, N_COLS)
+            store(y_row, start + cols, N_COLS, x * rstd * scale)
+
+
+def rms_norm_forward(x, weight, *, eps: float = 1e-6, out=None) -> torch.Tensor:
+    """x / sqrt(mean(x * x) + eps) * weight for each row of x."""
+    if out is None:
+        out = torch.empty_like(x)
+    n_rows, n_cols = x.shape
+    launch = on(rms_norm_kernel, x)[(n_rows,)]
+    launch(x, weight, out, x.stride(0), out.stride(0), eps, N_COLS=n_cols, BLOCK=block_of(n_cols))
+    return out
+
+
+@triton_op("course::rms_norm", mutates_args=())
+def rms_norm_op(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    """rms_norm_forward as an operator that torch.compile can look into."""
+    return rms_norm_forward(x, weight, eps=eps)
