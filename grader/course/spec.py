@@ -155,7 +155,8 @@ class Case:
     """One call to grade; `params` are for the exercise's `inputs`, the other fields for the judge.
 
     With `allocates` no output is passed: the function makes new tensors, and what it returns is graded. With
-    `identity` a differentiable function returns its first input itself, and no copy of it.
+    `identity` a differentiable function returns its first input itself, and no copy of it. With `separate` it
+    is called once for each gradient, and only the input of that gradient needs one.
     """
 
     params: Params
@@ -163,6 +164,7 @@ class Case:
     layouts: Mapping[str, Layout] = field(default_factory=dict)  # by tensor name; contiguous if absent
     allocates: bool = False
     identity: bool = False
+    separate: bool = False
     gpu_only: bool = False
     bitwise: bool = False  # every bit must equal PyTorch's result in this dtype
     also_right: tuple[
@@ -191,6 +193,7 @@ class Case:
             words += [f"{tensor} expanded"] if layout.expanded else []
             words += [f"{tensor} rows far apart"] if layout.far else []
         words += ["no out"] if self.allocates else []
+        words += ["one gradient at a time"] if self.separate else []
         return ",".join([*words, self.dtype])
 
     @property

@@ -329,6 +329,7 @@ def _call(
         case.limit_s,
         named=named,
         allocates=case.allocates,
+        separate=case.separate,
         other_configs=other_configs,
     )
     if isinstance(plan, Outcome):

@@ -57,6 +57,7 @@ PLAIN_REASONS = (
 )  # they say by themselves what is wrong
 SHARE_OF_MORE = 0.3  # of the work, for another function of a file in which one was looked for in vain
 SHARE_OF_TOLD = 0.2  # of the work, where an experiment has shown what is wrong
+SHARE_OF_ITS_OWN = 0.1  # of the work, for the code of a function besides a wrong one that it calls
 MOST_TOLD = 0.6  # share of the wrong cases of which it must have done so
 MORE = "The file has another mistake"
 FAILURES = (Verdict.CRASHED, Verdict.COMPILE_ERROR)
@@ -114,8 +115,10 @@ class Explainer:
         failed = {item.id: outcome for item, outcome in wrong.answers if is_open(outcome)}
         tried: dict[str, str] | None = None
         try:
-            another = "" if key in self._mended else self._by_another(wrong, key)
-            another = another or self._exchanged(wrong)
+            calls = "" if key in self._mended else self._by_another(wrong, key)
+            if calls:
+                return self._of_its_own(wrong, failed, calls, key)
+            another = self._exchanged(wrong)
             if not another and Reason.UNWRITTEN in {outcome.reason for outcome in failed.values()}:
                 tried = self._tried(wrong)  # a launch with too few programs is found within a second
             needed = [words for words in (tried or {}).values() if NEEDED in words]
@@ -123,7 +126,8 @@ class Explainer:
             if told_already:  # what the file allocates is not marked: what is never written may be any number
                 own = [item.id for item, _ in wrong.answers if item.case.allocates and item.id in failed]
                 tried = dict.fromkeys(own, needed[0]) | (tried or {})
-            repair, formula = (None, "") if another else self._by_edits(wrong, key, told_already)
+            most = SHARE_OF_TOLD if told_already else 1.0
+            repair, formula = (None, "") if another else self._by_edits(wrong, key, most)
             another = another or ("" if repair else self._by_another(wrong, key))
         except NotRunError:
             return {}
@@ -145,6 +149,26 @@ class Explainer:
         left = wrong._replace(answers=[pair for pair in wrong.answers if pair[0].id not in named])
         rest = {name: outcome for name, outcome in failed.items() if name not in named}
         return told | self._not_mended(left, rest, formula)
+
+    def _of_its_own(
+        self, wrong: Wrong, failed: dict[str, Outcome], calls: str, key: str
+    ) -> dict[str, Outcome]:
+        """Return the outcomes of a function that `calls` a wrong one, of which no edit has mended all.
+
+        Its own code may be wrong, too: experiments are made, and edits of what only it runs.
+        """
+        self._wrong[key].append(wrong.exercise.name)
+        hint, tried = _common_hint(failed), self._tried(wrong)
+        left = [pair for pair in wrong.answers if pair[0].id not in tried]
+        repair = None
+        if any(is_open(outcome) for _, outcome in left):
+            repair, _ = self._by_edits(wrong._replace(answers=left), key, SHARE_OF_ITS_OWN)
+        mended = {item.id for item, _ in left if repair and not repair.outputs and repair.mends(item.case)}
+        own = dict.fromkeys(mended, sentence(repair)) if repair else {}
+        return {
+            name: replace(outcome, cause=tried.get(name) or own.get(name) or calls, hint=hint)
+            for name, outcome in failed.items()
+        }
 
     def _not_mended(
         self, wrong: Wrong, failed: dict[str, Outcome], formula: str, tried: dict[str, str] | None = None
@@ -243,10 +267,11 @@ class Explainer:
         finally:
             worker.close()
 
-    def _by_edits(self, wrong: Wrong, key: str, told_already: bool) -> tuple[Repair | None, str]:
+    def _by_edits(self, wrong: Wrong, key: str, most: float) -> tuple[Repair | None, str]:
         """Return edits that mend cases; of those that none mends, which formula the wrong values follow.
 
-        Where an experiment has `told_already` what is wrong, an edit would only say it in other words.
+        `most` is the share of the usual work that may be done: a small one where an experiment has told what
+        is wrong, which an edit would only say in other words.
         """
         # Cases with rows far apart have a cause already, and need more memory than an edit is given.
         failing = [
@@ -269,7 +294,7 @@ class Explainer:
             masks = verdicts != {Verdict.MUTATED_INPUT}
             # What two functions of a file share was looked at with the first.
             share = SHARE_OF_MORE if self._wrong.get(key) and key not in self._mended else 1.0
-            share = min(share, SHARE_OF_TOLD) if told_already else share
+            share = min(share, most)
             search = Search(
                 workers, wrong.submission, wrong.exercise, failing, passing, settled, masks, share
             )

@@ -83,7 +83,12 @@ def foreign_work(
     before = [poison_output(arena, buffer, rng) for buffer in outputs]
     finish_writes(worker.session.device)
     plan = worker.prepare(
-        exercise, [(inputs, outputs)], case.limit_s, named=numbers(values), allocates=case.allocates
+        exercise,
+        [(inputs, outputs)],
+        case.limit_s,
+        named=numbers(values),
+        allocates=case.allocates,
+        separate=case.separate,
     )
     if isinstance(plan, Outcome):
         return _only_if_it_ended(plan)

@@ -34,7 +34,8 @@ def fault(
     if found is None:
         return None
     outcome = diagnosed(lab, Verdict.WRONG, Reason.RETURNED, *found)
-    return replace(outcome, frames=_last_return(text, exercise.name))
+    is_another = found[0] is Symptom.RETURNS_ANOTHER
+    return replace(outcome, frames=_last_return(text, exercise.name, made=is_another))
 
 
 def in_another_order(
@@ -94,8 +95,11 @@ def _found(
     return None
 
 
-def _last_return(text: str, function: str) -> tuple[Frame, ...]:
-    """Return the line of a function's last `return`, or that of its name where it has none."""
+def _last_return(text: str, function: str, made: bool = False) -> tuple[Frame, ...]:
+    """Return the line of a function's last `return`, or that of its name where it has none.
+
+    If what it returned was `made` in its place, a `return` of what has no name comes first.
+    """
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
@@ -103,7 +107,8 @@ def _last_return(text: str, function: str) -> tuple[Frame, ...]:
     lines = text.splitlines()
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and node.name == function:
-            found = [one.lineno for one in ast.walk(node) if isinstance(one, ast.Return)]
-            line = max(found, default=node.lineno)
+            found = [one for one in ast.walk(node) if isinstance(one, ast.Return)]
+            new = [one for one in found if isinstance(one.value, ast.Call)] if made else []
+            line = max((one.lineno for one in new or found), default=node.lineno)
             return (Frame(line=line, function=function, code=lines[line - 1].strip()),)
     return ()

@@ -112,6 +112,7 @@ class Trial:
             limit_s,
             named=named,
             allocates=self.case.allocates,
+            separate=self.case.separate,
             programs=programs,
             only=only,
             kept=kept,

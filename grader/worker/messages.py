@@ -88,6 +88,7 @@ class Plan:
     function: str
     differentiable: bool
     allocates: bool  # outputs are not passed: what the function returns is copied to their places
+    separate: bool  # each gradient is asked for by itself
     named: dict[str, Number]  # keyword arguments of all calls
     calls: tuple[tuple[tuple[Place, ...], dict[str, Place]], ...]
     other_configs: bool = False  # autotuned kernels take another config than in earlier calls

@@ -224,6 +224,7 @@ class SubmissionWorker:
         function: str = "",
         named: Mapping[str, float] | None = None,
         allocates: bool = False,
+        separate: bool = False,
         other_configs: bool = False,
         programs: Programs | None = None,
         only: OneProgram | None = None,
@@ -232,7 +233,8 @@ class SubmissionWorker:
     ) -> int | Outcome:
         """Send a list of calls, and numbers that all of them get by name; return the plan's number.
 
-        If the function `allocates` its results, no output is passed, and what it returns is copied. With
+        If the function `allocates` its results, no output is passed, and what it returns is copied. If its
+        gradients are `separate`, it is called once for each. With
         `other_configs` autotuned kernels take another config than in earlier calls, where they have one.
         `programs` change the grid of one launch; of a launch that has an `only` program no other one runs,
         and launches that are `kept` do not run either. If `filled`, tensors that host code makes hold NaN.
@@ -248,6 +250,7 @@ class SubmissionWorker:
             function=function or symbol,
             differentiable=exercise.differentiable,
             allocates=allocates,
+            separate=separate,
             other_configs=other_configs,
             programs=programs,
             only=only,

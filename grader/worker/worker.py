@@ -15,7 +15,7 @@ import socket
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple, TypeAlias
@@ -37,7 +37,6 @@ from grader.worker.messages import (
     AuditReport,
     Edited,
     Go,
-    Number,
     Picked,
     Place,
     Plan,
@@ -263,7 +262,7 @@ def _ready(module: ModuleType | nvcc.Library | None, arena: Arena, plan: Plan) -
         inputs = [lent(place) for place in read]
         outputs = {name: lent(place) for name, place in written.items()}
         if plan.differentiable:
-            gradient = _gradient(function, plan.named, *outputs.values())
+            gradient = _gradient(function, plan, *outputs.values())
             calls.append(ReadyCall(gradient, inputs, {}, {FIRST_INPUT: inputs[0]}))
         elif plan.allocates:
             calls.append(ReadyCall(returned.delivering(function, outputs), inputs, plan.named, outputs))
@@ -298,28 +297,39 @@ def _within(
 
 
 def _gradient(
-    function: Callable[..., object], named: Mapping[str, Number], y: torch.Tensor, *gradients: torch.Tensor
+    function: Callable[..., object], plan: Plan, y: torch.Tensor, *gradients: torch.Tensor
 ) -> Callable[..., torch.Tensor]:
     """Return a function: y = f(x, ...), then y.backward(dy), results copied to lent memory; never timed."""
 
-    def forward_and_backward(*tensors: torch.Tensor) -> torch.Tensor:
+    def gradients_of(asked: Collection[int], *tensors: torch.Tensor) -> torch.Tensor:
         *values, dy = tensors
-        leaves = [value.detach().requires_grad_() for value in values]
+        leaves = [value.detach().requires_grad_(at in asked) for at, value in enumerate(values)]
         # Views, so that the result has a gradient function even if it is x itself.
-        result = function(*(leaf.view_as(leaf) for leaf in leaves), **named)
+        result = function(*(leaf.view_as(leaf) for leaf in leaves), **plan.named)
+        alone = f" where argument {min(asked) + 1} alone needs a gradient" if plan.separate else ""
         if not isinstance(result, torch.Tensor):
             raise TypeError(f"{function.__name__} returned {type(result).__name__}, not a tensor")
         if result.grad_fn is None:
-            raise RuntimeError(f"{function.__name__} returned a tensor without a gradient function")
+            raise RuntimeError(f"{function.__name__} returned a tensor without a gradient function{alone}")
         # Through .data: on a GPU all lent tensors are views of one tensor, and autograd would treat a write
         # to it as a change of the x that the function has saved.
         y.data.copy_(result.detach())
         result.backward(dy)
-        for number, (leaf, gradient) in enumerate(zip(leaves, gradients, strict=False), start=1):
-            if leaf.grad is None:
-                raise RuntimeError(f"backward left no gradient for argument {number} of {function.__name__}")
-            gradient.data.copy_(leaf.grad)
+        for at, gradient in enumerate(gradients):
+            if at not in asked:
+                continue
+            found = leaves[at].grad
+            if found is None:
+                raise RuntimeError(
+                    f"backward left no gradient for argument {at + 1} of {function.__name__}{alone}"
+                )
+            gradient.data.copy_(found)
         return result.detach()
+
+    def forward_and_backward(*tensors: torch.Tensor) -> torch.Tensor:
+        if not plan.separate:
+            return gradients_of(range(len(tensors) - 1), *tensors)
+        return [gradients_of((at,), *tensors) for at in range(len(gradients))][-1]
 
     return forward_and_backward
 

@@ -23,6 +23,8 @@ def far(x, nearest):
 def logits(rng, case):
     rows, cols, values = case.params["rows"], case.params["cols"], case.params.get("values", "normal")
     x = 2.0 * rng.normal(rows, cols)
+    if values == "offset":  # x * log2(e), taken before the maximum is subtracted, loses digits
+        x = x + 16384.0
     if values == "huge":  # exp overflows without the maximum subtracted
         x = far(x, 1024.0)
     if values == "negative":  # exp vanishes if a maximum starts at 0, or is that of the row beside it
@@ -211,6 +213,7 @@ LONG = ((3, 16385), (2, 40000), (1, 131072))
 EVEN = ((3, 48), (2, 1536), (1, 24576))
 # A prime number of rows, more than there usually are programs; whole blocks alone, in more than one row.
 MANY, WHOLE = (149, 3), (3, 4096)
+SIX_BLOCKS = (3, 2600)  # of 512 columns, three of 1024: a count of warps that follows it is no power of two
 SPREAD = Layout(step=2)
 FAR = Layout(far=True)
 # Of a row whose largest values are all the same: one share, which may have few digits, or be seen before.
@@ -221,6 +224,7 @@ FORWARD_CASES = (
     *(Case(shapes(r, c), "fp16") for r, c in (*SMALL[2:], LONG[1])),
     *(Case(shapes(r, c), "bf16") for r, c in (*SMALL, *LONG, (1000, 3001))),
     *(Case(shapes(7, 20011, values=values), "fp32") for values in ("ascending", "descending", "masked")),
+    Case(shapes(5, 1009, values="offset"), "fp32"),
     *(
         Case(shapes(7, 20011, values=values), "fp32", also_right=ONE_VALUE)
         for values in ("huge", "negative", "masked below")
@@ -236,7 +240,8 @@ FORWARD_CASES = (
     *(Case(shapes(29, 1001), dtype, PADDED) for dtype in ("fp32", "fp16", "bf16")),
     *(Case(shapes(5, 127), dtype, {"x": Layout(pad=9)}, allocates=True) for dtype in ("fp32", "fp16")),
     *(Case(shapes(*shape), dtype) for shape, dtype in ((MANY, "fp32"), (WHOLE, "fp16"))),
-    *(Case(shapes(3, 1009), "fp32", {name: Layout(pad=15)}) for name in ("x", "out")),
+    Case(shapes(3, 1009), "fp32", {"x": Layout(pad=15)}),
+    Case(shapes(*SIX_BLOCKS), "fp32", {"out": Layout(pad=15)}),
 )
 BACKWARD_CASES = (
     *(Case(shapes(r, c), "fp32") for r, c in (*SMALL, *LONG)),
@@ -249,7 +254,7 @@ BACKWARD_CASES = (
     *(Case(shapes(*shape), dtype) for shape, dtype in ((MANY, "fp32"), (WHOLE, "fp16"))),
     Case(shapes(3, 257), "fp16", {"dy": FAR, "y": FAR, "out": FAR}),
     *(Case(shapes(*shape), dtype) for shape, dtype in zip(EVEN, ("fp32", "fp16", "fp32"), strict=True)),
-    Case(shapes(3, 1009), "fp32", {"y": Layout(pad=15)}),
+    Case(shapes(*SIX_BLOCKS), "fp32", {"y": Layout(pad=15)}),
     Case(shapes(3, 1009), "fp16", {"out": FAR}),
 )  # fmt: skip
 GRADIENT_CASES = (

@@ -41,6 +41,8 @@ def rows_of(rng, case):
     if values == "lowest":  # the same number at half of the columns, and less at the others
         low = 0.0 * x - LARGEST[case.dtype]
         return low.where(rng.uniform(rows, cols) > 0.5, -1.08 * LARGEST[case.dtype])
+    if values == "offset":  # x * log2(e), taken before the maximum is subtracted, loses digits
+        return x + 16384.0
     if values == "above":  # exp of any of them is inf
         return far(x, 16384.0)
     if values == "outlier":  # one number towers over its row, in which it stands anywhere
@@ -744,6 +746,7 @@ ONE_VALUE = ("an earlier result", "fewer digits")
 EVEN = ((3, 48), (2, 1536), (1, 24576))  # multiples of 16, 512 and 8192 that twice as much does not divide
 # A prime number of rows, more than there usually are programs; whole blocks alone, in more than one row.
 MANY, WHOLE = (149, 3), (3, 4096)
+SIX_BLOCKS = (3, 2600)  # of 512 columns, three of 1024: a count of warps that follows it is no power of two
 # More rows than are usual in a group, or groups, and no multiple of any such number.
 PRIME = 37
 PADDED_BACKWARD = {"dy": Layout(pad=24), "x": Layout(pad=8), "y": Layout(pad=8)} | {
@@ -762,7 +765,7 @@ def forward_cases(*values):
         *(Case(shapes(*shape), dtype) for shape, dtype in ((MANY, "fp32"), (WHOLE, "fp16"))),
         Case(shapes(3, 257), "fp16", {"x": FAR, "out": FAR}),
         *(Case(shapes(*shape), dtype) for shape, dtype in zip(EVEN, ("fp16", "fp32", "fp32"), strict=True)),
-        Case(shapes(3, 1009), "fp32", {"out": Layout(pad=15)}),
+        Case(shapes(*SIX_BLOCKS), "fp32", {"out": Layout(pad=15)}),
         Case(shapes(3, 1009), "fp16", {"out": FAR}),
     )
 
@@ -782,7 +785,7 @@ def backward_cases(padded, *values, longest="fp32"):
         Case(shapes(*EVEN[1]), "bf16"),
         Case(shapes(*EVEN[2]), longest),
         # Each tensor has another layout than those beside it.
-        Case(shapes(3, 257), "fp32", {padded[1]: Layout(pad=15)}),
+        Case(shapes(*SIX_BLOCKS), "fp32", {padded[1]: Layout(pad=15)}),
         Case(shapes(3, 257), "fp16", {padded[2]: FAR}),
     )
 
@@ -815,7 +818,7 @@ SOFTMAX_CASES = (
         Case(shapes(3, 1009, values=values), "fp32", also_right=ONE_VALUE)
         for values in ("far below", "above")
     ),
-    Case(shapes(3, 1009, values="outlier"), "fp32"),
+    *(Case(shapes(3, 1009, values=values), "fp32") for values in ("outlier", "offset")),
     *LOWEST,
 )
 SOFTMAX_BACKWARD = (*backward_cases(("dy", "y", "out")), Case(shapes(*MANY), "fp32"))
@@ -834,7 +837,12 @@ NORM_BACKWARD = (
     Case(shapes(3, 257, values="outlier"), "bf16"),
     *with_eps(0.0, 1.0),
 )
-NORM_BOTH = (*BOTH_CASES, MANY_ROWS[1], *with_eps(0.0, 1.0))
+NORM_BOTH = (
+    *BOTH_CASES,
+    MANY_ROWS[1],
+    *with_eps(0.0, 1.0),
+    Case(shapes(3, 70), "fp32", separate=True),
+)
 TIMED = tuple(Case(shapes(2**27 // cols, cols), "bf16") for cols in (4096, 16384))
 
 
@@ -844,7 +852,10 @@ def choices(n, p):
 
 DROPOUT_CASES = (
     *(Case(choices(n, 0.5), "fp32") for n in (1, 63, 40003)),
-    *(Case(choices(30001, p), dtype) for p in (0.1, 0.75) for dtype in ("fp32", "fp16", "bf16")),
+    # So many that a chance in steps of 1/256 shows.
+    Case(choices(2**18, 0.01), "fp32"),
+    *(Case(choices(30001, 0.1), dtype) for dtype in ("fp16", "bf16")),
+    *(Case(choices(30001, 0.75), dtype) for dtype in ("fp32", "fp16", "bf16")),
     *(Case(choices(4099, 0.0), dtype, also_right=("a copy of x",)) for dtype in ("fp32", "bf16")),
     Case(choices(4099, 1.0), "fp32", also_right=("zeros", "an earlier result", "fewer digits")),
     # Long enough for a random number of 16 bits to be 0.
@@ -906,6 +917,7 @@ LINEAR_BOTH = (
     Case(linears(301, 130, 3), "bf16"),
     Case(linears(4, 48, 16), "fp16", {"x": Layout(pad=8), "dy": Layout(transposed=True, pad=3)}),
     *(Case(linears(9, 130, 20, **more), "fp32") for more in ({"eps": 1.0}, {"eps": 0.0, "values": "narrow"})),
+    Case(linears(3, 40, 7), "fp32", separate=True),
     *(Case(linears(*s), "fp16") for s in ((5, 127, 33), (70, 136, 72))),
     *(Case(linears(*s), "bf16") for s in ((29, 1001, 65), (1000, 1024, 520), (300, 20011, 40))),
 )
@@ -1108,7 +1120,7 @@ LAB = Lab(
         Mistake.MASK_INVERTED: (
             8, "p is the probability to drop: keep where the random number is at least p",
         ),
-        Mistake.KEEP_RATE: (8, "the share of kept elements is not 1 - p: one random number for each element"),
+        Mistake.KEEP_RATE: (8, "the share of kept elements is not 1 - p: a number that is uniform in [0, 1) is compared with p itself"),
         Mistake.CHOICE_OF_RESULTS: (
             9, "where x is 0 no gradient passes: a result of 0 does not tell whether the element was kept",
         ),

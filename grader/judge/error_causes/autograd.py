@@ -45,7 +45,9 @@ def autograd(failed: Failed) -> str | None:
         lacking = [one for one in failed.source.functions if one.name == "backward" and not _returns(one)]
         if len(lacking) == 1:
             return "`backward` has no `return`, so there is no gradient"
-        return None
+        return _alone(failed, text)
+    if "without a gradient function" in text:
+        return _alone(failed, text)
     found = re.search(r"save_for_backward can only save variables, but argument (\d+) is of type (\w+)", text)
     if found:
         return (
@@ -57,6 +59,22 @@ def autograd(failed: Failed) -> str | None:
     if re.search(r"modified by an inplace operation", text):
         return "a tensor that `backward` needs was changed in place after it was saved"
     return None
+
+
+def _alone(failed: Failed, text: str) -> str | None:
+    """Of a gradient that is missing where no other input needs one."""
+    found = re.search(r"of (\w+) where argument (\d+) alone needs", text) or re.search(
+        r"(\w+) returned .* where argument (\d+) alone needs", text
+    )
+    if not found:
+        return None
+    graded, at = failed.source.defined(found[1]), int(found[2])
+    names = [one.arg for one in graded.args.args] if graded else []
+    which = f"`{names[at - 1]}`" if at <= len(names) else f"argument {at}"
+    return (
+        f"where {which} alone needs a gradient there is none: what `backward` computes may not depend on "
+        "whether another input needs one"
+    )
 
 
 def _no_return(failed: Failed, name: str) -> str | None:

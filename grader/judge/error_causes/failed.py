@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from grader.course.spec import Verdict
+from grader.judge.repair.launched import kernel_of
 from grader.results.findings import Frame
 from grader.results.outcome import Outcome
 
@@ -141,24 +142,9 @@ class Failed:
                     return kernel, call
         return None
 
-    def launched_by(self, call: ast.Call, function: ast.AST) -> ast.FunctionDef | None:
-        """The kernel of `kernel[grid](...)`, also where `kernel[grid]` has a name of its own."""
-        called: ast.AST | None = call.func
-        if isinstance(called, ast.Name):
-            name = called.id
-            called = next(
-                (
-                    one.value
-                    for one in ast.walk(function)
-                    if isinstance(one, ast.Assign)
-                    and any(isinstance(target, ast.Name) and target.id == name for target in one.targets)
-                ),
-                None,
-            )
-        if not isinstance(called, ast.Subscript):
-            return None
-        names = [one.id for one in ast.walk(called.value) if isinstance(one, ast.Name)]
-        return next((self.source.kernels[name] for name in names if name in self.source.kernels), None)
+    def launched_by(self, call: ast.Call, function: ast.FunctionDef) -> ast.FunctionDef | None:
+        """The kernel that a call in a function launches, also where `kernel[grid]` has a name of its own."""
+        return self.source.kernels.get(kernel_of(function, call, self.source.kernels))
 
 
 def _split(said: str) -> tuple[list[str], str]:

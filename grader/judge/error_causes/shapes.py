@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import re
 
-from grader.judge.error_causes.failed import Failed
+from grader.judge.error_causes.failed import Failed, short
+from grader.judge.error_causes.origins import origin
 
 _SHAPES = re.compile(r"incompatible dimensions at index (\d+): (\d+) and (\d+)")
 _AXIS = re.compile(r"axis (-?\d+) (?:is )?out of (?:bounds|range)|invalid axis (-?\d+)")
@@ -51,7 +52,7 @@ def dot(failed: Failed) -> str | None:
         )
     found = _DTYPES.search(text)
     if found:
-        return f"`tl.dot` needs operands of one dtype, and gets {found[1]} and {found[2]}"
+        return f"`tl.dot` needs operands of one dtype, and gets {_operands(failed, found[1], found[2])}"
     found = _LEAST.search(text)
     if found:
         sides = zip("MNK", found.groups(), strict=True)
@@ -64,6 +65,16 @@ def dot(failed: Failed) -> str | None:
     if re.search(r"unsupported operand type\(s\) for @|'MatMult' object", text) and failed.in_kernel:
         return "blocks have no operator `@`: their product is `tl.dot(a, b)`"
     return None
+
+
+def _operands(failed: Failed, first: str, second: str) -> str:
+    """Name the operands of the product with their dtypes, and where those come from."""
+    products = [call for call in failed.calls() if ast.unparse(call.func) == "tl.dot" and len(call.args) > 1]
+    if len(products) != 1 or not failed.in_kernel:
+        return f"{first} and {second}"
+    pairs = zip(products[0].args, (first, second), strict=False)
+    told = [f"{dtype} in {short(operand)}{origin(failed, operand)}" for operand, dtype in pairs]
+    return " and ".join(told)
 
 
 def _has_accumulator(failed: Failed) -> bool:

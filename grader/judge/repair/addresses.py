@@ -26,9 +26,10 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     for node in function.nodes:
         if isinstance(node, ast.For):
             yield from _of_a_range(source, function, node, kinds)
-            yield from _of_the_last_iteration(source, node)
+            yield from _of_the_last_iteration(source, function, node)
+            yield from _as_the_loop_steps(source, node)
         elif isinstance(node, ast.Call) and called(node) in ACCESSES and node.args:
-            yield from _of_an_offset(source, node.args[0], indices)
+            yield from _of_an_offset(source, node.args[0], [*indices, *_in_its_mask(node, indices)])
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
             yield from _without_a_stride(source, function, node, kinds)
         elif isinstance(node, ast.Call) and called(node) == "arange":
@@ -68,7 +69,7 @@ def _of_a_range(source: Source, function: Function, loop: ast.For, kinds: dict[s
             yield Edit.of_node(source, 3, given[2], f"({step}) * {factor}", mistake)
 
 
-def _of_the_last_iteration(source: Source, loop: ast.For) -> Iterator[Edit]:
+def _of_the_last_iteration(source: Source, function: Function, loop: ast.For) -> Iterator[Edit]:
     """Count what is left in the last iteration in place of a whole step, as a number of elements."""
     match loop:
         case ast.For(ast.Name(at), ast.Call(args=[_, stop, ast.Name(step)])) if called(loop.iter).endswith(
@@ -83,11 +84,59 @@ def _of_the_last_iteration(source: Source, loop: ast.For) -> Iterator[Edit]:
         if isinstance(node, ast.Call) and (called(node) in SHAPED or node is loop.iter)
         for inner in ast.walk(node)
     }
+    sizes = {step, *_made_of(function, step, loop)}
     for statement in loop.body:
         for node in names_in(statement):
-            if node.id == step and node not in lanes:
-                mistake = f"`{step}` counts the elements of the last block, of which fewer are left"
+            if node.id in sizes and isinstance(node.ctx, ast.Load) and node not in lanes:
+                mistake = f"`{node.id}` counts the elements of the last block, of which fewer are left"
                 yield Edit.of_node(source, 1, node, left, mistake)
+
+
+def _made_of(function: Function, step: str, loop: ast.For) -> Iterator[str]:
+    """Yield the names that a kernel binds before a loop to what is made of its step."""
+    for node in function.nodes:
+        match node:
+            case ast.Assign([ast.Name(name)], value) | ast.AnnAssign(ast.Name(name), _, ast.expr() as value):
+                if node.lineno < loop.lineno and step in {one.id for one in names_in(value)}:
+                    yield name
+
+
+def _as_the_loop_steps(source: Source, loop: ast.For) -> Iterator[Edit]:
+    """Move a pointer by the step of its loop, where it moves by a part of that."""
+    match loop.iter:
+        case ast.Call(args=[_, _, ast.BinOp() as step]):
+            factors = {one.id for one in names_in(step)}
+        case _:
+            return
+    moves: list[ast.expr] = []
+    for node in (inner for statement in loop.body for inner in ast.walk(statement)):
+        if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
+            moves.append(node.value)
+        elif called(node) == "advance":
+            moves += node.args[1:]  # type: ignore[attr-defined]
+    parts = []
+    for move in moves:
+        names = [one for one in names_in(move) if one.id in factors]
+        if len(names) == 1:
+            begin, (start, stop) = source.span(move)[0], source.span(names[0])
+            text = source.text_of(move).encode()
+            longer = f"({source.text_of(step)})".encode()
+            changed = text[: start - begin] + longer + text[stop - begin :]
+            parts.append((source.span(move), changed.decode()))
+    if parts:
+        mistake = f"the loop steps by {quoted(source.text_of(step))}, and pointers move by less"
+        yield Edit(1, loop.lineno, mistake, tuple(parts))
+
+
+def _in_its_mask(access: ast.Call, known: list[str]) -> list[str]:
+    """Return the names that the mask of an access adds to an index, and its address may lack."""
+    masks = [one.value for one in access.keywords if one.arg == "mask"] or access.args[1:]
+    left = [
+        node.left for mask in masks for node in ast.walk(mask)
+        if isinstance(node, ast.Compare) and isinstance(node.left, ast.BinOp)
+    ]  # fmt: skip
+    names = dict.fromkeys(one.id for node in left for one in names_in(node))
+    return [name for name in names if name not in known and name != "tl"]
 
 
 def _of_an_offset(source: Source, pointer: ast.expr, indices: list[str]) -> Iterator[Edit]:

@@ -9,7 +9,8 @@ from itertools import combinations
 
 from grader.judge.repair.edit import Edit, quoted
 from grader.judge.repair.kinds import Kind, kinds_of
-from grader.judge.repair.source import Function, Source, called
+from grader.judge.repair.launched import kernel_of
+from grader.judge.repair.source import Function, Source, called, names_in
 
 # Functions that are taken for each other.
 ALIKE = (
@@ -42,7 +43,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     for node in function.nodes:
         if isinstance(node, ast.Call):
             name = called(node)
-            if function.kernel and name in ACCESSES:
+            if function.kernel and name in ACCESSES and name not in source.given:
                 yield from _of_an_access(source, node, masks, _conditions(source, function, node, kinds))
             yield from _of_a_name(source, node, name)
             yield from _of_a_result(source, node, name)
@@ -243,6 +244,7 @@ def _of_a_cast(source: Source, node: ast.Call, name: str) -> Iterator[Edit]:
         mistake = f"offsets made from {code} have 32 bits"
         yield Edit.of_node(source, 2, node, f"{source.text_of(node)}.to(tl.int64)", mistake)
     if name == "to" and isinstance(node.func, ast.Attribute):
+        yield from _converted_first(source, node.func.value, node)
         mistake = f"the conversion in {code} loses digits"
         yield Edit.of_node(source, 2, node, f"({source.text_of(node.func.value)})", mistake)
         if node.args and source.text_of(node.args[0]) != SINGLE:
@@ -255,14 +257,29 @@ def _of_a_cast(source: Source, node: ast.Call, name: str) -> Iterator[Edit]:
             yield Edit.of_node(source, 1, dtype, SINGLE, mistake)
 
 
+def _converted_first(source: Source, value: ast.expr, whole: ast.Call) -> Iterator[Edit]:
+    """Convert to fp32 what arithmetic works on, where its result is converted."""
+    if not whole.args or source.text_of(whole.args[0]) != SINGLE:
+        return
+    inside = value.args[0] if called(value) in REDUCTIONS and value.args else value  # type: ignore[attr-defined]
+    operands = [inside.left, inside.right] if isinstance(inside, ast.BinOp) else [inside]
+    if inside is value and not isinstance(inside, ast.BinOp):
+        return
+    parts = tuple((source.span(one), f"({source.text_of(one)}).to({SINGLE})") for one in operands)
+    mistake = f"{quoted(source.text_of(value))} is computed before its conversion, in fewer digits"
+    yield Edit(1, whole.lineno, mistake, parts)
+
+
 def _of_the_arguments(source: Source, node: ast.Call, function: Function) -> Iterator[Edit]:
     """Exchange two arguments of a launch, or of a call of another function of the file."""
-    launch = isinstance(node.func, ast.Subscript) and not function.kernel
+    kernel = kernel_of(function.node, node, source.functions)
     own = isinstance(node.func, ast.Name) and node.func.id in source.functions
+    launch = bool(kernel) and not own and not function.kernel
     if not (launch or own) and called(node) not in ("dot", "where", "apply", "maximum"):
         return
     code = "the launch" if launch else quoted(source.text_of(node))
     plain = [one for one in node.args if not isinstance(one, ast.Starred)]
+    parameters = source.functions[kernel].parameters if kernel else []
     for one, other in combinations(plain, 2):
         first, second = source.text_of(one), source.text_of(other)
         alike = _kind_of(one) == _kind_of(other) or called(node) == "where"
@@ -270,8 +287,12 @@ def _of_the_arguments(source: Source, node: ast.Call, function: Function) -> Ite
             continue
         parts = ((source.span(one), second), (source.span(other), first))
         mistake = f"in {code} the arguments {quoted(first)} and {quoted(second)} are exchanged"
-        near = plain.index(other) - plain.index(one) == 1
-        yield Edit(1 if near else 2, one.lineno, mistake, parts)
+        first_at, second_at = plain.index(one), plain.index(other)
+        near = second_at - first_at == 1
+        named_so = second_at < len(parameters) and (
+            _is_named_after(parameters[first_at], other) and _is_named_after(parameters[second_at], one)
+        )
+        yield Edit(0 if named_so else 1 if near else 2, one.lineno, mistake, parts)
     named = [one for one in node.keywords if one.arg and not isinstance(one.value, ast.Constant)]
     for first_named, second_named in combinations(named, 2):
         left, right = source.text_of(first_named.value), source.text_of(second_named.value)
@@ -279,6 +300,12 @@ def _of_the_arguments(source: Source, node: ast.Call, function: Function) -> Ite
             spans = (source.span(first_named.value), right), (source.span(second_named.value), left)
             mistake = f"in {code} `{first_named.arg}` and `{second_named.arg}` have each other's values"
             yield Edit(2, first_named.value.lineno, mistake, spans)
+
+
+def _is_named_after(parameter: str, value: ast.expr) -> bool:
+    """Return whether a parameter, such as `stride_dy`, has the name of what is passed: `dy.stride(0)`."""
+    first = next(iter(names_in(value)), None)
+    return first is not None and first.id in (parameter, *parameter.split("_"))
 
 
 def _kind_of(node: ast.expr) -> str:

@@ -11,11 +11,14 @@ from grader.judge.repair import (
     calls,
     constants,
     functions,
+    groups,
     host,
     ingredients,
     insertions,
+    lanes,
     names,
     operators,
+    passes,
     siblings,
     statements,
     terms,
@@ -25,8 +28,8 @@ from grader.judge.repair.edit import Edit
 from grader.judge.repair.source import Source
 
 MODULES = (
-    autograd, operators, calls, functions, host, statements, updates, siblings, ingredients, addresses,
-    terms, insertions, names, constants,
+    autograd, operators, calls, functions, host, statements, passes, updates, siblings, ingredients, groups,
+    addresses, terms, lanes, insertions, names, constants,
 )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterator
 
 from grader.judge.repair.edit import Edit, quoted, wrong_condition
@@ -11,6 +12,7 @@ from grader.judge.repair.source import Function, Source, called
 
 WHOLE = {0: ("1",), 1: ("0", "2"), 2: ("1",)}
 MOST_NEAR = 64  # of larger whole numbers no other one is tried
+MOST_NUMBERS = 3  # in the definition of a constant
 FLOATS = {0.0: ("1.0", "-float('inf')"), 1.0: ("0.0", "2.0"), 2.0: ("1.0",)}
 LARGE = 1e3  # a number so far from 0 stands for infinity
 INFINITE = "float('inf')"
@@ -66,9 +68,12 @@ def _near(value: object) -> tuple[str, ...]:
             return WHOLE.get(value, ())
         return tuple(map(str, (value - 1, value + 1, 2 * value, value // 2)))
     if isinstance(value, float) and value not in FLOATS:
+        scaled = (repr(2.0 * value), repr(0.5 * value)) if math.frexp(value)[0] == 0.5 else ()
         if value >= LARGE:
-            return (INFINITE,)
-        return (repr(1.0 / value), repr(-value), "0.0") if abs(value) > 1 / LARGE else ("0.0",)
+            return (INFINITE, *scaled)
+        if abs(value) <= 1 / LARGE:
+            return ("0.0", *scaled)
+        return (repr(1.0 / value), repr(-value), "0.0", *scaled)
     return FLOATS.get(value, ()) if isinstance(value, float) else ()
 
 
@@ -90,11 +95,12 @@ def _of_the_module(source: Source, function: Function) -> Iterator[Edit]:
                 if name not in function.read:
                     continue
                 numbers = [one for one in ast.walk(value) if isinstance(one, ast.Constant)]
-                if len(numbers) != 1 or not isinstance(numbers[0].value, float):
+                if len(numbers) > MOST_NUMBERS or not any(isinstance(one.value, float) for one in numbers):
                     continue
-                signs = (one for one in ast.walk(value) if isinstance(one, ast.UnaryOp))
-                signed = next((one for one in signs if one.operand is numbers[0]), value)
-                yield from _of_a_constant(source, function, numbers[0], signed, [])
+                for number in numbers:
+                    signs = (one for one in ast.walk(value) if isinstance(one, ast.UnaryOp))
+                    signed = next((one for one in signs if one.operand is number), value)
+                    yield from _of_a_constant(source, function, number, signed, [])
 
 
 def _of_a_heuristic(source: Source, function: Function, taken: str, body: ast.expr) -> Iterator[Edit]:

@@ -10,6 +10,7 @@ from functools import cached_property
 from grader.judge.repair.source import Part, Source
 
 GOES_AROUND = "or what it decides is wrong"
+REMOVES = ("does not belong", "must not be")
 MOST_QUOTED = 60  # characters of code in a sentence
 
 
@@ -37,7 +38,7 @@ class Edit:
 
         With any other edit some cases may be right though the mistake is elsewhere.
         """
-        removes = "does not belong" in self.kind or self.goes_around
+        removes = any(words in self.kind for words in REMOVES) or self.goes_around
         return not removes and "(and so in line" not in self.kind
 
     def avoiding(self) -> Edit:

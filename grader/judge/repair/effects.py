@@ -87,7 +87,8 @@ class Effects:
         first, last, twins = list[Edit](), list[Edit](), dict[frozenset[tuple[int, int]], list[Edit]]()
         of: dict[Edit, list[Edit]] = {}
         for edit, places in zip(self._edits, self._of, strict=True):
-            does = None if places is None else _does(places, seen)
+            whole = len({text for _, text in edit.parts}) > 1
+            does = None if places is None else _does(places, seen, whole)
             if does is None:
                 first.append(edit)
                 continue
@@ -113,15 +114,18 @@ class Known:
 
 
 def _does(
-    places: Iterable[tuple[int, int]], seen: Mapping[str, Sequence[int]]
+    places: Iterable[tuple[int, int]], seen: Mapping[str, Sequence[int]], whole: bool = False
 ) -> frozenset[tuple[int, int]] | None:
-    """Return what an edit changes; None if one of its places did not run."""
+    """Return what an edit changes; None if one of its places did not run.
+
+    Of an edit that is only right as a `whole` a part may change nothing by itself.
+    """
     found = set()
     for at, number in places:
         classes = seen.get(str(at), ())
         if number >= len(classes):
             return None
-        if classes[number] != SAME:
+        if whole or classes[number] != SAME:
             found.add((at, classes[number]))
     return frozenset(found)
 

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 
 from grader.judge.repair.edit import Edit
+from grader.judge.repair.launched import kernel_of
 from grader.judge.repair.source import Function, Source, called, names_in
 
 # An edit of a statement this near is tried as if it stood so much earlier. The rest is not left out: another
@@ -157,7 +158,6 @@ def _handed(source: Source, function: Function, parameter: str) -> Iterator[tupl
     at = function.parameters.index(parameter)
     for caller in source.functions.values():
         for call in (one for one in ast.walk(caller.node) if isinstance(one, ast.Call)):
-            target = call.func.value if isinstance(call.func, ast.Subscript) else call.func
-            if isinstance(target, ast.Name) and target.id == function.name:
+            if kernel_of(caller.node, call, (function.name,)):
                 named = [one.value for one in call.keywords if one.arg == parameter]
                 yield from ((caller, one) for one in (named or call.args[at : at + 1]))

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from grader.judge.repair.edit import Edit, quoted, wrong_condition
+from grader.judge.repair.launched import kernel_of
 from grader.judge.repair.source import Function, Part, Source
 
 
@@ -30,6 +31,11 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
                 yield from _copied(source, function, node)
                 if name in source.functions:
                     yield from _without_a_keyword(source, node)
+                elif kernel_of(function.node, node, source.functions):
+                    for value in (*node.args, *(one.value for one in node.keywords)):
+                        yield from never(source, value)
+            case ast.Assign([ast.Name()], ast.Subscript(ast.Name() | ast.Call(), slice=ast.Tuple() as grid)):
+                yield from _of_a_grid(source, grid, counts)
             case ast.Tuple():
                 yield from _of_a_pair(source, node)
             case ast.Assign([ast.Name(name)], ast.Name(other)) if {name, other} <= {*function.parameters}:
@@ -70,7 +76,10 @@ def _counts(source: Source, function: Function) -> list[str]:
     found = []
     for node in function.nodes:
         match node:
-            case ast.Call(func=ast.Subscript(slice=ast.Tuple(elts))):
+            case (
+                ast.Call(func=ast.Subscript(slice=ast.Tuple(elts)))
+                | ast.Assign(value=ast.Subscript(ast.Name() | ast.Call(), slice=ast.Tuple(elts)))
+            ):
                 found += [source.text_of(one) for one in elts]
             case ast.Subscript(ast.Attribute(attr="shape"), ast.Constant()):
                 found.append(source.text_of(node))
@@ -146,12 +155,13 @@ def _numbers_of_forward(source: Source, function: Function) -> Iterator[Edit]:
     first, kept = forward.node.body[0], forward.parameters[0] if forward.parameters else "ctx"
     begin = source.span(first)[0]
     for node in function.nodes:
-        if not isinstance(node, ast.Constant) or not isinstance(node.value, float):
+        is_number = isinstance(node, ast.Constant) and isinstance(node.value, float)
+        if not is_number and not (isinstance(node, ast.Name) and node.id in source.numbers):
             continue
         for name in forward.parameters[1:]:
-            mistake = f"{node.value} stands here in place of the `{name}` of the forward pass"
+            mistake = f"{source.text_of(node)} stands here in place of the `{name}` of the forward pass"
             parts: tuple[Part, ...] = ((source.span(node), f"{context}.{name}"),)
             if f"{kept}.{name} = " not in source.text_of(forward.node):
                 keep = f"{kept}.{name} = {name}\n{' ' * first.col_offset}"
                 parts = (*parts, ((begin, begin), keep))
-            yield Edit(1, node.lineno, mistake, parts)
+            yield Edit(1, node.lineno, mistake, parts)  # type: ignore[attr-defined]

@@ -34,9 +34,14 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
         elif isinstance(node, ast.BinOp):
             yield from _size_for_a_product(source, node, sizes, kinds)
             yield from _factor_of_a_dot(source, node)
+            if isinstance(node.op, ast.Add | ast.Sub):
+                for term in (node.left, node.right):
+                    if kinds.get(source.text_of(term)) is Kind.VALUE or isinstance(term, ast.BinOp):
+                        yield from _load_as_a_factor(source, function, term)
         if isinstance(node, ast.Call) and called(node) in REDUCTIONS:
             yield from _axis(source, node)
-            yield from _load_as_a_factor(source, function, node)
+            if called(node) == "sum" and node.args:
+                yield from _load_as_a_factor(source, function, node.args[0])
 
 
 def _definitions(function: Function) -> dict[str, list[ast.Assign]]:
@@ -232,11 +237,8 @@ def _factor_of_a_dot(source: Source, node: ast.BinOp) -> Iterator[Edit]:
                 yield Edit.of_node(source, 1, node, changed, mistake)
 
 
-def _load_as_a_factor(source: Source, function: Function, node: ast.Call) -> Iterator[Edit]:
-    """Multiply what is summed by what is loaded elsewhere in the kernel, and has no name."""
-    if called(node) != "sum" or not node.args:
-        return
-    summed = node.args[0]
+def _load_as_a_factor(source: Source, function: Function, summed: ast.expr) -> Iterator[Edit]:
+    """Multiply a term by what is loaded elsewhere in the kernel, and has no name."""
     own = {ast.dump(one) for one in ast.walk(summed)}
     named = {id(one.value) for one in function.nodes if isinstance(one, ast.Assign)}
     loads = [one for one in function.nodes if called(one) == "load" and id(one) not in named]

@@ -26,6 +26,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     if not function.kernel:
         return
     kinds = kinds_of(function)
+    yield from _shares_rounded_up(source, function, kinds)
     for node, line in _places(function.node):
         code = source.text_of(node)
         bound = _bound_before(function, line)
@@ -112,3 +113,21 @@ def _rounded_up(source: Source, function: Function) -> Iterator[Edit]:
                 left, right = source.text_of(node.left), source.text_of(node.right)
                 mistake = f"{quoted(source.text_of(node))} drops the last, partial block"
                 yield Edit.of_node(source, 0, node, f"{module}.cdiv({left}, {right})", mistake)
+
+
+def _shares_rounded_up(source: Source, function: Function, kinds: dict[str, Kind]) -> Iterator[Edit]:
+    """Round up the share of a program, which then ends where there is no more."""
+    for node in function.nodes:
+        match node:
+            case ast.Assign([ast.Name(share)], ast.BinOp(ast.Name(size) as left, ast.FloorDiv(), right)) if (
+                kinds.get(size) in (Kind.SIZE, Kind.CONSTANT)
+            ):
+                parts = [(source.span(node.value), f"tl.cdiv({left.id}, {source.text_of(right)})")]
+                for other in function.nodes:
+                    match other:
+                        case ast.Assign([ast.Name()], ast.BinOp(one, ast.Add(), two) as end) if share in {
+                            part.id for part in (one, two) if isinstance(part, ast.Name)
+                        }:
+                            parts.append((source.span(end), f"tl.minimum({source.text_of(end)}, {size})"))
+                mistake = f"{quoted(source.text_of(node.value))} leaves out what is left over"
+                yield Edit(1, node.lineno, mistake, tuple(parts))

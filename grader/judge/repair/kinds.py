@@ -45,6 +45,11 @@ def kinds_of(function: Function) -> dict[str, Kind]:
                         kind = _of_an_expression(value, found)
                         if isinstance(target, ast.Name) and kind:
                             found.setdefault(target.id, kind)
+                case ast.Assign([ast.Tuple(targets)], ast.Call(ast.Name(), args=given)):
+                    if Kind.POINTER in {_of_an_expression(one, found) for one in given}:
+                        for one in targets:
+                            if isinstance(one, ast.Name) and not _is_address(one.id, function):
+                                found.setdefault(one.id, Kind.VALUE)
                 case ast.For(target=ast.Name(name)):
                     found.setdefault(name, Kind.INDEX)
     return found
@@ -66,12 +71,16 @@ def _of_a_parameter(name: str, function: Function) -> Kind:
         or low.endswith(("_n", "rows", "cols", "size", "numel"))
     ):
         return Kind.SIZE
-    used_as_pointer = any(
+    return Kind.POINTER if _is_address(name, function) and len(low) <= 2 else Kind.VALUE
+
+
+def _is_address(name: str, function: Function) -> bool:
+    """Return whether a load or a store of a kernel has a name in its address."""
+    return any(
         isinstance(node, ast.Call) and called(node) in ("load", "store") and node.args
         and name in {one.id for one in names_in(node.args[0])}
         for node in ast.walk(function.node)
     )  # fmt: skip
-    return Kind.POINTER if used_as_pointer and len(low) <= 2 else Kind.VALUE
 
 
 def _of_an_expression(node: ast.expr, known: dict[str, Kind]) -> Kind | None:

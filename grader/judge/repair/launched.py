@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import NamedTuple
 
 STRIDE, SIZE = "stride", "size"
 SIZES = {"numel", "size", "len"}
+MOST_PARTS = 5  # of a launch that have names, or stand in each other
 
 
 class Given(NamedTuple):
@@ -27,24 +28,54 @@ def given(functions: Mapping[str, ast.FunctionDef], kernels: Iterable[str]) -> d
         for name, node in functions.items():
             known = found[name] if name in found else _of_host(node)
             for call in (one for one in ast.walk(node) if isinstance(one, ast.Call)):
-                launched = call.func.value if isinstance(call.func, ast.Subscript) else call.func
-                if isinstance(launched, ast.Name) and launched.id in found and launched.id != name:
-                    for parameter, value in _pairs(functions[launched.id], call):
+                launched = kernel_of(node, call, found)
+                if launched and launched != name:
+                    for parameter, value in pairs(functions[launched], call):
                         one = known.get(value.id) if isinstance(value, ast.Name) else _given(value)
                         if one:
-                            found[launched.id].setdefault(parameter, one)
+                            found[launched].setdefault(parameter, one)
     return found
 
 
-def _pairs(function: ast.FunctionDef, call: ast.Call) -> list[tuple[str, ast.expr]]:
+def kernel_of(function: ast.FunctionDef, call: ast.Call, kernels: Container[str]) -> str:
+    """Return the kernel that a call in a function launches or calls; "" if it is none.
+
+    A launch is `kernel[grid](...)`, also of what `on(kernel, x)` or `wrap_triton(kernel)` returns, and each
+    part of it may have a name of its own.
+    """
+    node: ast.AST = call.func
+    for _ in range(MOST_PARTS):
+        match node:
+            case ast.Name(name) if name in kernels:
+                return name
+            case ast.Name(name):
+                bound = [
+                    one.value
+                    for one in ast.walk(function)
+                    if isinstance(one, ast.Assign)
+                    and one.lineno < call.lineno
+                    and isinstance(one.targets[0], ast.Name)
+                    and one.targets[0].id == name
+                ]
+                if not bound:
+                    return ""
+                node = max(bound, key=lambda one: one.lineno)
+            case ast.Subscript(value) | ast.Call(args=[value, *_]):
+                node = value
+            case _:
+                return ""
+    return ""
+
+
+def pairs(function: ast.FunctionDef, call: ast.Call) -> list[tuple[str, ast.expr]]:
     """Return the arguments of a call with the names of their parameters, up to one that is unpacked."""
     names = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
-    pairs = []
+    found = []
     for name, value in zip(names, call.args, strict=False):
         if isinstance(value, ast.Starred):
             break
-        pairs.append((name, value))
-    return pairs + [(one.arg, one.value) for one in call.keywords if one.arg]
+        found.append((name, value))
+    return found + [(one.arg, one.value) for one in call.keywords if one.arg]
 
 
 def _of_host(function: ast.FunctionDef) -> dict[str, Given]:
@@ -53,15 +84,15 @@ def _of_host(function: ast.FunctionDef) -> dict[str, Given]:
     for node in ast.walk(function):
         match node:
             case ast.Assign([ast.Name(name)], value):
-                pairs = [(name, _given(value))]
+                named = [(name, _given(value))]
             case ast.Assign([ast.Tuple(targets)], ast.Tuple(values)):
-                named = zip(targets, values, strict=False)
-                pairs = [(one.id, _given(value)) for one, value in named if isinstance(one, ast.Name)]
+                both = zip(targets, values, strict=False)
+                named = [(one.id, _given(value)) for one, value in both if isinstance(one, ast.Name)]
             case ast.Assign([ast.Tuple(targets)], value):
-                pairs = [(one.id, _given(value)) for one in targets if isinstance(one, ast.Name)]
+                named = [(one.id, _given(value)) for one in targets if isinstance(one, ast.Name)]
             case _:
                 continue
-        found |= {name: one for name, one in pairs if one}
+        found |= {name: one for name, one in named if one}
     return found
 
 

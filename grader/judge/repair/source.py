@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
 
-from grader.judge.repair.launched import Given, given
+from grader.judge.repair.launched import Given, given, kernel_of, pairs
 
 CHOOSING = {"min", "max", "next_power_of_2", "clamp", "Config"}
 
@@ -147,6 +147,13 @@ class Source:
         return found
 
     @cached_property
+    def given(self) -> frozenset[str]:
+        """The names that the file imports, and those of its kernels: they are no names of Triton."""
+        imported = (one for one in self.tree.body if isinstance(one, ast.ImportFrom))
+        names = {alias.asname or alias.name for one in imported for alias in one.names}
+        return frozenset(names | {name for name, one in self.functions.items() if one.kernel})
+
+    @cached_property
     def tuned(self) -> frozenset[str]:
         """The constants of autotuned kernels that a config may set: they are keys of a dict of the file."""
         keys: set[str] = set()
@@ -190,16 +197,16 @@ class Source:
                 case ast.Assign([ast.Name(name)], value) | ast.AnnAssign(
                     ast.Name(name), _, ast.expr() as value
                 ):
-                    pairs = [(name, value)]
+                    bound = [(name, value)]
                 case ast.Assign([ast.Tuple(targets)], ast.Tuple(values)):
-                    pairs = [
+                    bound = [
                         (target.id, value)
                         for target, value in zip(targets, values, strict=False)
                         if isinstance(target, ast.Name)
                     ]
                 case _:
                     continue
-            for name, value in pairs:
+            for name, value in bound:
                 inner = value.args[0] if isinstance(value, ast.Call) and len(value.args) == 1 else value
                 if isinstance(inner, ast.Constant) and type(inner.value) is int:
                     found.append(name)
@@ -209,13 +216,14 @@ class Source:
     def handed_on(self) -> frozenset[tuple[int, int]]:
         """The spans of arguments that have the name of the parameter for which they are given."""
         found: set[tuple[int, int]] = set()
-        for node in ast.walk(self.tree):
-            function = self.functions.get(called(node)) if isinstance(node, ast.Call) else None
-            if isinstance(node, ast.Call) and function:
-                pairs = [*zip(function.parameters, node.args, strict=False)]
-                pairs += [(one.arg, one.value) for one in node.keywords if one.arg]
+        for around in self.functions.values():
+            for node in ast.walk(around.node):
+                if not isinstance(node, ast.Call):
+                    continue
+                name = kernel_of(around.node, node, self.functions)
+                handed = pairs(self.functions[name].node, node) if name else []
                 found |= {
-                    self.span(one) for name, one in pairs if isinstance(one, ast.Name) and one.id == name
+                    self.span(one) for name, one in handed if isinstance(one, ast.Name) and one.id == name
                 }
         return frozenset(found)
 
@@ -239,6 +247,9 @@ class Source:
         for one in self.functions.values():
             first, last = self.span(one.node)
             if not one.kernel and first < begin < last:
+                # A launch may take several lines, and be changed in the last of them.
+                around = [self.span(part) for part in one.node.body]
+                begin = max((start for start, end in around if start <= begin <= end), default=begin)
                 at = self._bytes[:begin].count(b"\n") + 1
                 inside = [one.node.lineno < line < at for line in lines]
                 return inside.index(False) if False in inside else len(inside)

@@ -22,6 +22,8 @@ SOLUTIONS = {  # what is broken, as the table calls it: folder and file
     "lab2": ("lab2_online_softmax", "online_softmax.py"),
     "lab3": ("lab3_autotuned_matmul", "autotuned_matmul.py"),
     "rms_norm": ("lab4_production_slice", "rms_norm.py"),
+    "rms_norm_backward": ("lab4_production_slice", "rms_norm_backward.py"),
+    "layer_norm_linear": ("lab4_production_slice", "layer_norm_linear.py"),
     "dropout": ("lab4_production_slice", "dropout.py"),
     "swiglu": ("triton-kernels", "swiglu.py"),
     "vector_add": ("cuda-kernels", "vector_add/02_vectorised.cu"),

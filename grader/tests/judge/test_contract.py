@@ -81,6 +81,15 @@ def test_the_line_of_the_last_return_is_shown(submissions):
     assert text.splitlines()[outcome.frames[0].line - 1] == "    return x"
 
 
+def test_the_line_that_returns_another_tensor_is_shown(submissions):
+    """Of several returns the last one may be right."""
+    early = "    n = x.numel()\n    if n == 0:\n        return torch.empty_like(x)\n"
+    text = solved(1, ("    n = x.numel()\n", early))
+    (outcome,) = graded(submissions, 1, text, "elementwise_add/n=0,fp32")
+    assert outcome.label == "WRONG/RETURNED"
+    assert text.splitlines()[outcome.frames[0].line - 1] == "        return torch.empty_like(x)"
+
+
 @pytest.mark.parametrize(
     "allocated",
     [

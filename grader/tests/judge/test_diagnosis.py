@@ -443,7 +443,10 @@ def replayed(scale=None, seed=0):
 
 ROWS, NARROW = ("rows=7,cols=1001,fp32", "rows=5,cols=127,fp16"), ("rows=7,cols=1009,values=narrow,fp32",)
 EPS = ("rows=5,cols=257,eps=1.0,fp32",)
-KEPT, KEPT_BOTH = ("n=30001,p=0.1,fp32", "n=30001,p=0.75,fp16"), ("n=30001,p=0.1,fp32", "n=30001,p=0.75,fp16")
+KEPT, KEPT_BOTH = (
+    ("n=30001,p=0.75,fp32", "n=30001,p=0.75,fp16"),
+    ("n=30001,p=0.1,fp32", "n=30001,p=0.75,fp16"),
+)
 MISTAKES += (
     ("layer_norm_forward", "eps outside", NARROW, layer_normed(rows=lambda d, v, e: d / (v.sqrt() + e))),
     ("layer_norm_forward", "no eps", NARROW, layer_normed(rows=lambda d, v, _: d / v.sqrt())),

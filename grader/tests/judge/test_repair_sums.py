@@ -1,0 +1,163 @@
+"""Edits of sums, groups and shares: one of them gives a file that does what the right one does."""
+
+import functools
+
+import pytest
+
+from grader.judge.repair.candidates import candidates
+from grader.judge.repair.source import Source
+from grader.tests.judge.test_repair_candidates import plain, plain_or_none
+
+FILE = """
+import torch
+import triton
+import triton.language as tl
+from rows import load, on
+
+UNIT = tl.constexpr(1.0 / 4294967296.0)
+EPS = 1e-5
+
+
+@triton.jit
+def place(tile, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP: tl.constexpr):
+    size = GROUP * tl.cdiv(N, BLOCK_N)
+    first = (tile // size) * GROUP
+    inside = tile % size
+    rows = inside % GROUP
+    cols = inside // GROUP
+    return first + rows, cols
+
+
+@triton.jit
+def kernel(
+    x_ptr, w_ptr, b_ptr, out_ptr, n_rows, n_cols, stride_x, stride_out, eps, SPLIT: tl.constexpr,
+    TILES: tl.constexpr,
+):
+    m, n = place(tl.program_id(0), n_rows, n_cols, 16, 32, 4)
+    share = n_rows // tl.num_programs(1)
+    begin = tl.program_id(1) * share
+    end = begin + share
+    pointer = x_ptr
+    total = 0.0
+    for start in range(0, n_cols, TILES * SPLIT):
+        cols = start + tl.arange(0, 64)
+        x = load(pointer, cols, n_cols)
+        total += tl.sum(x - eps, axis=0)
+        pointer += TILES * stride_x
+    for start in range(begin, end):
+        cols = n + tl.arange(0, 64)
+        t = tl.load(x_ptr + start * stride_x + cols, mask=n + cols < n_cols)
+        scale = load(w_ptr, cols, n_cols) * total
+        square = (t * t).to(tl.float32)
+        tl.store(out_ptr + start * stride_out + cols, square * scale - total * UNIT, mask=cols < n_cols)
+
+
+def function(x, weight, bias, out, eps=EPS):
+    n_rows, n_cols = x.shape
+    launch = on(kernel, x)[(4, triton.cdiv(n_rows, 16))]
+    launch(
+        x, weight, bias, out, n_rows, n_cols,
+        out.stride(0), x.stride(0), eps, SPLIT=2, TILES=64,
+    )
+
+
+class Own(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight, eps):
+        ctx.save_for_backward(x)
+        return function(x, weight, weight, x, eps)
+
+    @staticmethod
+    def backward(ctx, dy):
+        return function(dy, dy, dy, dy, EPS), None, None
+"""
+LAST = "min(tl.cdiv(M, BLOCK_M) - first, GROUP)"
+RIGHT = {
+    "the rows of the last group": [
+        ("inside % GROUP", f"(inside % {LAST})"), ("inside // GROUP", f"(inside // {LAST})")
+    ],
+    "a share that is rounded up": [
+        ("n_rows // tl.num_programs(1)", "tl.cdiv(n_rows, tl.num_programs(1))"),
+        ("begin + share", "tl.minimum(begin + share, n_rows)"),
+    ],
+    "pointers that move as the loop does": [("+= TILES * stride_x", "+= (TILES * SPLIT) * stride_x")],
+    "lanes past the end": [("tl.sum(x - eps", "tl.sum(tl.where(cols < n_cols, x - eps, 0.0)")],
+    "numbers that are converted first": [("(t * t)", "(t.to(tl.float32) * t.to(tl.float32))")],
+    "a factor that is loaded elsewhere": [("- total * UNIT", "- (total * UNIT) * load(w_ptr, cols, n_cols)")],
+    "half of a number": [("4294967296.0", "2147483648.0")],
+    "strides in a launch of several lines": [("out.stride(0), x.stride(0)", "x.stride(0), out.stride(0)")],
+    "the eps of the forward pass": [
+        ("dy, dy, dy, dy, EPS", "dy, dy, dy, dy, ctx.eps"),
+        ("ctx.save_for", "ctx.eps = eps\n        ctx.save_for"),
+    ],
+}  # fmt: skip
+
+
+@functools.cache
+def edited(name):
+    """Every text that an edit of FILE gives."""
+    source = Source(FILE)
+    return {plain_or_none(source, edit) for edit in candidates(source, name)}
+
+
+@pytest.mark.parametrize("mistake", RIGHT)
+def test_an_edit_gives_the_right_text(mistake):
+    right = FILE
+    for wrong, changed in RIGHT[mistake]:
+        assert right.count(wrong) == 1, wrong
+        right = right.replace(wrong, changed)
+    assert plain(right) in edited("Own.backward" if "eps" in mistake else "function")
+
+
+ONE_PASS = """
+@triton.jit
+def kernel(x_ptr, out_ptr, n_cols, BLOCK: tl.constexpr):
+    s = 0.0
+    for start in range(0, n_cols, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + cols, mask=cols < n_cols, other=0.0)
+        s += tl.sum(x, axis=0)
+        y = x - s
+        tl.store(out_ptr + cols, y, mask=cols < n_cols)
+
+
+def function(x, out):
+    kernel[(1,)](x, out, len(x), BLOCK=64)
+"""
+
+
+def test_what_is_made_of_a_sum_is_stored_in_a_second_pass():
+    source = Source(ONE_PASS)
+    (edit,) = (one for one in candidates(source, "function") if "still changes" in one.mistake)
+    text = source.with_replaced(edit.parts)
+    assert text.count("for start in range(0, n_cols, BLOCK):") == 2
+    first, second = text.split("for start")[1:]
+    assert ["tl.store" in one for one in (first, second)] == [False, True]
+    assert ["s += " in one for one in (first, second)] == [True, False]
+    assert edit.line == ONE_PASS[: ONE_PASS.index("tl.store")].count("\n") + 1
+
+
+def test_no_second_pass_where_the_loop_moves_a_pointer():
+    moving = ONE_PASS.replace("x_ptr + cols, mask", "x_ptr, mask")
+    moving = moving.replace("    s = 0.0\n", "    s = 0.0\n    x_ptr = x_ptr + tl.arange(0, BLOCK)\n")
+    source = Source(moving.replace("        y = x - s\n", "        y = x - s\n        x_ptr += BLOCK\n"))
+    assert candidates(source, "function")
+    assert not [one for one in candidates(source, "function") if "still changes" in one.mistake]
+
+
+def test_a_launch_of_several_lines_runs_if_one_of_its_arguments_is_changed():
+    """Its first line is where it runs; what is changed stands further down, and not behind it."""
+    source = Source(FILE)
+    begin = FILE.index("out.stride(0), x.stride(0), eps")
+    line = FILE[: FILE.index("    launch(\n")].count("\n") + 1
+    assert source.launches_before([((begin, begin + 13), "x.stride(0)")], [line]) == 0
+    behind = FILE.index("class Own") - 3
+    assert source.launches_before([((behind, behind), "")], [line]) == 0
+    assert source.launches_before([((begin, begin), "")], [line - 1]) == 1
+
+
+def test_an_edit_that_only_leaves_something_out_is_not_local():
+    source = Source(FILE)
+    left_out = [one for one in candidates(source, "function") if "must not be" in one.mistake]
+    assert left_out
+    assert not any(one.is_local for one in left_out)
