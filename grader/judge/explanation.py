@@ -55,6 +55,7 @@ PLAIN_REASONS = (
     Reason.RETURNED,
     Reason.RACE,
 )  # they say by themselves what is wrong
+TRACED = (Reason.NONFINITE, Reason.PRECISION)  # of which every operation of a case is looked at
 SHARE_OF_MORE = 0.3  # of the work, for another function of a file in which one was looked for in vain
 SHARE_OF_TOLD = 0.2  # of the work, where an experiment has shown what is wrong
 SHARE_OF_ITS_OWN = 0.1  # of the work, for the code of a function besides a wrong one that it calls
@@ -178,12 +179,11 @@ class Explainer:
         `tried` are the causes that experiments have shown, if they were made.
         """
         hint = _common_hint(failed)
-        born = "" if formula else self._born(wrong)  # a NaN may come of the same mistake
+        # A NaN, and lost digits, may come of the mistake that the formula shows.
+        born = {} if formula else {one: self._born(wrong, one) for one in TRACED}
         tried = self._tried(wrong) if tried is None else tried
         facts = {
-            name: tried.get(name)
-            or outcome.plain_cause
-            or (born if outcome.reason is Reason.NONFINITE else "")
+            name: tried.get(name) or outcome.plain_cause or born.get(outcome.reason, "")
             for name, outcome in failed.items()
         }
         seen = {name: replace(failed[name], cause=fact) for name, fact in facts.items() if fact}
@@ -239,12 +239,15 @@ class Explainer:
         finally:
             worker.close()
 
-    def _born(self, wrong: Wrong) -> str:
-        """Say where the first NaN or inf of the smallest case that has one comes from; "" if none does."""
+    def _born(self, wrong: Wrong, reason: Reason) -> str:
+        """Say where the first NaN or inf of the smallest such case comes from, or where digits are lost.
+
+        "" if there is no such case, or nothing is seen.
+        """
         cases = [
             item.case
             for item, outcome in wrong.answers
-            if outcome.reason is Reason.NONFINITE and not item.case.needs_gpu and not item.case.label
+            if outcome.reason is reason and not item.case.needs_gpu and not item.case.label
         ]
         if not cases:
             return ""
@@ -253,7 +256,10 @@ class Explainer:
         try:
             if worker.start() or trial.call(worker, traced=True) is None:
                 return ""
-            return births(outside_of_right(wrong, worker.witnessed.births))
+            seen = worker.witnessed.births
+            if reason is Reason.PRECISION:
+                return births([one for one in seen if one.exact])
+            return births(outside_of_right(wrong, [one for one in seen if not one.exact]))
         finally:
             worker.close()
 

@@ -53,8 +53,14 @@ def cause_race(fact: Race) -> str:
 
 
 def births(facts: Sequence[Birth]) -> str:
-    """Say where a NaN or inf came from: `line 31: -inf - -inf is nan`."""
-    return "; ".join(f"{_line(one.line)}: {_operation(one)} is {one.result}" for one in facts)
+    """Say where a NaN or inf came from: `line 31: -inf - -inf is nan`; or where digits were lost."""
+    return "; ".join(
+        f"{_line(one.line)} loses digits: {_operation(one)} gives {one.result}, and without any rounding "
+        f"before it would be {one.exact}"
+        if one.exact
+        else f"{_line(one.line)}: {_operation(one)} is {one.result}"
+        for one in facts
+    )
 
 
 def _operation(birth: Birth) -> str:

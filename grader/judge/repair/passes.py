@@ -14,15 +14,18 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     if not function.kernel:
         return
     for loop in (node for node in function.nodes if isinstance(node, ast.For) and not node.orelse):
-        updates = _updates(function, loop)
+        bound = _updates(function, loop)
+        moved = _addresses(loop) & {_target(one) for one in bound}
+        updates = [one for one in bound if _target(one) not in moved]
         names = {_target(one) for one in updates}
+        begins = [_beginning(source, function, loop, name) for name in sorted(moved)]
         stores = [one for one in loop.body if isinstance(one, ast.Expr) and called(one.value) == "store"]
         late = [one for one in stores if _depends(one, loop, names)]
-        if not late or _are_addresses(names, loop):
+        if not late or None in begins:
             continue
         first = _without(source, loop, [*late])
         second = _without(source, loop, updates)
-        text = f"{first}\n{' ' * loop.col_offset}{second}"
+        text = f"\n{' ' * loop.col_offset}".join((first, *filter(None, begins), second))
         listed = " and ".join(f"`{name}`" for name in sorted(names))
         mistake = f"{quoted(source.text_of(late[0]))} stores in the loop that still changes {listed}"
         yield Edit(2, late[0].lineno, mistake, ((source.span(loop), text),))
@@ -56,13 +59,24 @@ def _depends(store: ast.Expr, loop: ast.For, names: set[str]) -> bool:
     return bool(made & names)
 
 
-def _are_addresses(names: set[str], loop: ast.For) -> bool:
-    """Return whether a loop moves pointers, which a second pass would have to set back."""
-    return any(
-        called(node) in ("load", "store") and isinstance(node, ast.Call) and node.args
-        and names & {one.id for one in names_in(node.args[0])}
+def _addresses(loop: ast.For) -> set[str]:
+    """Return the names in the addresses of a loop, some of which it may move on."""
+    return {
+        name.id
         for node in ast.walk(loop)
-    )  # fmt: skip
+        if isinstance(node, ast.Call) and called(node) in ("load", "store") and node.args
+        for name in names_in(node.args[0])
+    }  # fmt: skip
+
+
+def _beginning(source: Source, function: Function, loop: ast.For, name: str) -> str | None:
+    """Return the statement that binds a name before a loop; None if it is a parameter."""
+    found = [
+        node
+        for node in function.nodes
+        if isinstance(node, ast.Assign) and _target(node) == name and node.lineno < loop.lineno
+    ]
+    return source.text_of(max(found, key=lambda one: one.lineno)) if found else None
 
 
 def _without(source: Source, loop: ast.For, statements: list[ast.stmt]) -> str:

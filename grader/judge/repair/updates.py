@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from grader.judge.repair.edit import Edit, quoted
 from grader.judge.repair.source import Function, Source, called, names_in
 
+BEFORE = "_before"  # ends the name of what a value was
+
 
 def edits(source: Source, function: Function) -> Iterator[Edit]:
     """Yield every edit that adds, at the end of a loop, the update of a name that the loop only reads."""
@@ -25,6 +27,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
                 beside = name in places and updated in places  # as the one beside it is updated
                 if name in read and (updated == name or beside):
                     yield _added(source, loop, statement, updated, name)
+        yield from _values_of_before(source, loop)
 
 
 def _places(loop: ast.For | ast.While) -> set[str]:
@@ -41,6 +44,24 @@ def _updated(statement: ast.stmt) -> tuple[ast.stmt, str] | None:
         case ast.Assign([ast.Name(name)], value) if name in {one.id for one in names_in(value)}:
             return statement, name
     return None
+
+
+def _values_of_before(source: Source, loop: ast.For | ast.While) -> Iterator[Edit]:
+    """Read the value that a name had before its update, such as that of a maximum."""
+    for found in map(_updated, loop.body):
+        if found is None:
+            continue
+        update, name = found
+        begin = source.span(update)[0]
+        keep = ((begin, begin), f"{name}{BEFORE} = {name}\n{' ' * update.col_offset}")
+        for later in (one for one in loop.body if one.lineno > (update.end_lineno or update.lineno)):
+            for node in names_in(later):
+                if node.id == name and isinstance(node.ctx, ast.Load):
+                    code = quoted(source.text_of(later))
+                    mistake = (
+                        f"`{name}` has its new value in {code}, and not that of before line {update.lineno}"
+                    )
+                    yield Edit(1, node.lineno, mistake, (keep, (source.span(node), f"{name}{BEFORE}")))
 
 
 def _added(source: Source, loop: ast.For | ast.While, statement: ast.stmt, updated: str, name: str) -> Edit:

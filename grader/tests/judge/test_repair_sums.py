@@ -137,12 +137,25 @@ def test_what_is_made_of_a_sum_is_stored_in_a_second_pass():
     assert edit.line == ONE_PASS[: ONE_PASS.index("tl.store")].count("\n") + 1
 
 
-def test_no_second_pass_where_the_loop_moves_a_pointer():
-    moving = ONE_PASS.replace("x_ptr + cols, mask", "x_ptr, mask")
-    moving = moving.replace("    s = 0.0\n", "    s = 0.0\n    x_ptr = x_ptr + tl.arange(0, BLOCK)\n")
-    source = Source(moving.replace("        y = x - s\n", "        y = x - s\n        x_ptr += BLOCK\n"))
-    assert candidates(source, "function")
-    assert not [one for one in candidates(source, "function") if "still changes" in one.mistake]
+def test_a_second_pass_begins_where_the_first_one_did():
+    moving = ONE_PASS.replace("cols = start + tl.arange(0, BLOCK)", "pass")
+    moving = moving.replace("    s = 0.0\n", "    s = 0.0\n    cols = tl.arange(0, BLOCK)\n")
+    source = Source(
+        moving.replace("mask=cols < n_cols)\n\n", "mask=cols < n_cols)\n        cols += BLOCK\n\n")
+    )
+    (edit,) = (one for one in candidates(source, "function") if "still changes" in one.mistake)
+    first, second = source.with_replaced(edit.parts).split("for start")[1:]
+    assert "    cols = tl.arange(0, BLOCK)\n    " in first
+    assert ["cols += BLOCK" in one for one in (first, second)] == [True, True]
+
+
+def test_a_value_of_before_its_update_is_read():
+    text = ONE_PASS.replace("x - s", "x - s * s")
+    found = [one for one in candidates(Source(text), "function") if "not that of before" in one.mistake]
+    texts = [Source(text).with_replaced(one.parts) for one in found]
+    assert len(texts) == 2
+    assert all("s_before = s\n        s += " in one for one in texts)
+    assert {"x - s_before * s" in one for one in texts} == {True, False}
 
 
 def test_a_launch_of_several_lines_runs_if_one_of_its_arguments_is_changed():

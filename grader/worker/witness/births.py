@@ -1,4 +1,4 @@
-"""Find where the first NaN or inf that a kernel stores was born: the line, the operation, the operands.
+"""Find where the first NaN or inf that a kernel stores was born, or where what it stores lost its digits.
 
 Every operation on floats is looked at, so this is for one more run of a case whose result is not finite.
 """
@@ -15,11 +15,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from triton.runtime import interpreter
+from triton.runtime.interpreter import ReduceOps
 
+from grader.worker.witness.losses import EXACT, Losses, exact_of
 from grader.worker.witness.record import Birth, Witnessed
 
 MOST_BIRTHS = 64  # of one program that are kept
 # How an operation of NumPy is written in a kernel.
+# What only lays numbers out in another way, and the same in NumPy.
+MOVES: dict[str, Callable[..., Any]] = {
+    "create_splat": np.broadcast_to,
+    "create_broadcast": np.broadcast_to,
+    "create_reshape": lambda exact, shape, *_: exact.reshape(shape),
+    "create_expand_dims": np.expand_dims,
+    "create_trans": np.transpose,
+}
 SIGNS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
 
 
@@ -38,10 +48,23 @@ class Births:
         self._program: object = None
         self._born: list[_Born] = []
         self.told: tuple[Birth, ...] = ()
+        self.losses = Losses(self.line)
 
     def found(self) -> Witnessed:
-        """Return the births that led to the first stored NaN or inf: at most an inf, and the NaN from it."""
-        return Witnessed(births=self.told)
+        """Return the births that led to the first stored NaN or inf, or where digits were lost.
+
+        At most an inf, and the NaN from it.
+        """
+        lost = self.losses.told
+        if self.told or lost is None:
+            return Witnessed(births=self.told)
+        sign, operands = (
+            SIGNS.get(lost.operation, lost.operation),
+            tuple(f"{one:.7g}" for one in lost.operands),
+        )
+        program = interpreter.interpreter_builder.grid_idx or (0, 0, 0)
+        at = Birth(sign, operands, f"{lost.result:.7g}", lost.line, program, f"{lost.exact:.7g}")
+        return Witnessed(births=(at,))
 
     def computed(self, name: str, result: Any, *operands: Any) -> None:
         """Look at the result of an operation."""
@@ -62,7 +85,7 @@ class Births:
             words = tuple(_number(np.broadcast_to(one.data, values.shape).flat[at]) for one in operands)
             program = interpreter.interpreter_builder.grid_idx
             sign, number = SIGNS.get(name, name), _number(values.flat[at])
-            self._born.append(_Born(new, Birth(sign, words, number, self._line(), program)))
+            self._born.append(_Born(new, Birth(sign, words, number, self.line(), program)))
 
     def stored(self, values: Any, mask: Any) -> None:
         """Tell of the births behind the first value that is stored and not finite."""
@@ -89,7 +112,8 @@ class Births:
         if program != self._program:
             self._program, self._born = program, []
 
-    def _line(self) -> int:
+    def line(self) -> int:
+        """Return the line of the file that runs."""
         frame: FrameType | None = sys._getframe(2)
         while frame is not None and frame.f_code.co_filename not in self._files:
             frame = frame.f_back
@@ -108,30 +132,37 @@ def traced(files: Collection[str]) -> Iterator[Callable[[], Witnessed]]:
     builder = type(interpreter.interpreter_builder)
     kept = {name: getattr(builder, name) for name in ("binary_op", "unary_op", "cast_impl", "create_fma")}
     kept |= {name: getattr(builder, name) for name in ("create_rsqrt", "create_dot", "create_masked_store")}
+    kept |= {name: getattr(builder, name) for name in ("ternary_op", *MOVES)}
+    losses, summed, found = births.losses, ReduceOps.sum, ReduceOps.min_max
 
     def binary(self: object, lhs: Any, rhs: Any, op: Any) -> Any:
         value = kept["binary_op"](self, lhs, rhs, op)
         births.computed(op.__name__, value, lhs, rhs)
+        losses.binary(op.__name__, value, op, lhs, rhs)
         return value
 
     def unary(self: object, arg: Any, op: Any) -> Any:
         value = kept["unary_op"](self, arg, op)
         births.computed(op.__name__, value, arg)
+        losses.binary(op.__name__, value, op, arg)
         return value
 
     def cast(self: object, src: Any, dst_type: Any) -> Any:
         value = kept["cast_impl"](self, src, dst_type)
         births.computed(f"to {dst_type.scalar.name}", value, src)
+        losses.cast(f"to {dst_type.scalar.name}", value, src)
         return value
 
     def fma(self: object, x: Any, y: Any, z: Any) -> Any:
         value = kept["create_fma"](self, x, y, z)
         births.computed("fma", value, x, y, z)
+        losses.binary("fma", value, lambda a, b, c: a * b + c, x, y, z)
         return value
 
     def rsqrt(self: object, arg: Any) -> Any:
         value = kept["create_rsqrt"](self, arg)
         births.computed("rsqrt", value, arg)
+        losses.binary("rsqrt", value, lambda a: 1.0 / np.sqrt(a), arg)
         return value
 
     def dot(self: object, a: Any, b: Any, d: Any, *rest: Any) -> Any:
@@ -142,13 +173,52 @@ def traced(files: Collection[str]) -> Iterator[Callable[[], Witnessed]]:
 
     def store(self: object, ptrs: Any, value: Any, mask: Any, *rest: Any, **named: Any) -> Any:
         births.stored(value, mask)
+        losses.stored(value, mask)
         return kept["create_masked_store"](self, ptrs, value, mask, *rest, **named)
 
-    changes = (binary, unary, cast, fma, rsqrt, dot, store)
-    for name, method in zip(kept, changes, strict=True):
+    def chosen(self: object, lhs: Any, rhs: Any, other: Any, op: Any) -> Any:
+        value = kept["ternary_op"](self, lhs, rhs, other, op)
+        if value.data.dtype.kind == "f":
+            value.attr[EXACT] = np.asarray(op(lhs.data, exact_of(rhs), exact_of(other)), np.float64)
+        return value
+
+    def moving(name: str) -> Callable[..., Any]:
+        def move(self: object, arg: Any, *rest: Any) -> Any:
+            value = kept[name](self, arg, *rest)
+            losses.moved(value, lambda exact: MOVES[name](exact, *rest), arg)
+            return value
+
+        return move
+
+    def splat(self: object, ret_ty: Any, arg: Any) -> Any:
+        value = kept["create_splat"](self, ret_ty, arg)
+        losses.moved(value, lambda exact: np.broadcast_to(exact.reshape(-1)[0], value.data.shape), arg)
+        return value
+
+    def total(self: Any, values: Any) -> Any:
+        value = summed(self, values)
+        exact = np.sum(exact_of(values.handle), axis=self.axis, keepdims=self.keep_dims)
+        value.handle.attr[EXACT] = np.asarray(exact, np.float64).reshape(value.handle.data.shape)
+        return value
+
+    def extreme(self: Any, values: Any, val_reduce_op: Any, idx_reduce_op: Any = None) -> Any:
+        value = found(self, values, val_reduce_op, idx_reduce_op)
+        if idx_reduce_op is None and not isinstance(values, tuple):
+            exact = val_reduce_op(exact_of(values.handle), axis=self.axis, keepdims=self.keep_dims)
+            value.handle.attr[EXACT] = np.asarray(exact, np.float64).reshape(value.handle.data.shape)
+        return value
+
+    changes = {
+        "binary_op": binary, "unary_op": unary, "cast_impl": cast, "create_fma": fma, "create_rsqrt": rsqrt,
+        "create_dot": dot, "create_masked_store": store, "ternary_op": chosen,
+        **{name: splat if name == "create_splat" else moving(name) for name in MOVES},
+    }  # fmt: skip
+    for name, method in changes.items():
         setattr(builder, name, method)
+    ReduceOps.sum, ReduceOps.min_max = total, extreme
     try:
         yield births.found
     finally:
         for name, method in kept.items():
             setattr(builder, name, method)
+        ReduceOps.sum, ReduceOps.min_max = summed, found

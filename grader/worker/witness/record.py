@@ -64,13 +64,17 @@ class Race:
 
 @dataclass(frozen=True)
 class Birth:
-    """The operation of which a NaN or inf came first, with its operands and its result as text."""
+    """The operation of which a NaN or inf came first, with its operands and its result as text.
+
+    Or one that lost most of its digits: then `exact` is what it would give without any rounding.
+    """
 
     operation: str  # a sign, or a name such as "exp"
     operands: tuple[str, ...]
-    result: str  # "nan", "inf" or "-inf"
+    result: str  # a number, "nan", "inf" or "-inf"
     line: int
     program: Index
+    exact: str = ""
 
 
 @dataclass(frozen=True)
@@ -174,6 +178,7 @@ def _is_possible_birth(fact: Birth) -> bool:
         0 <= fact.line < MOST_LINES
         and len(fact.operands) <= 3
         and all(_is_number(word) for word in (fact.result, *fact.operands))
+        and (not fact.exact or _is_number(fact.exact))
     )
 
 

@@ -1,0 +1,111 @@
+"""Find where a kernel loses the digits of what it stores: each operation on floats is done in fp64 as well.
+
+A number that was loaded is exact. What follows from it is computed twice, as the kernel does and in fp64; an
+operation whose result is far from the exact one, though its operands were near, loses digits. The method is
+that of Benz, Hildebrandt and Hack, A Dynamic Program Analysis to Find Floating-Point Accuracy Problems
+(2012).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from triton.runtime import interpreter
+
+EXACT = "exact"  # the attribute of a value that has its fp64 twin
+LOST = 2e-5  # error, relative to the largest number of a block, from which digits are lost
+GROWS = 64.0  # times the error of the operands that the result must have
+STORED = 1e-5  # error of what is stored, from which it matters
+LEAST = 2.0**-24  # the error that rounding to fp32 leaves
+
+Exact = NDArray[np.float64]
+
+
+class Loss(NamedTuple):
+    """An operation that loses digits: its name, one lane of its operands, what it gives and should give."""
+
+    operation: str
+    operands: tuple[float, ...]
+    result: float
+    exact: float
+    growth: float
+    line: int
+
+
+class Losses:
+    """The losses of the program that runs, until a wrong number is stored."""
+
+    def __init__(self, line_of: Callable[[], int]):
+        self._line_of = line_of
+        self._program: object = None
+        self._seen: list[Loss] = []
+        self.told: Loss | None = None
+
+    def binary(self, name: str, value: Any, op: Any, *operands: Any) -> None:
+        """Compute an operation on two or three operands once more, and compare."""
+        if self.told or value.data.dtype.kind != "f":
+            return
+        with np.errstate(all="ignore"):
+            exact = op(*(exact_of(one) for one in operands))
+        self._note(name, value, np.asarray(exact, np.float64), operands)
+
+    def moved(self, value: Any, change: Callable[[Exact], Any], source: Any) -> None:
+        """Give a value that was laid out in another way, or summed up, the same of its exact twin."""
+        if EXACT in source.attr and not self.told:
+            value.attr[EXACT] = np.asarray(change(source.attr[EXACT]), np.float64)
+
+    def cast(self, name: str, value: Any, source: Any) -> None:
+        """A conversion to fewer digits loses some."""
+        if not self.told and value.data.dtype.kind == source.data.dtype.kind == "f":
+            self._note(name, value, exact_of(source), (source,))
+
+    def stored(self, value: Any, mask: Any) -> None:
+        """Tell of the operation that lost most digits, if what is stored is wrong for that."""
+        self._begin()
+        if self.told or not self._seen or value.data.dtype.kind != "f":
+            return
+        lanes = np.broadcast_to(getattr(mask, "data", mask), value.data.shape).astype(bool, copy=False)
+        exact = np.broadcast_to(exact_of(value), value.data.shape)
+        if lanes.any() and _error(value.data[lanes], exact[lanes]) > STORED:
+            self.told = max(self._seen, key=lambda one: one.growth)
+
+    def _note(self, name: str, value: Any, exact: Exact, operands: tuple[Any, ...]) -> None:
+        value.attr[EXACT] = np.broadcast_to(exact, value.data.shape)
+        self._begin()
+        error = _error(value.data, value.attr[EXACT])
+        if not LOST < error < np.inf:
+            return
+        floats = (one for one in operands if one.data.dtype.kind == "f")
+        before = max([LEAST, *(_error(one.data, exact_of(one)) for one in floats)])
+        if error > GROWS * before:
+            with np.errstate(all="ignore"):
+                off = np.abs(np.asarray(value.data, np.float64) - value.attr[EXACT])
+            at = int(np.argmax(np.where(np.isfinite(off), off, 0.0)))
+            given = (float(np.broadcast_to(one.data, value.data.shape).flat[at]) for one in operands)
+            found = float(value.data.flat[at]), float(value.attr[EXACT].flat[at])
+            self._seen.append(Loss(name, tuple(given), *found, error / before, self._line_of()))
+
+    def _begin(self) -> None:
+        program = interpreter.interpreter_builder.grid_idx
+        if program != self._program:
+            self._program, self._seen = program, []
+
+
+def exact_of(value: Any) -> Exact:
+    """Return the fp64 twin of a value; of one that has none, such as a loaded one, its own numbers."""
+    twin = value.attr.get(EXACT)
+    return value.data.astype(np.float64) if twin is None else twin
+
+
+def _error(data: Any, exact: Exact) -> float:
+    """Return the largest error in a block, relative to its largest number; 0 where that is not finite."""
+    with np.errstate(all="ignore"):
+        finite = np.isfinite(exact) & np.isfinite(data)
+        if not finite.any():
+            return 0.0
+        most = float(np.abs(exact[finite]).max())
+        worst = float(np.abs(np.asarray(data, np.float64)[finite] - exact[finite]).max())
+    return worst / most if most > 0.0 else 0.0
