@@ -67,6 +67,13 @@ def _of_an_operator(source: Source, node: ast.BinOp) -> Iterator[Edit]:
         if {sign, other} == {"+", "-"}:
             mistake = f"the sign in {code} is wrong"
         yield Edit.of_node(source, 2 if sign == "*" else 1, node, f"(({left}) {other} ({right}))", mistake)
+    match node:
+        case ast.BinOp(ast.BinOp(a, ast.Mult(), b), ast.Add(), ast.BinOp(c, ast.Mult(), d)) if ast.dump(
+            a
+        ) == ast.dump(b) and ast.dump(c) == ast.dump(d):
+            total = f"({source.text_of(a)} + {source.text_of(c)})"
+            mistake = f"{code} adds the squares of the terms, and the square of their sum is another number"
+            yield Edit.of_node(source, 1, node, f"({total} * {total})", mistake)
     if sign in "-/" or sign in ("//", "%"):
         mistake = f"the operands of {code} are exchanged"
         yield Edit.of_node(source, 1, node, f"(({right}) {sign} ({left}))", mistake)

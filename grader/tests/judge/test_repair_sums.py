@@ -49,6 +49,7 @@ def kernel(
         t = tl.load(x_ptr + start * stride_x + cols, mask=n + cols < n_cols)
         scale = load(w_ptr, cols, n_cols) * total
         square = (t * t).to(tl.float32)
+        square += x * x + scale * scale
         tl.store(out_ptr + start * stride_out + cols, square * scale - total * UNIT, mask=cols < n_cols)
 
 
@@ -84,6 +85,7 @@ RIGHT = {
     "lanes past the end": [("tl.sum(x - eps", "tl.sum(tl.where(cols < n_cols, x - eps, 0.0)")],
     "numbers that are converted first": [("(t * t)", "(t.to(tl.float32) * t.to(tl.float32))")],
     "a factor that is loaded elsewhere": [("- total * UNIT", "- (total * UNIT) * load(w_ptr, cols, n_cols)")],
+    "the square of a sum": [("x * x + scale * scale", "(x + scale) * (x + scale)")],
     "half of a number": [("4294967296.0", "2147483648.0")],
     "strides in a launch of several lines": [("out.stride(0), x.stride(0)", "x.stride(0), out.stride(0)")],
     "the eps of the forward pass": [

@@ -136,6 +136,29 @@ def test_a_stored_nan_or_inf_is_told_with_line_and_operands(seen, name, said):
     assert told == "; ".join(f"line {line_of(code)}: {words}" for code, words in said)
 
 
+@pytest.mark.parametrize(
+    ("name", "code", "operation"),
+    [
+        ("in_a_difference_of_squares", "- mean * mean", " - "),
+        ("before_a_maximum_is_subtracted", "tl.exp2(block - tl.max", " - "),
+        ("in_a_conversion", "other=0.0).to(tl.float16)", "to fp16 of "),
+    ],
+)
+def test_lost_digits_are_told_with_line_and_both_results(seen, name, code, operation):
+    (fact,) = seen[f"traced_lost_{name}"].births
+    told = facts.births([fact])
+    assert told.startswith(f"line {line_of(code)} loses digits: ")
+    assert operation in told
+    assert told.endswith(f" gives {fact.result}, and without any rounding before it would be {fact.exact}")
+    assert float(fact.result) != float(fact.exact)
+
+
+def test_no_digits_are_lost_where_rounding_does_not_grow(seen):
+    kept = beginning(seen, "traced_kept")
+    assert len(kept) == 3
+    assert all(found == Witnessed() for found in kept.values())
+
+
 def test_nothing_is_born_where_all_is_finite(seen):
     assert len(beginning(seen, "traced_honest")) == len(beginning(seen, "honest"))
     assert all(found == Witnessed() for found in beginning(seen, "traced_honest").values())
@@ -211,8 +234,9 @@ def test_a_long_record_is_an_empty_one():
         Birth("/", ("0", "expected 0.5"), "nan", 3, (0, 0, 0)),
         Birth("/", ("0",) * 9, "nan", 3, (0, 0, 0)),
         Birth("/", ("0", "0"), "nan", 1 << 40, (0, 0, 0)),
+        Birth("-", ("2", "1"), "1", 3, (0, 0, 0), "one"),
     ],
-    ids=["words", "many operands", "no line"],
+    ids=["words", "many operands", "no line", "words for a number"],
 )
 def test_a_birth_has_numbers_and_a_line(forged):
     assert claimed(Witnessed(births=(forged,))) == Witnessed()

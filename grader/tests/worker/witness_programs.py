@@ -643,6 +643,63 @@ def born_of_rounding():
     rounded[(1,)](vector(10), torch.empty(10, dtype=torch.float16), 10, BLOCK)
 
 
+# Where what is stored loses its digits
+
+
+@triton.jit
+def variance_of_squares(x, out, n, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    block = tl.load(x + offs, mask=offs < n, other=0.0)
+    mean = tl.sum(block, axis=0) / n
+    tl.store(out, tl.sum(block * block, axis=0) / n - mean * mean)
+
+
+def lost_in_a_difference_of_squares():
+    variance_of_squares[(1,)](3000.7 + 0.37 * vector(10), torch.empty(1), 10, BLOCK)
+
+
+def kept_near_zero():
+    variance_of_squares[(1,)](vector(10), torch.empty(1), 10, BLOCK)
+
+
+@triton.jit
+def powers_of_two(x, out, n, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    block = tl.load(x + offs, mask=offs < n, other=-float("inf")) * 1.4426950408889634
+    tl.store(out + offs, tl.exp2(block - tl.max(block, axis=0)), mask=offs < n)
+
+
+def lost_before_a_maximum_is_subtracted():
+    powers_of_two[(1,)](16384.0 + 0.37 * vector(10), torch.empty(10), 10, BLOCK)
+
+
+@triton.jit
+def halved(x, out, n, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    block = tl.load(x + offs, mask=offs < n, other=0.0).to(tl.float16)
+    tl.store(out + offs, block.to(tl.float32), mask=offs < n)
+
+
+def lost_in_a_conversion():
+    halved[(1,)](1.0 + 1e-3 * vector(10), torch.empty(10), 10, BLOCK)
+
+
+def kept_but_for_the_dtype_of_the_result():
+    rounded[(1,)](1e-4 * vector(10), torch.empty(10, dtype=torch.float16), 10, BLOCK)
+
+
+@triton.jit
+def variance(x, out, n, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    block = tl.load(x + offs, mask=offs < n, other=0.0)
+    apart = tl.where(offs < n, block - tl.sum(block, axis=0) / n, 0.0)
+    tl.store(out, tl.sum(apart * apart, axis=0) / n)
+
+
+def kept_by_differences():
+    variance[(1,)](1000.7 + 0.37 * vector(10), torch.empty(1), 10, BLOCK)
+
+
 def main():
     arena = torch.zeros(1)  # nothing is lent: all tensors are the functions' own
     lent = range(arena.data_ptr(), arena.data_ptr() + 4)
@@ -654,7 +711,7 @@ def main():
             with recorded([__file__], lent, only_bounds=True) as seen:
                 function()
             print(json.dumps({"name": f"bounds_{name}", "seen": encode(seen())}))
-        if name.startswith(("born_", "honest_")):
+        if name.startswith(("born_", "lost_", "kept_", "honest_")):
             with traced([__file__]) as seen:
                 function()
             print(json.dumps({"name": f"traced_{name}", "seen": encode(seen())}))

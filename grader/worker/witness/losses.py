@@ -18,7 +18,8 @@ from triton.runtime import interpreter
 EXACT = "exact"  # the attribute of a value that has its fp64 twin
 LOST = 2e-5  # error, relative to the largest number of a block, from which digits are lost
 GROWS = 64.0  # times the error of the operands that the result must have
-STORED = 1e-5  # error of what is stored, from which it matters
+STORED = 1e-5  # error of what is stored, from which it matters; in 16 bits that of some roundings
+ROUNDINGS = 4.0
 LEAST = 2.0**-24  # the error that rounding to fp32 leaves
 
 Exact = NDArray[np.float64]
@@ -33,6 +34,7 @@ class Loss(NamedTuple):
     exact: float
     growth: float
     line: int
+    converted: Any = None  # the numbers that it gives, if it is a conversion
 
 
 class Losses:
@@ -60,7 +62,7 @@ class Losses:
     def cast(self, name: str, value: Any, source: Any) -> None:
         """A conversion to fewer digits loses some."""
         if not self.told and value.data.dtype.kind == source.data.dtype.kind == "f":
-            self._note(name, value, exact_of(source), (source,))
+            self._note(name, value, exact_of(source), (source,), is_conversion=True)
 
     def stored(self, value: Any, mask: Any) -> None:
         """Tell of the operation that lost most digits, if what is stored is wrong for that."""
@@ -69,10 +71,15 @@ class Losses:
             return
         lanes = np.broadcast_to(getattr(mask, "data", mask), value.data.shape).astype(bool, copy=False)
         exact = np.broadcast_to(exact_of(value), value.data.shape)
-        if lanes.any() and _error(value.data[lanes], exact[lanes]) > STORED:
-            self.told = max(self._seen, key=lambda one: one.growth)
+        least = max(STORED, ROUNDINGS * float(np.finfo(value.data.dtype).eps))
+        # What is stored has the digits of its dtype, and is converted to that last.
+        seen = [one for one in self._seen if one.converted is not value.data]
+        if seen and lanes.any() and _error(value.data[lanes], exact[lanes]) > least:
+            self.told = max(seen, key=lambda one: one.growth)
 
-    def _note(self, name: str, value: Any, exact: Exact, operands: tuple[Any, ...]) -> None:
+    def _note(
+        self, name: str, value: Any, exact: Exact, operands: tuple[Any, ...], is_conversion: bool = False
+    ) -> None:
         value.attr[EXACT] = np.broadcast_to(exact, value.data.shape)
         self._begin()
         error = _error(value.data, value.attr[EXACT])
@@ -86,7 +93,9 @@ class Losses:
             at = int(np.argmax(np.where(np.isfinite(off), off, 0.0)))
             given = (float(np.broadcast_to(one.data, value.data.shape).flat[at]) for one in operands)
             found = float(value.data.flat[at]), float(value.attr[EXACT].flat[at])
-            self._seen.append(Loss(name, tuple(given), *found, error / before, self._line_of()))
+            line = self._line_of()
+            converted = value.data if is_conversion else None
+            self._seen.append(Loss(name, tuple(given), *found, error / before, line, converted))
 
     def _begin(self) -> None:
         program = interpreter.interpreter_builder.grid_idx
