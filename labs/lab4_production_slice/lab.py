@@ -1131,7 +1131,7 @@ LAB = Lab(
         Mistake.EDGE_OF_P: (8, "p = 0 keeps everything as it is, and p = 1 gives 0 everywhere: no 0 * inf"),
         Symptom.DIVISION_BY_ZERO: (8, "a divisor is 0: so is 1 - p for p = 1, where nothing is kept"),
         Mistake.MASK_REPEATS: (
-            9, "the choice repeats itself: each element of all programs needs its own offset",
+            9, "the choice repeats itself: some elements share a random number with others",
         ),
         Mistake.SEED_IGNORED: (9, "another seed gave the same choice: hand `seed` to the generator"),
         Mistake.SEED_MOVES: (

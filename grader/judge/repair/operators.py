@@ -109,6 +109,19 @@ def _of_a_factor(source: Source, node: ast.BinOp, sign: str) -> Iterator[Edit]:
                 yield Edit.of_node(
                     source, 1, node, f"(({one}) {plus} (({other}) {sign} ({factor})))", mistake
                 )
+    match node:
+        case ast.BinOp(
+            ast.BinOp(a, ast.Mult(), b), ast.Mult(), ast.BinOp(c, ast.Add() | ast.Sub(), d) as total
+        ):
+            one, other, plus = source.text_of(c), source.text_of(d), OPERATORS[type(total.op)]
+            for moved, rest in ((a, b), (b, a)):
+                factor, kept = source.text_of(moved), source.text_of(rest)
+                mistake = f"{quoted(factor)} multiplies both terms of {quoted(source.text_of(total))}"
+                for inside in (
+                    f"({one}) * ({factor}) {plus} ({other})",
+                    f"({one}) {plus} ({other}) * ({factor})",
+                ):
+                    yield Edit.of_node(source, 1, node, f"(({kept}) * ({inside}))", mistake)
     if sign in "+-":
         for term, is_left in ((node.left, True), (node.right, False)):
             if isinstance(term, ast.BinOp) and isinstance(term.op, ast.Mult | ast.Div):

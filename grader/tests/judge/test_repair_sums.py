@@ -50,6 +50,7 @@ def kernel(
         scale = load(w_ptr, cols, n_cols) * total
         square = (t * t).to(tl.float32)
         square += x * x + scale * scale
+        square += square * scale * (x - total)
         tl.store(out_ptr + start * stride_out + cols, square * scale - total * UNIT, mask=cols < n_cols)
 
 
@@ -86,6 +87,9 @@ RIGHT = {
     "numbers that are converted first": [("(t * t)", "(t.to(tl.float32) * t.to(tl.float32))")],
     "a factor that is loaded elsewhere": [("- total * UNIT", "- (total * UNIT) * load(w_ptr, cols, n_cols)")],
     "the square of a sum": [("x * x + scale * scale", "(x + scale) * (x + scale)")],
+    "one of two factors of a sum": [
+        ("square * scale * (x - total)", "scale * (x * square - total)"),
+    ],
     "half of a number": [("4294967296.0", "2147483648.0")],
     "strides in a launch of several lines": [("out.stride(0), x.stride(0)", "x.stride(0), out.stride(0)")],
     "the eps of the forward pass": [
