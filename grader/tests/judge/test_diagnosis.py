@@ -441,7 +441,7 @@ def replayed(scale=None, seed=0):
     return both
 
 
-ROWS, NARROW = ("rows=7,cols=1001,fp32", "rows=5,cols=127,fp16"), ("rows=7,cols=1009,values=narrow,fp32",)
+ROWS, NARROW = ("rows=7,cols=1001,fp32", "rows=5,cols=127,fp16"), ("rows=7,cols=1030,values=narrow,fp32",)
 EPS = ("rows=5,cols=257,eps=1.0,fp32",)
 KEPT, KEPT_BOTH = (
     ("n=30001,p=0.75,fp32", "n=30001,p=0.75,fp16"),
@@ -453,7 +453,7 @@ MISTAKES += (
     ("layer_norm_forward", "no weight", ROWS, lambda x, bias, **_: normed(x, 1e-5) + bias),
     ("layer_norm_forward", "no bias", ROWS, lambda x, weight, **_: normed(x, 1e-5) * weight),
     ("layer_norm_forward", "divided by the block", ROWS[:1], layer_normed(rows=counted_lanes)),
-    ("layer_norm_forward", "masked lanes", ("rows=7,cols=1009,values=far,fp32",), with_masked_lanes),
+    ("layer_norm_forward", "masked lanes", ("rows=7,cols=1030,values=far,fp32",), with_masked_lanes),
     ("layer_norm_forward", "variance over n - 1", ROWS[:1],
      layer_normed(rows=lambda d, v, e: d * (v * d.shape[1] / (d.shape[1] - 1) + e).rsqrt())),
     ("layer_norm_forward", "eps ignored", EPS, lambda x, weight, bias, **_: normed(x, 1e-5) * weight + bias),

@@ -105,7 +105,7 @@ def fp32_again(x):
 def softmax_of_one_tile(x_row, y_row, cols, n_cols):
     """Softmax of a row that stays in registers, as it lies in memory: two numbers of 16 bits share one."""
     x = load_as_stored(x_row, cols, n_cols, -float("inf"), AGAIN=False)
-    # exp2 is one instruction, exp is two. Far from 0 the product with log2(e) would lose the digits of x - top.
+    # exp2 is one instruction, exp is two. Far from 0 the product with log2(e) would lose digits of x - top.
     top = tl.max(tl.max(x.to(tl.float32), axis=0), axis=0)
     terms = tl.exp2((fp32_again(x) - top) * LOG2_E)
     scale = 1.0 / tl.sum(tl.sum(terms, axis=0), axis=0)
