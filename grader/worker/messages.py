@@ -88,9 +88,9 @@ class Plan:
     function: str
     differentiable: bool
     allocates: bool  # outputs are not passed: what the function returns is copied to their places
-    separate: bool  # each gradient is asked for by itself
     named: dict[str, Number]  # keyword arguments of all calls
     calls: tuple[tuple[tuple[Place, ...], dict[str, Place]], ...]
+    separate: bool = False  # each gradient is asked for by itself
     other_configs: bool = False  # autotuned kernels take another config than in earlier calls
     programs: Programs | None = None  # in place of those that host code launches; in the interpreter alone
     only: OneProgram | None = None  # in the interpreter alone
