@@ -234,8 +234,8 @@ class SubmissionWorker:
         """Send a list of calls, and numbers that all of them get by name; return the plan's number.
 
         If the function `allocates` its results, no output is passed, and what it returns is copied. If its
-        gradients are `separate`, it is called once for each. With
-        `other_configs` autotuned kernels take another config than in earlier calls, where they have one.
+        gradients are `separate`, it is called once for each. With `other_configs` autotuned kernels take
+        another config than in earlier calls, where they have one.
         `programs` change the grid of one launch; of a launch that has an `only` program no other one runs,
         and launches that are `kept` do not run either. If `filled`, tensors that host code makes hold NaN.
         """

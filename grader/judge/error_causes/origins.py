@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from grader.judge.error_causes.failed import Failed, parameters, short
+from grader.judge.repair.launched import pairs
 
 MOST_STEPS = 6  # from an operand to the parameter that points to it
 
@@ -17,9 +18,7 @@ def origin(failed: Failed, operand: ast.expr) -> str:
     if pointer is None or launched is None:
         return ""
     kernel, call = launched
-    names = parameters(kernel)
-    given = dict(zip(names, call.args, strict=False)) | {one.arg: one.value for one in call.keywords}
-    tensor = given.get(pointer)
+    tensor = dict(pairs(kernel, call)).get(pointer)
     host = failed.source.function(call.lineno)
     if not isinstance(tensor, ast.Name) or host is None:
         return ""

@@ -66,7 +66,7 @@ def _addresses(loop: ast.For) -> set[str]:
         for node in ast.walk(loop)
         if isinstance(node, ast.Call) and called(node) in ("load", "store") and node.args
         for name in names_in(node.args[0])
-    }  # fmt: skip
+    }
 
 
 def _beginning(source: Source, function: Function, loop: ast.For, name: str) -> str | None:

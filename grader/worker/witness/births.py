@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from triton.runtime import interpreter
 from triton.runtime.interpreter import ReduceOps
 
-from grader.worker.witness.losses import EXACT, Losses, exact_of
+from grader.worker.witness.losses import Losses, exact_of, give
 from grader.worker.witness.record import Birth, Witnessed
 
 MOST_BIRTHS = 64  # of one program that are kept
@@ -58,10 +58,8 @@ class Births:
         lost = self.losses.told
         if self.told or lost is None:
             return Witnessed(births=self.told)
-        sign, operands = (
-            SIGNS.get(lost.operation, lost.operation),
-            tuple(f"{one:.7g}" for one in lost.operands),
-        )
+        sign = SIGNS.get(lost.operation, lost.operation)
+        operands = tuple(f"{one:.7g}" for one in lost.operands)
         program = interpreter.interpreter_builder.grid_idx or (0, 0, 0)
         at = Birth(sign, operands, f"{lost.result:.7g}", lost.line, program, f"{lost.exact:.7g}")
         return Witnessed(births=(at,))
@@ -138,13 +136,13 @@ def traced(files: Collection[str]) -> Iterator[Callable[[], Witnessed]]:
     def binary(self: object, lhs: Any, rhs: Any, op: Any) -> Any:
         value = kept["binary_op"](self, lhs, rhs, op)
         births.computed(op.__name__, value, lhs, rhs)
-        losses.binary(op.__name__, value, op, lhs, rhs)
+        losses.computed(op.__name__, value, op, lhs, rhs)
         return value
 
     def unary(self: object, arg: Any, op: Any) -> Any:
         value = kept["unary_op"](self, arg, op)
         births.computed(op.__name__, value, arg)
-        losses.binary(op.__name__, value, op, arg)
+        losses.computed(op.__name__, value, op, arg)
         return value
 
     def cast(self: object, src: Any, dst_type: Any) -> Any:
@@ -156,13 +154,13 @@ def traced(files: Collection[str]) -> Iterator[Callable[[], Witnessed]]:
     def fma(self: object, x: Any, y: Any, z: Any) -> Any:
         value = kept["create_fma"](self, x, y, z)
         births.computed("fma", value, x, y, z)
-        losses.binary("fma", value, lambda a, b, c: a * b + c, x, y, z)
+        losses.computed("fma", value, lambda a, b, c: a * b + c, x, y, z)
         return value
 
     def rsqrt(self: object, arg: Any) -> Any:
         value = kept["create_rsqrt"](self, arg)
         births.computed("rsqrt", value, arg)
-        losses.binary("rsqrt", value, lambda a: 1.0 / np.sqrt(a), arg)
+        losses.computed("rsqrt", value, lambda a: 1.0 / np.sqrt(a), arg)
         return value
 
     def dot(self: object, a: Any, b: Any, d: Any, *rest: Any) -> Any:
@@ -179,7 +177,7 @@ def traced(files: Collection[str]) -> Iterator[Callable[[], Witnessed]]:
     def chosen(self: object, lhs: Any, rhs: Any, other: Any, op: Any) -> Any:
         value = kept["ternary_op"](self, lhs, rhs, other, op)
         if value.data.dtype.kind == "f":
-            value.attr[EXACT] = np.asarray(op(lhs.data, exact_of(rhs), exact_of(other)), np.float64)
+            give(value, op(lhs.data, exact_of(rhs), exact_of(other)))
         return value
 
     def moving(name: str) -> Callable[..., Any]:
@@ -197,15 +195,14 @@ def traced(files: Collection[str]) -> Iterator[Callable[[], Witnessed]]:
 
     def total(self: Any, values: Any) -> Any:
         value = summed(self, values)
-        exact = np.sum(exact_of(values.handle), axis=self.axis, keepdims=self.keep_dims)
-        value.handle.attr[EXACT] = np.asarray(exact, np.float64).reshape(value.handle.data.shape)
+        give(value.handle, np.sum(exact_of(values.handle), axis=self.axis, keepdims=self.keep_dims))
         return value
 
     def extreme(self: Any, values: Any, val_reduce_op: Any, idx_reduce_op: Any = None) -> Any:
         value = found(self, values, val_reduce_op, idx_reduce_op)
         if idx_reduce_op is None and not isinstance(values, tuple):
-            exact = val_reduce_op(exact_of(values.handle), axis=self.axis, keepdims=self.keep_dims)
-            value.handle.attr[EXACT] = np.asarray(exact, np.float64).reshape(value.handle.data.shape)
+            exact = exact_of(values.handle)
+            give(value.handle, val_reduce_op(exact, axis=self.axis, keepdims=self.keep_dims))
         return value
 
     changes = {

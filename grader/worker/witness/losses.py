@@ -46,18 +46,18 @@ class Losses:
         self._seen: list[Loss] = []
         self.told: Loss | None = None
 
-    def binary(self, name: str, value: Any, op: Any, *operands: Any) -> None:
-        """Compute an operation on two or three operands once more, and compare."""
+    def computed(self, name: str, value: Any, op: Any, *operands: Any) -> None:
+        """Compute an operation on its operands once more, and compare."""
         if self.told or value.data.dtype.kind != "f":
             return
         with np.errstate(all="ignore"):
             exact = op(*(exact_of(one) for one in operands))
-        self._note(name, value, np.asarray(exact, np.float64), operands)
+        self._note(name, value, exact, operands)
 
     def moved(self, value: Any, change: Callable[[Exact], Any], source: Any) -> None:
-        """Give a value that was laid out in another way, or summed up, the same of its exact twin."""
+        """Lay the exact twin of a value out as the value was."""
         if EXACT in source.attr and not self.told:
-            value.attr[EXACT] = np.asarray(change(source.attr[EXACT]), np.float64)
+            give(value, change(source.attr[EXACT]))
 
     def cast(self, name: str, value: Any, source: Any) -> None:
         """A conversion to fewer digits loses some."""
@@ -80,7 +80,7 @@ class Losses:
     def _note(
         self, name: str, value: Any, exact: Exact, operands: tuple[Any, ...], is_conversion: bool = False
     ) -> None:
-        value.attr[EXACT] = np.broadcast_to(exact, value.data.shape)
+        give(value, exact)
         self._begin()
         error = _error(value.data, value.attr[EXACT])
         if not LOST < error < np.inf:
@@ -101,6 +101,13 @@ class Losses:
         program = interpreter.interpreter_builder.grid_idx
         if program != self._program:
             self._program, self._seen = program, []
+
+
+def give(value: Any, exact: Any) -> None:
+    """Give a value its fp64 twin, in the same shape."""
+    shape = value.data.shape
+    twin = np.asarray(exact, np.float64)
+    value.attr[EXACT] = twin.reshape(shape) if twin.size == value.data.size else np.broadcast_to(twin, shape)
 
 
 def exact_of(value: Any) -> Exact:
