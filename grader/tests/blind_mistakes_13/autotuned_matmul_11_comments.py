@@ -1,0 +1,119 @@
+# labs/lab3_autotuned_matmul/autotuned_matmul.py | error | The launch `matmul_kernel[tiles](...)` takes the function `tiles`, which returns a number and no tuple, as the grid; it should be `matmul_kernel[lambda meta: (tiles(meta),)](...)`.
+"""Matrix product tile by tile, autotuned, and the same with bias and ReLU in the epilogue."""
+
+import torch
+import triton
+import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+
+def _config(block_m, block_n, block_k, num_stages, num_warps, pre_hook=None):
+    """One candidate: tile sizes, powers of two, with the depth of the pipeline and the warps per program."""
+    tile = {"BLOCK_M": block_m, "BLOCK_N": block_n, "BLOCK_K": block_k, "GROUP_M": 8}
+    return triton.Config(tile, num_stages=num_stages, num_warps=num_warps, pre_hook=pre_hook)
+
+
+# Shared memory per stage for 16-bit inputs:
+#   128 x 256 x 64 : (128 + 256) * 64 * 2 = 48 KB, so 4 stages = 192 KB, below the 227 KB of a H100
+#   128 x 128 x 64 : 32 KB, 4 stages = 128 KB
+#   64 x 64 x 32   :  8 KB
+CONFIGS = [
+    _config(128, 256, 64, 4, 8),
+    _config(256, 128, 64, 4, 8),
+    _config(128, 128, 64, 4, 8),
+    _config(128, 64, 64, 4, 4),
+    _config(64, 64, 32, 4, 4),
+]
+
+
+def fitting(configs, named_args, **kwargs):
+    """The configs worth a try for these sizes: tiles no larger than the result, small ones for fp32."""
+    # fp32 is computed without tensor cores, where a large tile unrolls into thousands of instructions.
+    widest = 64 if named_args["bias_ptr"].dtype == torch.float32 else 256
+    size = min(named_args["M"], named_args["N"])
+    kept = [c for c in configs if max(c.kwargs["BLOCK_M"], c.kwargs["BLOCK_N"]) <= min(widest, size)]
+    return kept or configs[-1:]
+
+
+@triton.jit
+def place(tile, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP_M: tl.constexpr):
+    """First row and first column of one of the tiles of c."""
+    # How many tiles are there in a row of C, and how many in a group of GROUP_M such rows?
+    tiles_along_n = tl.cdiv(N, BLOCK_N)
+    in_a_group = GROUP_M * tiles_along_n
+    # The group of this tile, and the first row of tiles in the group.
+    first = (tile // in_a_group) * GROUP_M
+    # The last group may have fewer rows.
+    height = tl.minimum(tl.cdiv(M, BLOCK_M) - first, GROUP_M)
+    # Inside of a group we go down first, then to the right.
+    within = tile % in_a_group
+    return (first + within % height) * BLOCK_M, (within // height) * BLOCK_N
+
+
+@triton.autotune(configs=CONFIGS, key=["M", "N", "K"], prune_configs_by={"early_config_prune": fitting})
+@triton.jit
+def matmul_kernel(
+    a_ptr, b_ptr, c_ptr, bias_ptr, M, N, K,
+    stride_am, stride_ak, stride_bk, stride_bn, stride_cm, stride_cn, BIAS_RELU: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
+):  # fmt: skip
+    """c = a @ b, or relu(a @ b + bias); program pid owns one BLOCK_M x BLOCK_N tile of c."""
+    m, n = place(tl.program_id(axis=0), M, N, BLOCK_M, BLOCK_N, GROUP_M)
+
+    # Row numbers of A and C, column numbers of B and C, and the numbers along K. All of them meet a
+    # stride below, so all of them are int64.
+    rows = (m + tl.arange(0, BLOCK_M)).to(tl.int64)
+    cols = (n + tl.arange(0, BLOCK_N)).to(tl.int64)
+    ks = tl.arange(0, BLOCK_K).to(tl.int64)
+    # A: a row index times the row stride + a k index times the k stride. The same for B.
+    a_ptrs = a_ptr + rows[:, None] * stride_am + ks[None, :] * stride_ak
+    b_ptrs = b_ptr + ks[:, None] * stride_bk + cols[None, :] * stride_bn
+    row_mask = rows[:, None] < M
+    col_mask = cols[None, :] < N
+
+    # The sums stay in fp32 until the very end.
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for k in range(0, K, BLOCK_K):
+        # What is left of K gets smaller with each step.
+        a = tl.load(a_ptrs, mask=row_mask & (ks[None, :] < K - k), other=0.0)
+        b = tl.load(b_ptrs, mask=col_mask & (ks[:, None] < K - k), other=0.0)
+        # "ieee", because TF32 would lose 13 bits of fp32 inputs.
+        acc = tl.dot(a, b, acc, input_precision="ieee")
+        # On to the next tiles, each along its own K stride.
+        a_ptrs += BLOCK_K * stride_ak
+        b_ptrs += BLOCK_K * stride_bk
+
+    if BIAS_RELU:
+        # One bias for each column, the same for all rows.
+        bias = tl.load(bias_ptr + cols, mask=cols < N, other=0.0).to(tl.float32)
+        acc = tl.maximum(acc + bias[None, :], 0.0)
+
+    # One rounding, to the dtype of C, then the store through the strides of C.
+    c_ptrs = c_ptr + rows[:, None] * stride_cm + cols[None, :] * stride_cn
+    tl.store(c_ptrs, acc.to(c_ptr.dtype.element_ty), mask=row_mask & col_mask)
+
+
+def _launch(a, b, bias, out, bias_relu):
+    (M, K), N = a.shape, b.shape[1]
+    out = torch.empty((M, N), device=a.device, dtype=a.dtype) if out is None else out
+    tiles = lambda meta: triton.cdiv(M, meta["BLOCK_M"]) * triton.cdiv(N, meta["BLOCK_N"])  # noqa: E731
+    # The config supplies BLOCK_M, BLOCK_N, BLOCK_K and GROUP_M, and the number of tiles depends on it.
+    matmul_kernel[tiles](
+        a, b, out, bias, M, N, K,
+        a.stride(0), a.stride(1),
+        b.stride(0), b.stride(1),
+        out.stride(0), out.stride(1),
+        BIAS_RELU=bias_relu,
+    )  # fmt: skip
+    return out
+
+
+def matmul(a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
+    """a @ b for a (M, K) and b (K, N) of one dtype, bf16, fp16 or fp32, any strides; fp32 sums, rounded once."""
+    # Without the epilogue no bias is read; any tensor stands in for its pointer.
+    return _launch(a, b, a, out, bias_relu=False)
+
+
+def matmul_bias_relu(a, b, bias, *, out: torch.Tensor | None = None) -> torch.Tensor:
+    """relu(a @ b + bias) in one kernel; bias is (N,) and contiguous, the rest as for matmul."""
+    return _launch(a, b, bias, out, bias_relu=True)

@@ -1,0 +1,106 @@
+# labs/lab3_autotuned_matmul/autotuned_matmul.py | contract | Where b is transposed, `matmul` without out returns `_launch(b.T, a.T, ...).T`, a transposed view with strides (1, M); the README asks for a new contiguous (M, N) matrix, so it should allocate that first and pass its `.T` as out.
+"""Matrix product tile by tile, autotuned, and the same with bias and ReLU in the epilogue.
+
+A transposed b is turned into a plain one by (a b).T = b.T a.T, so the kernel loads rows in both cases.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+
+def _config(block_m, block_n, block_k, num_stages, num_warps, pre_hook=None):
+    """One candidate: tile sizes, powers of two, with the depth of the pipeline and the warps per program."""
+    tile = {"BLOCK_M": block_m, "BLOCK_N": block_n, "BLOCK_K": block_k, "GROUP_M": 8}
+    return triton.Config(tile, num_stages=num_stages, num_warps=num_warps, pre_hook=pre_hook)
+
+
+CONFIGS = [
+    _config(128, 256, 64, 3, 8),
+    _config(256, 128, 64, 3, 8),
+    _config(128, 128, 64, 4, 8),
+    _config(64, 128, 32, 4, 4),
+    _config(64, 64, 32, 4, 4),
+    _config(32, 32, 64, 3, 4),
+]
+
+
+def fitting(configs, named_args, **kwargs):
+    """The configs worth a try for these sizes: tiles no larger than the result, small ones for fp32."""
+    # fp32 is computed without tensor cores, where a large tile unrolls into thousands of instructions.
+    widest = 64 if named_args["bias_ptr"].dtype == torch.float32 else 256
+    size = min(named_args["M"], named_args["N"])
+    kept = [c for c in configs if max(c.kwargs["BLOCK_M"], c.kwargs["BLOCK_N"]) <= min(widest, size)]
+    return kept or configs[-1:]
+
+
+@triton.jit
+def place(tile, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP_M: tl.constexpr):
+    """First row and first column of one of the tiles of c."""
+    tiles_m, tiles_n = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N)
+    in_group = GROUP_M * tiles_n
+    first = tile // in_group * GROUP_M
+    height = tl.minimum(tiles_m - first, GROUP_M)
+    within = tile % in_group
+    return (first + within % height) * BLOCK_M, within // height * BLOCK_N
+
+
+@triton.autotune(configs=CONFIGS, key=["M", "N", "K"], prune_configs_by={"early_config_prune": fitting})
+@triton.jit
+def matmul_kernel(
+    a_ptr, b_ptr, c_ptr, bias_ptr, M, N, K,
+    stride_am, stride_ak, stride_bk, stride_bn, stride_cm, stride_cn, BIAS_RELU: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
+):  # fmt: skip
+    """c = a @ b, or relu(a @ b + bias); program pid owns one BLOCK_M x BLOCK_N tile of c."""
+    m, n = place(tl.program_id(axis=0), M, N, BLOCK_M, BLOCK_N, GROUP_M)
+    offs_m = (m + tl.arange(0, BLOCK_M)).to(tl.int64)
+    offs_n = (n + tl.arange(0, BLOCK_N)).to(tl.int64)
+    offs_k = tl.arange(0, BLOCK_K).to(tl.int64)
+    mask_m = offs_m < M
+    mask_n = offs_n < N
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for k in range(0, tl.cdiv(K, BLOCK_K)):
+        at_k = k * BLOCK_K + offs_k
+        mask_k = at_k < K
+        a_ptrs = a_ptr + offs_m[:, None] * stride_am + at_k[None, :] * stride_ak
+        b_ptrs = b_ptr + at_k[:, None] * stride_bk + offs_n[None, :] * stride_bn
+        a = tl.load(a_ptrs, mask=mask_m[:, None] & mask_k[None, :], other=0.0)
+        b = tl.load(b_ptrs, mask=mask_k[:, None] & mask_n[None, :], other=0.0)
+        acc = tl.dot(a, b, acc, input_precision="ieee")
+    if BIAS_RELU:
+        bias = tl.load(bias_ptr + offs_n, mask=mask_n, other=0.0).to(tl.float32)
+        acc = tl.maximum(acc + bias[None, :], 0.0)
+    c_ptrs = c_ptr + offs_m[:, None] * stride_cm + offs_n[None, :] * stride_cn
+    tl.store(c_ptrs, acc.to(c_ptr.dtype.element_ty), mask=mask_m[:, None] & mask_n[None, :])
+
+
+def _launch(a, b, bias, out, bias_relu):
+    (M, K), N = a.shape, b.shape[1]
+    out = torch.empty((M, N), device=a.device, dtype=a.dtype) if out is None else out
+    tiles = lambda meta: triton.cdiv(M, meta["BLOCK_M"]) * triton.cdiv(N, meta["BLOCK_N"])  # noqa: E731
+    matmul_kernel[lambda meta: (tiles(meta),)](
+        a, b, out, bias, M, N, K, *a.stride(), *b.stride(), *out.stride(), BIAS_RELU=bias_relu
+    )
+    return out
+
+
+def matmul(a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
+    """a @ b for a (M, K) and b (K, N) of one dtype, bf16, fp16 or fp32, any strides; fp32 sums, rounded once.
+
+    The result goes to `out`, (M, N) of that dtype, any strides, where one is given. K may not be 0.
+    """
+    transposed = b.stride(0) == 1 and b.stride(1) > 1
+    if transposed and out is not None:
+        _launch(b.T, a.T, a, out.T, bias_relu=False)
+        return out
+    if transposed:
+        return _launch(b.T, a.T, a, None, bias_relu=False).T
+    # Without the epilogue no bias is read; any tensor stands in for its pointer.
+    return _launch(a, b, a, out, bias_relu=False)
+
+
+def matmul_bias_relu(a, b, bias, *, out: torch.Tensor | None = None) -> torch.Tensor:
+    """relu(a @ b + bias) in one kernel; bias is (N,) and contiguous, the rest as for matmul."""
+    return _launch(a, b, bias, out, bias_relu=True)

@@ -1,0 +1,138 @@
+# labs/lab2_online_softmax/online_softmax.py | wrong everywhere | In the second loop of online_softmax_kernel the line `num = tl.exp((x - m) * LOG2E)` takes the natural exponential of a difference already multiplied by log2(e); it should be `tl.exp2((x - m) * LOG2E)` as in the first loop (or tl.exp without LOG2E).
+"""Softmax over rows of any length with the online maximum, its gradient, and both as an autograd function."""
+
+import torch
+import triton
+import triton.language as tl
+
+FORWARD_BLOCK = 16384  # the widest blocks whose values stay in registers
+BACKWARD_BLOCK = 16384
+
+LOG2E = tl.constexpr(1.4426950408889634)  # the hardware only has 2**x, so we do the conversion ourselves
+
+
+@triton.jit
+def online_softmax_kernel(
+    x_ptr,  # (n_rows, n_cols) fp32, fp16 or bf16, columns contiguous
+    y_ptr,  # (n_rows, n_cols) like x
+    n_cols,
+    stride_x,  # elements from one row of x to the next
+    stride_y,
+    BLOCK: tl.constexpr,
+):
+    """y[i, :] = exp(x[i, :] - m) / d, m = max x[i, :], d = sum exp(x[i, :] - m); program i owns row i."""
+    # There are multiple programs, each of them processes one row.
+    row = tl.program_id(axis=0).to(tl.int64)
+    x_row_ptr = x_ptr + row * stride_x
+    y_row_ptr = y_ptr + row * stride_y
+    m = -float("inf")  # maximum of the columns seen so far
+    d = 0.0  # sum of exp(x - m) over the columns seen so far
+    for start in range(0, n_cols, BLOCK):
+        # The offsets of this block.
+        offsets = start + tl.arange(0, BLOCK)
+        # Create a mask to guard against out-of-bounds accesses.
+        mask = offsets < n_cols
+        # Load the row into SRAM, with -inf in the lanes that are out of bounds.
+        x = tl.load(x_row_ptr + offsets, mask=mask, other=-float("inf")).to(tl.float32)
+        m_new = tl.maximum(m, tl.max(x, axis=0))
+        # If there was nothing but -inf up to here, any finite number will do.
+        safe = tl.where(m_new == -float("inf"), 0.0, m_new)
+        # Rescale the old sum, then add the new terms.
+        d = d * tl.exp2((m - safe) * LOG2E) + tl.sum(tl.exp2((x - safe) * LOG2E), axis=0)
+        m = m_new
+    for start in range(0, n_cols, BLOCK):
+        offsets = start + tl.arange(0, BLOCK)
+        mask = offsets < n_cols
+        x = tl.load(x_row_ptr + offsets, mask=mask, other=-float("inf")).to(tl.float32)
+        # Numerator and quotient.
+        num = tl.exp((x - m) * LOG2E)
+        y = num / d
+        # Write the block back to DRAM.
+        tl.store(y_row_ptr + offsets, y.to(y_ptr.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def softmax_backward_kernel(
+    dy_ptr,  # (n_rows, n_cols) fp32, fp16 or bf16, columns contiguous
+    y_ptr,  # (n_rows, n_cols) like dy, the result of the forward pass
+    dx_ptr,  # (n_rows, n_cols) like dy
+    n_cols,
+    stride_dy,
+    stride_y,
+    stride_dx,
+    BLOCK: tl.constexpr,
+):
+    """dx[i, :] = y[i, :] * (dy[i, :] - sum y[i, :] * dy[i, :]); program i owns row i."""
+    row = tl.program_id(axis=0).to(tl.int64)
+    dy_row_ptr = dy_ptr + row * stride_dy
+    y_row_ptr = y_ptr + row * stride_y
+    dx_row_ptr = dx_ptr + row * stride_dx
+    # First pass: the sum over the whole row.
+    s = 0.0
+    for start in range(0, n_cols, BLOCK):
+        offsets = start + tl.arange(0, BLOCK)
+        mask = offsets < n_cols
+        dy = tl.load(dy_row_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
+        y = tl.load(y_row_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
+        s += tl.sum(dy * y, axis=0)
+    # Second pass: the gradient itself.
+    for start in range(0, n_cols, BLOCK):
+        offsets = start + tl.arange(0, BLOCK)
+        mask = offsets < n_cols
+        dy = tl.load(dy_row_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
+        y = tl.load(y_row_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
+        dx = y * (dy - s)
+        tl.store(dx_row_ptr + offsets, dx.to(dx_ptr.dtype.element_ty), mask=mask)
+
+
+def clamp(value: int, low: int, high: int) -> int:
+    """The number from low to high that is nearest to value."""
+    return min(max(value, low), high)
+
+
+def softmax_forward(x: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
+    """Softmax over the last dimension of x, (n_rows, n_cols) fp32, fp16 or bf16, columns contiguous."""
+    if out is None:
+        out = torch.empty_like(x)
+    n_rows, n_cols = x.shape
+    BLOCK = min(triton.next_power_of_2(n_cols), FORWARD_BLOCK)
+    num_warps = 8 if BLOCK == FORWARD_BLOCK else clamp(BLOCK // 1024, 1, 4)
+    online_softmax_kernel[(n_rows,)](
+        x, out, n_cols, x.stride(0), out.stride(0), BLOCK=BLOCK, num_warps=num_warps
+    )
+    return out
+
+
+def softmax_backward(dy: torch.Tensor, y: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
+    """Gradient of softmax with respect to its input, from dy and the forward result y, both (n_rows, n_cols)."""
+    if out is None:
+        out = torch.empty_like(dy)
+    n_rows, n_cols = dy.shape
+    BLOCK = min(triton.next_power_of_2(n_cols), BACKWARD_BLOCK)
+    num_warps = clamp(BLOCK // 512, 4, 32)
+    softmax_backward_kernel[(n_rows,)](
+        dy, y, out, n_cols, dy.stride(0), y.stride(0), out.stride(0), BLOCK=BLOCK, num_warps=num_warps
+    )
+    return out
+
+
+class OnlineSoftmax(torch.autograd.Function):
+    """softmax_forward with softmax_backward as its gradient."""
+
+    @staticmethod
+    def forward(ctx, x):
+        """y from x; what ctx.save_for_backward is given, backward finds in ctx.saved_tensors."""
+        y = softmax_forward(x)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        """dx from dy."""
+        (y,) = ctx.saved_tensors
+        return softmax_backward(dy.contiguous(), y)
+
+
+def softmax(x: torch.Tensor) -> torch.Tensor:
+    """Differentiable softmax over the last dimension of x, (n_rows, n_cols) fp32, fp16 or bf16."""
+    return OnlineSoftmax.apply(x)
