@@ -18,7 +18,8 @@ from grader.course.submission import Submission
 from grader.course.symptoms import Symptom
 from grader.judge.contrast import contrast
 from grader.judge.dependence import dependence
-from grader.judge.experiments.numbers import other_number
+from grader.judge.error_causes.shapes import UNLIKE
+from grader.judge.experiments.numbers import MOST_CASES, other_number
 from grader.judge.experiments.of_file import Failed, by_experiment
 from grader.judge.experiments.outputs import exchanged_outputs
 from grader.judge.experiments.programs import NEEDED
@@ -29,7 +30,7 @@ from grader.judge.repair.bench import FEWEST_ELEMENTS
 from grader.judge.repair.edit import Edit
 from grader.judge.repair.search import NotRunError, Repair, Search
 from grader.judge.repair.source import Source
-from grader.judge.trial import Trial, elements
+from grader.judge.trial import MOST_ELEMENTS, Trial, elements
 from grader.results.outcome import Outcome
 from grader.worker.submission_worker import SubmissionWorker
 from grader.worker.witness.record import Birth
@@ -58,6 +59,7 @@ PLAIN_REASONS = (
 TRACED = (Reason.NONFINITE, Reason.PRECISION)  # of which every operation of a case is looked at
 SHARE_OF_MORE = 0.3  # of the work, for another function of a file in which one was looked for in vain
 SHARE_OF_TOLD = 0.2  # of the work, where an experiment has shown what is wrong
+SHARE_OF_FAILED = 0.5  # of the work, where the file fails: most edits fail, too, which takes longer
 SHARE_OF_ITS_OWN = 0.1  # of the work, for the code of a function besides a wrong one that it calls
 MOST_TOLD = 0.6  # share of the wrong cases of which it must have done so
 MORE = "The file has another mistake"
@@ -90,8 +92,8 @@ def is_open(outcome: Outcome) -> bool:
 
 
 def is_unclear(outcome: Outcome) -> bool:
-    """Return whether a file fails, and its error says no more than where."""
-    return outcome.verdict is Verdict.CRASHED and not outcome.cause
+    """Return whether a file fails, and its error says no more than where, or that shapes are unlike."""
+    return outcome.verdict is Verdict.CRASHED and (not outcome.cause or outcome.cause.startswith(UNLIKE))
 
 
 class Explainer:
@@ -120,15 +122,18 @@ class Explainer:
             if calls:
                 return self._of_its_own(wrong, failed, calls, key)
             another = self._exchanged(wrong)
-            if not another and Reason.UNWRITTEN in {outcome.reason for outcome in failed.values()}:
-                tried = self._tried(wrong)  # a launch with too few programs is found within a second
+            seen = {(outcome.verdict, outcome.reason) for outcome in failed.values()}
+            # A launch with too few programs is found within a second; two symptoms may be two mistakes.
+            if not another and (len(seen) > 1 or Reason.UNWRITTEN in {reason for _, reason in seen}):
+                tried = self._tried(wrong)
             needed = [words for words in (tried or {}).values() if NEEDED in words]
             told_already = len(needed) >= MOST_TOLD * max(1, len(failed))
             if told_already:  # what the file allocates is not marked: what is never written may be any number
                 own = [item.id for item, _ in wrong.answers if item.case.allocates and item.id in failed]
                 tried = dict.fromkeys(own, needed[0]) | (tried or {})
             most = SHARE_OF_TOLD if told_already else 1.0
-            repair, formula = (None, "") if another else self._by_edits(wrong, key, most)
+            told = {item.case.name for item, _ in wrong.answers if item.id in (tried or {})}
+            repair, formula = (None, "") if another else self._by_edits(wrong, key, most, told)
             another = another or ("" if repair else self._by_another(wrong, key))
         except NotRunError:
             return {}
@@ -144,12 +149,12 @@ class Explainer:
         mended = {item.id for item, _ in wrong.answers if repair.mends(item.case)} & {*failed}
         named = {name: outcome for name, outcome in failed.items() if name in mended}
         hint = _common_hint(named)
-        told = {name: replace(one, cause=sentence(repair), hint=hint) for name, one in named.items()}
+        causes = {name: replace(one, cause=sentence(repair), hint=hint) for name, one in named.items()}
         if len(named) == len(failed):
-            return told
+            return causes
         left = wrong._replace(answers=[pair for pair in wrong.answers if pair[0].id not in named])
         rest = {name: outcome for name, outcome in failed.items() if name not in named}
-        return told | self._not_mended(left, rest, formula)
+        return causes | self._not_mended(left, rest, formula, tried)
 
     def _of_its_own(
         self, wrong: Wrong, failed: dict[str, Outcome], calls: str, key: str
@@ -195,8 +200,8 @@ class Explainer:
             }
         causes = {outcome.cause for outcome in guessed.values()}
         signs = DOUBTFUL | {*wrong.answers[0][0].entry.lab.signs}
-        # A symptom of a file that also fails may come of the same mistake.
-        fails = any(outcome.verdict in FAILURES for _, outcome in wrong.answers)
+        # A symptom of a file that also fails, or has another mistake, may come of the same one.
+        fails = any(outcome.verdict in FAILURES for _, outcome in wrong.answers) or bool(seen)
         doubtful = fails or any(outcome.symptom in signs for outcome in guessed.values())
         if not guessed or (len(causes) == 1 and not doubtful):
             return failed | seen
@@ -273,11 +278,14 @@ class Explainer:
         finally:
             worker.close()
 
-    def _by_edits(self, wrong: Wrong, key: str, most: float) -> tuple[Repair | None, str]:
+    def _by_edits(
+        self, wrong: Wrong, key: str, most: float, told: Collection[str] = ()
+    ) -> tuple[Repair | None, str]:
         """Return edits that mend cases; of those that none mends, which formula the wrong values follow.
 
         `most` is the share of the usual work that may be done: a small one where an experiment has told what
-        is wrong, which an edit would only say in other words.
+        is wrong, which an edit would only say in other words. Edits are tried on other cases than those in
+        `told`, of which an experiment has done so: these may have another mistake.
         """
         # Cases with rows far apart have a cause already, and need more memory than an edit is given.
         failing = [
@@ -290,7 +298,7 @@ class Explainer:
             return None, ""
         passing = [case for case in wrong.cases(right=True) if not case.needs_gpu and not case.is_far]
         # In a case of a few elements too many edits look right: the first to be tried has more.
-        failing.sort(key=lambda case: elements(case) < FEWEST_ELEMENTS)
+        failing.sort(key=lambda case: (case.name in told, elements(case) < FEWEST_ELEMENTS))
         item = next(item for item, _ in wrong.answers)
         workers = self._workers_for(item)
         try:
@@ -300,11 +308,11 @@ class Explainer:
             masks = verdicts != {Verdict.MUTATED_INPUT}
             # What two functions of a file share was looked at with the first.
             share = SHARE_OF_MORE if self._wrong.get(key) and key not in self._mended else 1.0
-            share = min(share, most)
-            search = Search(
-                workers, wrong.submission, wrong.exercise, failing, passing, settled, masks, share
-            )
             fails = any(is_unclear(outcome) for _, outcome in wrong.answers)
+            share = min(share, most, SHARE_OF_FAILED if fails else 1.0)
+            search = Search(
+                workers, wrong.submission, wrong.exercise, failing, passing, settled, masks, share, told
+            )
             found = search.mend(self._mended.get(key, ()), may_fail=fails)
             if found and not found.outputs:
                 self._mended[key] = [*dict.fromkeys((*self._mended.get(key, ()), *found.edits))]
@@ -315,6 +323,11 @@ class Explainer:
             if not left:
                 return found, ""
             search.lay(workers[0], found)
+            if found and not found.outputs:  # without the first mistake a second one may be plain
+                asked = [one for one in left if not one.label and elements(one) <= MOST_ELEMENTS]
+                said = other_number(workers[0], wrong.exercise, asked[:MOST_CASES])
+                if said and len(said) == len(asked[:MOST_CASES]):
+                    return found, next(iter(said.values()))
             formula = formula_of_file(workers[0], wrong.exercise, left)
             return found, formula or dependence(workers[0], wrong.exercise, left)
         except SyntaxError:

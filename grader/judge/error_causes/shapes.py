@@ -9,6 +9,7 @@ from grader.judge.error_causes.failed import Failed, short
 from grader.judge.error_causes.origins import origin
 
 _SHAPES = re.compile(r"incompatible dimensions at index (\d+): (\d+) and (\d+)")
+UNLIKE = "two blocks do not go together"
 _AXIS = re.compile(r"axis (-?\d+) (?:is )?out of (?:bounds|range)|invalid axis (-?\d+)")
 _DTYPES = re.compile(r"[Bb]oth operands must be (?:the )?same d?type\.? Got (\S+) and (\S+)")
 _LEAST = re.compile(r"[Ii]nput shapes should have M >= (\d+), N >= (\d+) and K >= (\d+)")
@@ -21,7 +22,7 @@ def shapes(failed: Failed) -> str | None:
         sizes = f"one has {found[2]} elements along axis {found[1]}, the other {found[3]}"
         axis = "; for a table of all pairs give each a new axis, `[:, None]` and `[None, :]`"
         has = any(isinstance(one, ast.Constant) and one.value is None for one in failed.nodes(ast.Constant))
-        return f"two blocks do not go together: {sizes}{'' if has else axis}"
+        return f"{UNLIKE}: {sizes}{'' if has else axis}"
     if re.search(r"unsupported tensor index", failed.text):
         return (
             "a block cannot be indexed or cut by a slice: in its brackets stand only `None` and `:`; "

@@ -23,6 +23,7 @@ WORK_OF_AUTOGRAD = 12
 ACCESSES_OF_WORK, LANES_OF_WORK = 5, 6000  # loads and stores, and their lanes, of one unit
 FEW_CASES = 4  # of which each must show what is said of one output
 FIRST_CASES = 8  # of which the one with the least work is tried
+PARTICULAR = 3.0  # times the work, of a case with one layout or number more
 FEWEST_ELEMENTS = 64  # in a case of fewer too many edits look right
 PARTS = 4  # of a grid, in each of which one program is looked at
 LIKE = 0.2  # a smaller case shows the same mistake if its share of right elements differs by no more
@@ -64,11 +65,13 @@ class Bench:
         failing: Sequence[Case],
         passing: Sequence[Case],
         start: int,
+        told: Collection[str] = (),
     ):
         self._worker, self._exercise, self._start = worker, exercise, start
         self._small = [case for case in failing if elements(case) <= MOST_ELEMENTS] or [*failing[:1]]
         self._large = [case for case in failing if case not in self._small]
         self.failing = [self._trial(case) for case in self._small]
+        self._told = {case.name for case in failing if case.name in told}
         few = [case for case in passing if elements(case) <= MOST_ELEMENTS]
         self._passing = [self._trial(case) for case in few]
         self._target = self.failing[0]
@@ -251,16 +254,20 @@ class Bench:
     def cheapest(self, text: str) -> int:
         """Return the number of a failing case whose call does the least work, one of the first few.
 
-        A call that fails has done an unknown part of its work: others come before it.
+        A call that fails has done an unknown part of its work: others come before it. A case with layouts or
+        numbers that others do not have may show a second mistake: work on it counts more.
         """
         if len(self.failing) == 1 or self._worker.start() or self._worker.edit(text, LIMIT_S):
             return 0
-        found: list[tuple[bool, int, int]] = []
-        for at, trial in enumerate(self.failing[:FIRST_CASES]):
+        found: list[tuple[bool, float, int]] = []
+        plain = min(_particulars(trial.case) for trial in self.failing)
+        others = sum(trial.case.name not in self._told for trial in self.failing)  # they come first
+        for at, trial in enumerate(self.failing[: min(FIRST_CASES, others or FIRST_CASES)]):
             if elements(trial.case) >= FEWEST_ELEMENTS or at == 0:
                 score = trial.right(self._worker, limit_s=LIMIT_S, bounds=True)
                 if score < 1.0:
-                    found.append((score < 0.0, self.work(), at))
+                    more = PARTICULAR ** (_particulars(trial.case) - plain)
+                    found.append((score < 0.0, self.work() * more, at))
         return min(found)[2] if found else 0
 
     def shrunk(self, text: str, at: int, sizes: Sequence[Case]) -> Case:
@@ -308,15 +315,16 @@ class Bench:
             if missed >= MISSES and len(found) < 2:
                 return frozenset()
         if missed == 0:  # few edits get here, and most do not need the inputs of large cases
-            limits = [self._limit_of(case, before) for case in self._large]
-            if self._worker.start() or self._worker.edit(text, LIMIT_S):
-                return frozenset(found)
-            found |= {
-                len(self.failing) + at
-                for at, (case, limit_s) in enumerate(zip(self._large, limits, strict=True))
-                if self._is_right(self._trial(case), limit_s)
-            }
+            found |= self.mended_large(text, before)
         return frozenset(found)
+
+    def mended_large(self, text: str, before: str) -> frozenset[int]:
+        """Return which of the large failing cases a text gets right, in time like that of `before`."""
+        limits = [self._limit_of(case, before) for case in self._large]
+        if self._worker.start() or self._worker.edit(text, LIMIT_S):
+            return frozenset()
+        cases = enumerate(zip(self._large, limits, strict=True), len(self.failing))
+        return frozenset(at for at, (case, limit_s) in cases if self._is_right(self._trial(case), limit_s))
 
     def _limit_of(self, case: Case, before: str) -> float:
         """Return the seconds that one call of a large case may take."""
@@ -369,8 +377,17 @@ class Bench:
         return frozenset(every[at].name for at in mended)
 
     def is_most(self, mended: frozenset[int]) -> bool:
-        """Return whether these are so many of the failing cases that few have something else."""
-        return len(mended) >= MOST_MENDED * len(self._small)
+        """Return whether these are so many of the failing cases that few have something else.
+
+        Those that are told do not count: they have something else.
+        """
+        others = {at for at, case in enumerate(self._small) if case.name not in self._told}
+        return len(mended) >= MOST_MENDED * (len(others) or len(self._small))
+
+    def leaves_only_told(self, mended: frozenset[int]) -> bool:
+        """Return whether all failing cases but those that are told are mended."""
+        left = [case for at, case in enumerate((*self._small, *self._large)) if at not in mended]
+        return bool(self._told) and all(case.name in self._told for case in left)
 
     def is_all(self, mended: frozenset[int]) -> bool:
         """Return whether these are all failing cases."""
@@ -378,6 +395,11 @@ class Bench:
 
     def _is_right(self, trial: Trial, limit_s: float = LIMIT_S) -> bool:
         return trial.right(self._worker, witnessed=True, limit_s=limit_s) == 1.0
+
+
+def _particulars(case: Case) -> int:
+    """Return how many sizes, numbers and layouts a case has."""
+    return len(case.params) + len(case.layouts) + case.allocates
 
 
 def slowest(seconds: float) -> float:

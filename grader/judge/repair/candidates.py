@@ -8,6 +8,8 @@ from collections.abc import Collection, Iterable
 from grader.judge.repair import (
     addresses,
     autograd,
+    axes,
+    blocks,
     calls,
     constants,
     functions,
@@ -28,8 +30,8 @@ from grader.judge.repair.edit import Edit
 from grader.judge.repair.source import Source
 
 MODULES = (
-    autograd, operators, calls, functions, host, statements, passes, updates, siblings, ingredients, groups,
-    addresses, terms, lanes, insertions, names, constants,
+    autograd, operators, calls, functions, host, statements, passes, updates, axes, blocks, siblings,
+    ingredients, groups, addresses, terms, lanes, insertions, names, constants,
 )  # fmt: skip
 
 
@@ -77,12 +79,14 @@ def _tunes(source: Source, edit: Edit) -> bool:
 
 
 def _together(source: Source, singles: Iterable[Edit]) -> list[Edit]:
-    """Return an edit for each replacement that is possible in several places."""
-    same: dict[tuple[str, str], list[Edit]] = {}
+    """Return an edit for each replacement that is possible in several places, or in calls of one function."""
+    same: dict[tuple[str, ...], list[Edit]] = {}
     for edit in singles:
         if len(edit.parts) == 1:
             ((begin, end), text) = edit.parts[0]
-            same.setdefault((source.between(begin, end), text), []).append(edit)
+            old, before = source.between(begin, end), edit.mistake.partition("(")[0]
+            same.setdefault((old, text), []).append(edit)
+            same.setdefault((old, text, before), []).append(edit)
     several = []
     for edits in same.values():
         parts = tuple(dict.fromkeys(edit.parts[0] for edit in edits))

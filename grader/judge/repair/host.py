@@ -29,6 +29,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
                 yield from _copied(source, function, node)
             case ast.Call(func=ast.Name(name)):
                 yield from _copied(source, function, node)
+                yield from _called_again(source, node, name)
                 if name in source.functions:
                     yield from _without_a_keyword(source, node)
                 elif kernel_of(function.node, node, source.functions):
@@ -121,6 +122,15 @@ def _copied(source: Source, function: Function, node: ast.Call) -> Iterator[Edit
         if isinstance(one, ast.Name) and function.name.endswith("backward"):
             mistake = f"`{one.id}` is used as if its columns lay side by side"
             yield Edit.of_node(source, 2, one, f"{one.id}.contiguous()", mistake)
+
+
+def _called_again(source: Source, node: ast.Call, name: str) -> Iterator[Edit]:
+    """Leave out a call of a function of the file, such as one for what was computed before."""
+    of_the_file = name in source.functions and not source.functions[name].kernel
+    match node.args:
+        case [ast.Name(given)] if of_the_file and not node.keywords:
+            mistake = f"{quoted(source.text_of(node))} does not belong there: `{given}` is meant"
+            yield Edit.of_node(source, 1, node, given, mistake)
 
 
 def _of_a_bare_return(source: Source, function: Function, node: ast.Return) -> Iterator[Edit]:

@@ -26,6 +26,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     yield from _loads_of_an_unused_pointer(source, function, kinds)
     yield from _values_of_one_name(source, definitions)
     yield from _parts_of_definitions(source, function, definitions)
+    yield from _updates_of_one_name(source, function, definitions)
     single = {name: found[0] for name, found in definitions.items() if len(found) == 1}
     sizes = [name for name in function.parameters if kinds.get(name) is Kind.SIZE]
     for node in function.nodes:
@@ -38,6 +39,8 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
                 for term in (node.left, node.right):
                     if kinds.get(source.text_of(term)) is Kind.VALUE or isinstance(term, ast.BinOp):
                         yield from _load_as_a_factor(source, function, term)
+        if isinstance(node, ast.Call) and called(node) == "where":
+            yield from _as_in_the_choice(source, node)
         if isinstance(node, ast.Call) and called(node) in REDUCTIONS:
             yield from _axis(source, node)
             if called(node) == "sum" and node.args:
@@ -65,6 +68,37 @@ def _values_of_one_name(source: Source, definitions: dict[str, list[ast.Assign]]
                     mistake = _unlike(source, one.value, other.value, f"in {code}", line)
                     mistake = mistake or f"`{name}` has another value in {code} than in line {line}"
                     yield Edit.of_node(source, 1, one.value, there, mistake)
+
+
+def _updates_of_one_name(
+    source: Source, function: Function, definitions: dict[str, list[ast.Assign]]
+) -> Iterator[Edit]:
+    """Update a name as it is updated elsewhere, such as in another loop over the same columns."""
+    for node in function.nodes:
+        match node:
+            case ast.AugAssign(ast.Name(name)):
+                others = [
+                    one for one in definitions.get(name, ()) if name in {n.id for n in names_in(one.value)}
+                ]
+            case _:
+                continue
+        for other in others:
+            code = quoted(source.text_of(node))
+            mistake = f"{code} is not as in line {other.lineno}"
+            if isinstance(other.value, ast.BinOp) and _is_scaled(other.value, name):
+                mistake = (
+                    f"what `{name}` was before is not rescaled in {code}, as it is in line {other.lineno}"
+                )
+            yield Edit.of_node(source, 1, node, source.text_of(other), mistake)
+
+
+def _is_scaled(value: ast.BinOp, name: str) -> bool:
+    """Return whether a sum has a name with a factor."""
+    terms = [value.left, value.right] if isinstance(value.op, ast.Add) else [value]
+    return any(
+        isinstance(one, ast.BinOp) and isinstance(one.op, ast.Mult) and name in {n.id for n in names_in(one)}
+        for one in terms
+    )
 
 
 def _parts_of_definitions(
@@ -245,6 +279,20 @@ def _load_as_a_factor(source: Source, function: Function, summed: ast.expr) -> I
     for text in dict.fromkeys(source.text_of(one) for one in loads if ast.dump(one) not in own):
         mistake = f"the factor {quoted(text)} is missing in {quoted(source.text_of(summed))}"
         yield Edit.of_node(source, 2, summed, f"(({source.text_of(summed)}) * {text})", mistake)
+
+
+def _as_in_the_choice(source: Source, node: ast.Call) -> Iterator[Edit]:
+    """Let a condition look at the value that it decides on, and not at a part of that."""
+    if len(node.args) != 3:
+        return
+    condition, *values = node.args
+    for value in values:
+        inside = {one.id for one in names_in(value)}
+        for name in names_in(condition):
+            if isinstance(value, ast.BinOp) and name.id in inside:
+                chosen = quoted(source.text_of(value))
+                mistake = f"{quoted(source.text_of(node))} asks `{name.id}`, and chooses {chosen}"
+                yield Edit.of_node(source, 1, name, f"({source.text_of(value)})", mistake)
 
 
 def _axis(source: Source, node: ast.Call) -> Iterator[Edit]:

@@ -23,6 +23,8 @@ class Kind(enum.Enum):
 
 ARITHMETIC = {"exp", "exp2", "log", "log2", "sqrt", "rsqrt", "maximum", "minimum", "sum", "max", "min", "dot",
               "zeros", "full", "sigmoid", "rand", "fma", "abs", "where", "softmax"}  # fmt: skip
+CHOOSING = {"minimum", "maximum", "min", "max"}  # of whole numbers they give a whole number
+WHOLE_KINDS = {Kind.SIZE, Kind.INDEX, Kind.CONSTANT, Kind.STRIDE}
 WHOLE = {"arange", "program_id", "num_programs", "cdiv", "multiple_of", "max_contiguous"}
 
 
@@ -71,7 +73,20 @@ def _of_a_parameter(name: str, function: Function) -> Kind:
         or low.endswith(("_n", "rows", "cols", "size", "numel"))
     ):
         return Kind.SIZE
-    return Kind.POINTER if _is_address(name, function) and len(low) <= 2 else Kind.VALUE
+    if _is_address(name, function) and len(low) <= 2:
+        return Kind.POINTER
+    return Kind.INDEX if _is_divided_whole(name, function) else Kind.VALUE
+
+
+def _is_divided_whole(name: str, function: Function) -> bool:
+    """Return whether a function takes a name by a whole division, as the number of a tile."""
+    return any(
+        isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.FloorDiv | ast.Mod)
+        and isinstance(node.left, ast.Name)
+        and node.left.id == name
+        for node in function.nodes
+    )
 
 
 def _is_address(name: str, function: Function) -> bool:
@@ -108,6 +123,9 @@ def _of_an_expression(node: ast.expr, known: dict[str, Kind]) -> Kind | None:
             return Kind.INDEX if kinds - {None} else None
         case ast.Call():
             name = called(node)
+            if name in CHOOSING:
+                kinds = {_of_an_expression(one, known) for one in node.args}
+                return Kind.INDEX if kinds <= WHOLE_KINDS else Kind.VALUE
             if name == "load" or name in ARITHMETIC:
                 return Kind.VALUE
             if name in WHOLE:
@@ -127,6 +145,15 @@ def maxima(function: Function) -> list[str]:
         for target in node.targets
         if isinstance(target, ast.Name)
     ]
+    # Where all is -inf, another number is subtracted.
+    found += [
+        target.id
+        for node in ast.walk(function.node)
+        if isinstance(node, ast.Assign) and called(node.value) == "where"
+        and {one.id for one in names_in(node.value)} & {*found}
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    ]  # fmt: skip
     copies = [
         target.id
         for node in ast.walk(function.node)
@@ -141,5 +168,4 @@ def exchangeable(one: Kind | None, other: Kind | None) -> bool:
     """Return whether a student may take a name of one kind for one of the other."""
     if one is None or other is None:
         return True
-    whole = {Kind.SIZE, Kind.INDEX, Kind.CONSTANT, Kind.STRIDE}
-    return one is other or (one in whole and other in whole)
+    return one is other or (one in WHOLE_KINDS and other in WHOLE_KINDS)

@@ -74,6 +74,14 @@ def _of_an_operator(source: Source, node: ast.BinOp) -> Iterator[Edit]:
             total = f"({source.text_of(a)} + {source.text_of(c)})"
             mistake = f"{code} adds the squares of the terms, and the square of their sum is another number"
             yield Edit.of_node(source, 1, node, f"({total} * {total})", mistake)
+        case ast.BinOp(part, ast.Mult(), whole) | ast.BinOp(whole, ast.Mult(), part) if (
+            isinstance(whole, ast.BinOp)
+            and isinstance(whole.op, ast.Sub)
+            and ast.dump(part) in (ast.dump(whole.left), ast.dump(whole.right))
+        ):
+            mistake = f"{code} is equal to a square on paper alone: it loses digits"
+            square = f"(({source.text_of(whole)}) * ({source.text_of(whole)}))"
+            yield Edit.of_node(source, 1, node, square, mistake)
     if sign in "-/" or sign in ("//", "%"):
         mistake = f"the operands of {code} are exchanged"
         yield Edit.of_node(source, 1, node, f"(({right}) {sign} ({left}))", mistake)

@@ -24,6 +24,7 @@ from grader.worker.submission_worker import SubmissionWorker
 # millisecond of one core where a kernel is short; where it is long, rewriting it takes more.
 WORK_FOR_ONE, WORK_FOR_TWO = 14_000, 5_000  # of single edits, and of second ones
 GIVE_UP_S = 25.0  # on a machine that is so slow that the work takes longer
+MORE_S = 15.0  # for the second mistake, where one was found
 FEWEST_MENDED = 2  # cases that an edit makes right for which it is named, where it does not mend all
 FURTHER = 120  # edits that are tried after one that mends all, but lets programs do more than before
 MUCH_MORE = 2  # times the lanes that there were before
@@ -84,17 +85,19 @@ class Search:
         settled: Collection[str] = (),
         masks: bool = True,
         share: float = 1.0,
+        told: Collection[str] = (),
     ):
         """`failing` and `passing` are cases of the unedited file; each runs on a CPU.
 
         One of the first failing ones is tried with every edit. Functions in `settled` are not edited, and
-        masks only if `masks`. `share` is how much of the usual work may be done.
+        masks only if `masks`. `share` is how much of the usual work may be done. Failing cases whose names
+        are `told` are aimed at only if there is no other.
         SyntaxError if the file is not Python.
         """
         self._source = Source(submission.text)
         part = workers[0].arena.size // len(workers)
         self._benches = [
-            Bench(worker, exercise, failing, passing, part * at) for at, worker in enumerate(workers)
+            Bench(worker, exercise, failing, passing, part * at, told) for at, worker in enumerate(workers)
         ]
         self._sizes = (*failing, *passing)
         edits = candidates(self._source, exercise.name, settled)
@@ -129,17 +132,25 @@ class Search:
             return Repair((mends[0].edit,))
         bench = self._benches[0]
         for one in [one for one in mends if one.edit.is_local][:MOST_STEPS]:
+            if bench.leaves_only_told(one.cases):
+                return self._for_some(one)
             text = self._source.with_replaced(one.edit.parts)
             helps = bench.is_most(one.cases) or bench.helps(self._source.text, text, one.cases)
             if len(one.cases) >= FEWEST_MENDED and helps:
+                self._end = max(self._end, time.monotonic() + MORE_S)
                 second = self._second(one.edit, self._one, mended=one.cases)
-                return second or Repair((one.edit,), bench.names(one.cases))
+                return second or self._for_some(one)
         for step in steps[:MOST_STEPS]:
             work = self._one if step.outputs else self._two // min(len(steps), MOST_STEPS)
             second = self._second(step.edit, work, cheapest=bool(step.outputs))
             if second:
                 return second
         return self._for_outputs(steps)
+
+    def _for_some(self, found: Mend) -> Repair:
+        """Return an edit with all cases that it makes right, the large ones as well."""
+        bench, text = self._benches[0], self._source.with_replaced(found.edit.parts)
+        return Repair((found.edit,), bench.names(found.cases | bench.mended_large(text, self._source.text)))
 
     def _for_outputs(self, steps: Sequence[Step]) -> Repair | None:
         """Return the first edit that makes an output right in several cases, though others are wrong."""
@@ -157,12 +168,15 @@ class Search:
         `most` is the work of the search: None where that is too little. The cheapest case is tried where
         every case shows what is left, and the one that is least right where many do not.
         """
-        if most < FEWEST_TRIES * self._benches[0].work() or time.monotonic() > self._end:
-            return None
         bench, text = self._benches[0], self._source.with_replaced(first.parts)
+        # Of what is mended some cases were called last, that of the second search may be a small one.
+        too_little = not mended and most < FEWEST_TRIES * bench.work()
+        if too_little or time.monotonic() > self._end:
+            return None
         at = bench.cheapest(text) if cheapest else bench.worst(text, mended)
         base = self._aim(at, first.parts)
-        if base == 1.0:  # what is left shows in a case that is too large, or not at all
+        # What is left may show in a case that is too large, or not at all.
+        if base == 1.0 or most < FEWEST_TRIES * bench.work():
             return None
         found, _ = self._sweep(first.parts, most, base)
         if not found or found[0].is_all or not again:

@@ -31,6 +31,8 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
                 yield from _values_exchanged(source, statement, other)
             if not isinstance(statement, ast.For | ast.While | ast.If):
                 yield from _moved_down(source, body[at : at + 1 + FARTHEST])
+            if isinstance(statement, ast.Expr) and called(statement.value) == "store":
+                yield from _moved_up(source, body[max(0, at - FARTHEST - 1) : at + 1])
             if isinstance(block, Loop) and isinstance(statement, ast.AugAssign):
                 yield from _to_the_other_end(source, statement, body)
             if block is not None:
@@ -82,21 +84,22 @@ def _of_a_statement(source: Source, statement: ast.stmt, function: Function, in_
 
 
 def _rescaled(source: Source, statement: ast.stmt, function: Function, in_loop: bool) -> Iterator[Edit]:
-    """Rescale what earlier iterations have summed, by the exponential of a difference of maxima."""
-    if not (in_loop and function.kernel):
+    """Rescale what was summed before, by the exponential of a difference of maxima."""
+    if not function.kernel:
         return
     match statement:
         case ast.AugAssign(ast.Name(name), ast.Add(), value):
             added = source.text_of(value)
         case ast.Assign([ast.Name(name)], ast.BinOp(ast.Name(left), ast.Add(), right)) if left == name:
             added = source.text_of(right)
+        case ast.Assign([ast.Name(name)], ast.BinOp(left, ast.Add(), ast.Name(right))) if right == name:
+            added = source.text_of(left)
         case _:
             return
     for exp in ("tl.exp", "tl.exp2"):
         for old, new in permutations(maxima(function), 2):
-            mistake = (
-                f"`{name}` of the earlier iterations is not rescaled in {quoted(source.text_of(statement))}"
-            )
+            what = f"`{name}` of the earlier iterations" if in_loop else f"what `{name}` was before"
+            mistake = f"{what} is not rescaled in {quoted(source.text_of(statement))}"
             yield Edit.of_node(
                 source, 2, statement, f"{name} = {name} * {exp}({old} - {new}) + {added}", mistake
             )
@@ -124,6 +127,18 @@ def _moved_down(source: Source, body: Sequence[ast.stmt]) -> Iterator[Edit]:
         parts = tuple((source.span(one), text) for one, text in zip(body, texts, strict=False))
         mistake = f"{quoted(first)} comes before {quoted(texts[-2])}, which must come first"
         yield Edit(3, body[0].lineno, mistake, parts)
+
+
+def _moved_up(source: Source, body: Sequence[ast.stmt]) -> Iterator[Edit]:
+    """Let a store, the last of some statements, come before two or more of the others."""
+    *before, last = body
+    code, here, indent = source.text_of(last), source.span(last), " " * last.col_offset
+    for other in before[:-1]:
+        if isinstance(other, ast.For | ast.While | ast.If | ast.FunctionDef):
+            continue
+        begin = source.span(other)[0]
+        mistake = f"{quoted(code)} comes too late: line {other.lineno} has changed what it needs"
+        yield Edit(2, last.lineno, mistake, (((begin, begin), f"{code}\n{indent}"), (here, "pass")))
 
 
 def _to_the_other_end(source: Source, statement: ast.stmt, body: Sequence[ast.stmt]) -> Iterator[Edit]:

@@ -17,10 +17,54 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     if not function.kernel:
         return
     kinds = kinds_of(function)
+    yield from _added_too_early(source, function)
+    yield from _added_too_often(source, function)
     for node in function.nodes:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
             for term in (node.left, node.right):
                 yield from _of_a_term(source, function, node, term, kinds)
+
+
+def _added_too_often(source: Source, function: Function) -> Iterator[Edit]:
+    """Add a term behind a loop that adds it in each iteration, though it is the same in all."""
+    for loop in (node for node in function.nodes if isinstance(node, ast.For)):
+        bound = {one.id for one in names_in(loop) if isinstance(one.ctx, ast.Store)}
+        end, indent = source.span(loop)[1], " " * loop.col_offset
+        for node in loop.body:
+            match node:
+                case ast.AugAssign(ast.Name(name), ast.Add(), ast.BinOp(left, ast.Add(), right) as value):
+                    pass
+                case _:
+                    continue
+            for kept, term in ((left, right), (right, left)):
+                if {one.id for one in names_in(term)} & bound:
+                    continue
+                added = source.text_of(term)
+                mistake = f"{quoted(added)} is added in each iteration of the loop of line {loop.lineno}"
+                behind = ((end, end), f"\n{indent}{name} += {added}")
+                yield Edit(1, node.lineno, mistake, ((source.span(value), source.text_of(kept)), behind))
+
+
+def _added_too_early(source: Source, function: Function) -> Iterator[Edit]:
+    """Add a term behind what is made of the sum that has it, such as a bias behind a scale."""
+    for node in function.nodes:
+        match node:
+            case ast.Assign([ast.Name(name)], ast.BinOp(rest, ast.Add(), term)):
+                pass
+            case _:
+                continue
+        for user in function.nodes:
+            match user:
+                case ast.Assign([ast.Name()], ast.BinOp() as value) | ast.Return(ast.BinOp() as value):
+                    used = user.lineno > node.lineno and name in {one.id for one in names_in(value)}
+                case _:
+                    continue
+            if used:
+                added = source.text_of(term)
+                whole = f"({source.text_of(value)}) + {added}"
+                mistake = f"{quoted(added)} is a term of `{name}`, and must be added in line {user.lineno}"
+                parts = (source.span(node.value), source.text_of(rest)), (source.span(value), whole)
+                yield Edit(2, node.lineno, mistake, parts)
 
 
 def _of_a_term(

@@ -1,0 +1,93 @@
+"""Edits of what a loop over the blocks of a row takes from its first block: in each one, or in all places."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from grader.judge.repair.edit import Edit, quoted
+from grader.judge.repair.source import Function, Part, Source, names_in
+
+MOST_PLACES = 8
+
+
+def edits(source: Source, function: Function) -> Iterator[Edit]:
+    """Yield every edit that lets a loop of a kernel use the columns of its own block."""
+    if not function.kernel:
+        return
+    loops = [
+        node for node in function.nodes if isinstance(node, ast.For) and isinstance(node.target, ast.Name)
+    ]
+    for loop in loops:
+        yield from _moved_on(source, function, loop)
+    yield from _loaded_once(source, function, loops)
+
+
+def _moved_on(source: Source, function: Function, loop: ast.For) -> Iterator[Edit]:
+    """Add the start of the block to what is used as an index in a loop, in all of its places."""
+    assert isinstance(loop.target, ast.Name)
+    start = loop.target.id
+    inside = [name for one in loop.body for name in names_in(one)]
+    bound = {one.id for one in inside if isinstance(one.ctx, ast.Store)}
+    for index in _ranges(function) - bound:
+        places = [one for one in inside if one.id == index and not _is_moved(loop, one, start)]
+        if 1 < len(places) <= MOST_PLACES:
+            parts = tuple((source.span(one), f"({start} + {index})") for one in places)
+            mistake = f"the loop over `{start}` uses `{index}`, the same elements in each iteration"
+            yield Edit(1, places[0].lineno, mistake, parts)
+
+
+def _ranges(function: Function) -> set[str]:
+    """Return the names of index blocks that do not depend on a loop."""
+    return {
+        target.id
+        for node in function.nodes
+        if isinstance(node, ast.Assign) and "arange" in ast.unparse(node.value)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+
+
+def _is_moved(loop: ast.For, name: ast.Name, start: str) -> bool:
+    """Return whether a name stands in a sum with the start of the block."""
+    return any(
+        isinstance(one, ast.BinOp)
+        and isinstance(one.op, ast.Add)
+        and name in ast.walk(one)
+        and start in {other.id for other in names_in(one)}
+        for one in ast.walk(loop)
+    )
+
+
+def _loaded_once(source: Source, function: Function, loops: list[ast.For]) -> Iterator[Edit]:
+    """Load in each iteration, at the place of its block, what is loaded once before the loop."""
+    for node in function.nodes:
+        match node:
+            case ast.Assign([ast.Name(name)], ast.Call() as value):
+                indices = [one for one in names_in(value) if one.id in _ranges(function)]
+            case _:
+                continue
+        parts: list[Part] = []
+        for loop in (one for one in loops if one.lineno > node.lineno):
+            assert isinstance(loop.target, ast.Name)
+            spans = [source.span(one) for one in indices]
+            begin, text = source.span(value)[0], source.text_of(value)
+            moved = _replaced(text, begin, spans, f"({loop.target.id} + {{}})")
+            uses = (one for part in loop.body for one in names_in(part))
+            parts += [
+                (source.span(one), moved) for one in uses if one.id == name and isinstance(one.ctx, ast.Load)
+            ]
+        if indices and parts and len(parts) <= MOST_PLACES:
+            mistake = (
+                f"{quoted(source.text_of(node))} is run once, before the loop, and loads its first block only"
+            )
+            yield Edit(1, node.lineno, mistake, tuple(parts))
+
+
+def _replaced(text: str, begin: int, spans: list[tuple[int, int]], by: str) -> str:
+    """Return a text, which begins at a place, with what stands in some spans put into a pattern."""
+    code = text.encode()
+    for start, stop in sorted(spans, reverse=True):
+        inner = code[start - begin : stop - begin].decode()
+        code = code[: start - begin] + by.format(inner).encode() + code[stop - begin :]
+    return code.decode()
