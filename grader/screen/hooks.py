@@ -69,7 +69,8 @@ class Hooks:
                 elif name in named:
                     yield named[name]
                 elif starred:
-                    yield from (one for one in node.args[starred[0] :] if not isinstance(one, ast.Starred))
+                    behind = (one for one in node.args[starred[0] :] if not isinstance(one, ast.Starred))
+                    yield from (one for one in behind if not self._is_plain(one))
                     at = first.index(name) if name in first else len(node.args)
                     if at < starred[0]:
                         yield node.args[at]

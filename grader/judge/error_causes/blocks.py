@@ -155,8 +155,8 @@ def arange(failed: Failed) -> str | None:
     if found:
         size, most = int(found[1]), int(found[2])
         return (
-            f"a block has at most {most:,} elements, and this one has {size:,}: give the work to "
-            "more programs"
+            f"a block has at most {most:,} elements, and this one has {size:,}: look at "
+            "its axes, or give the work to more programs"
         )
     return None
 

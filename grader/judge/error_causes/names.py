@@ -64,11 +64,26 @@ def missing_in_object(failed: Failed) -> str | None:
     if kind == "Tensor":
         return of_a_tensor(name)
     if kind in ("int", "float") and failed.in_kernel and name in ("dtype", "to", "type", "shape"):
-        return None
+        return _of_a_constant_argument(failed, name) if kind == "int" else None
     if kind in ("function", "builtin_function_or_method", "method"):
         return f"a function has no `.{name}`: it is named here without parentheses, so it was not called"
     if kind in ("int", "float", "str", "tuple", "list", "dict") and not failed.in_kernel:
         return f"`.{name}` is asked of {_a(kind)}"
+    return None
+
+
+def _of_a_constant_argument(failed: Failed, name: str) -> str | None:
+    """Say that an integer argument that is 1 is compiled as a constant, where a kernel asks it something."""
+    kernel = failed.source.function(failed.line)
+    for node in failed.nodes(ast.Attribute):
+        match node:
+            case ast.Attribute(ast.Name(asked), attr) if (
+                attr == name and kernel and asked in parameters(kernel)
+            ):
+                return (
+                    f"an argument such as `{asked}` is compiled as a constant where it is 1: then it is a "
+                    f"number of Python, which has no `.{name}`"
+                )
     return None
 
 

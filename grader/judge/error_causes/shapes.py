@@ -10,6 +10,7 @@ from grader.judge.error_causes.origins import origin
 
 _SHAPES = re.compile(r"incompatible dimensions at index (\d+): (\d+) and (\d+)")
 UNLIKE = "two blocks do not go together"
+_POINTERS = re.compile(r"Expected pointer argument to have shape \[(.*)\] but got \[(.*)\]")
 _AXIS = re.compile(r"axis (-?\d+) (?:is )?out of (?:bounds|range)|invalid axis (-?\d+)")
 _DTYPES = re.compile(r"[Bb]oth operands must be (?:the )?same d?type\.? Got (\S+) and (\S+)")
 _LEAST = re.compile(r"[Ii]nput shapes should have M >= (\d+), N >= (\d+) and K >= (\d+)")
@@ -23,6 +24,12 @@ def shapes(failed: Failed) -> str | None:
         axis = "; for a table of all pairs give each a new axis, `[:, None]` and `[None, :]`"
         has = any(isinstance(one, ast.Constant) and one.value is None for one in failed.nodes(ast.Constant))
         return f"{UNLIKE}: {sizes}{'' if has else axis}"
+    found = _POINTERS.search(failed.text)
+    if found:
+        one, other = (text.count(",") + 1 for text in (found[2], found[1]))
+        if one != other:
+            what = f"what is stored or loaded there has {_axes(other)}"
+            return f"the block of pointers has {_axes(one)}, and {what}"
     if re.search(r"unsupported tensor index", failed.text):
         return (
             "a block cannot be indexed or cut by a slice: in its brackets stand only `None` and `:`; "
@@ -35,6 +42,10 @@ def shapes(failed: Failed) -> str | None:
         r"return_and_permute|[Cc]annot view|reshape\(\) cannot change total number of elements", failed.text
     )
     return "a reshape must keep the number of elements" if found else None
+
+
+def _axes(count: int) -> str:
+    return "1 axis" if count == 1 else f"{count} axes"
 
 
 def dot(failed: Failed) -> str | None:

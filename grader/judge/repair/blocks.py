@@ -20,6 +20,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     ]
     for loop in loops:
         yield from _moved_on(source, function, loop)
+        yield from _up_to_the_end(source, loop)
     yield from _loaded_once(source, function, loops)
 
 
@@ -30,11 +31,28 @@ def _moved_on(source: Source, function: Function, loop: ast.For) -> Iterator[Edi
     inside = [name for one in loop.body for name in names_in(one)]
     bound = {one.id for one in inside if isinstance(one.ctx, ast.Store)}
     for index in _ranges(function) - bound:
-        places = [one for one in inside if one.id == index and not _is_moved(loop, one, start)]
-        if 1 < len(places) <= MOST_PLACES:
+        used = [one for one in inside if one.id == index]
+        places = [one for one in used if not _is_moved(loop, one, start)]
+        if 0 < len(places) <= MOST_PLACES and (len(places) > 1 or len(places) < len(used)):
             parts = tuple((source.span(one), f"({start} + {index})") for one in places)
             mistake = f"the loop over `{start}` uses `{index}`, the same elements in each iteration"
-            yield Edit(1, places[0].lineno, mistake, parts)
+            yield Edit(0 if len(places) < len(used) else 1, places[0].lineno, mistake, parts)
+
+
+def _up_to_the_end(source: Source, loop: ast.For) -> Iterator[Edit]:
+    """Let the masks of a loop end where its range does, which is the share of the program."""
+    match loop.iter:
+        case ast.Call(args=[_, ast.Name(end), *_]):
+            pass
+        case _:
+            return
+    for node in (inner for part in loop.body for inner in ast.walk(part)):
+        match node:
+            case ast.Compare(index, [ast.Lt()], [ast.Name(size)]) if size != end:
+                code = source.text_of(node)
+                both = f"(({code}) & (({source.text_of(index)}) < {end}))"
+                mistake = f"{quoted(code)} goes on behind `{end}`, where the range of line {loop.lineno} ends"
+                yield Edit.of_node(source, 1, node, both, mistake)
 
 
 def _ranges(function: Function) -> set[str]:

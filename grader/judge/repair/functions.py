@@ -16,6 +16,7 @@ ONE_VALUE = {"maximum", "minimum", "max", "min", "exp", "exp2", "log", "sqrt", "
 def edits(source: Source, function: Function) -> Iterator[Edit]:
     """Yield every edit that exchanges one call, or moves one term into or out of it."""
     module = "tl" if function.kernel else "triton"
+    yield from _other_of_a_helper(source, function)
     for node in function.nodes:
         match node:
             case ast.Call(args=[ast.expr() as value, *_]) if function.kernel and called(node) in RESHAPES:
@@ -60,3 +61,28 @@ def _moved_out(source: Source, node: ast.Call, left: ast.expr, right: ast.expr) 
     mistake = f"{quoted(code)} stands inside of {quoted(source.text_of(node))}, and belongs outside"
     text = f"({head}{source.text_of(left)}{tail} {sign} ({code}))"
     yield Edit.of_node(source, 3, node, text, mistake)
+
+
+def _other_of_a_helper(source: Source, function: Function) -> Iterator[Edit]:
+    """Give a helper that loads another value for what lies past the end than its default.
+
+    Of a helper that another file gives only the name is known: there the parameter has its usual name.
+    """
+    for node in function.nodes if function.kernel else ():
+        match node:
+            case ast.Call(ast.Name(name), args, keywords):
+                helper = source.functions.get(name)
+            case _:
+                continue
+        if helper is None:
+            others = {"other"} if "load" in name else set[str]()
+        else:
+            loads = (one for one in helper.nodes if isinstance(one, ast.Call) and called(one) == "load")
+            values = [one.value for load in loads for one in load.keywords if one.arg == "other"]
+            passed = {*helper.parameters[: len(args)]}
+            others = {one.id for one in values if isinstance(one, ast.Name)} & {*helper.parameters} - passed
+        for other in others - {one.arg for one in keywords}:
+            text = source.text_of(node)[:-1].rstrip().rstrip(",")
+            mistake = f"lanes past the end count in what is made of {quoted(source.text_of(node))}"
+            for value in ("-float('inf')", "float('inf')", "1.0"):
+                yield Edit.of_node(source, 0, node, f"{text}, {other}={value})", mistake)

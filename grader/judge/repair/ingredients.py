@@ -27,6 +27,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     yield from _values_of_one_name(source, definitions)
     yield from _parts_of_definitions(source, function, definitions)
     yield from _updates_of_one_name(source, function, definitions)
+    yield from _factor_as_elsewhere(source, function)
     single = {name: found[0] for name, found in definitions.items() if len(found) == 1}
     sizes = [name for name in function.parameters if kinds.get(name) is Kind.SIZE]
     for node in function.nodes:
@@ -279,6 +280,26 @@ def _load_as_a_factor(source: Source, function: Function, summed: ast.expr) -> I
     for text in dict.fromkeys(source.text_of(one) for one in loads if ast.dump(one) not in own):
         mistake = f"the factor {quoted(text)} is missing in {quoted(source.text_of(summed))}"
         yield Edit.of_node(source, 2, summed, f"(({source.text_of(summed)}) * {text})", mistake)
+
+
+def _factor_as_elsewhere(source: Source, function: Function) -> Iterator[Edit]:
+    """Multiply a name by what it is multiplied by elsewhere in the kernel, such as a gradient by a weight."""
+    products = [
+        node for node in function.nodes if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)
+    ]
+    of: dict[str, dict[str, ast.BinOp]] = {}
+    inside: set[int] = set()
+    for product in products:
+        inside |= {id(one) for one in ast.walk(product)}
+        match product:
+            case ast.BinOp(ast.Name(one), _, ast.Name(other)):
+                of.setdefault(one, {}).setdefault(other, product)
+                of.setdefault(other, {}).setdefault(one, product)
+    for node in function.nodes:
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and id(node) not in inside:
+            for factor, there in of.get(node.id, {}).items():
+                mistake = f"the factor `{factor}` is missing at `{node.id}`, which line {there.lineno} has"
+                yield Edit.of_node(source, 1, node, f"({node.id} * {factor})", mistake)
 
 
 def _as_in_the_choice(source: Source, node: ast.Call) -> Iterator[Edit]:

@@ -27,6 +27,11 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
         return
     kinds = kinds_of(function)
     yield from _shares_rounded_up(source, function, kinds)
+    compared = {
+        one.comparators[0].id
+        for one in function.nodes
+        if isinstance(one, ast.Compare) and isinstance(one.comparators[0], ast.Name)
+    } - {*source.tuned}
     for node, line in _places(function.node):
         code = source.text_of(node)
         bound = _bound_before(function, line)
@@ -39,8 +44,8 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
                 if kind in (Kind.SIZE, Kind.CONSTANT) and sign in "+-":
                     continue
                 product = sign == "*" and kind is Kind.VALUE
-                mean = sign == "/" and kind is Kind.SIZE and "sum" in code
-                rank = 1 if name in unused else 2 if product or mean else 4
+                mean = sign == "/" and (kind is Kind.SIZE or name in compared) and "sum" in code
+                rank = 1 if name in unused or mean else 2 if product else 4
                 yield Edit.of_node(
                     source, rank, node, f"(({code}) {sign} {name})", words.format(name, quoted(code))
                 )

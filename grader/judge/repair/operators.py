@@ -24,6 +24,8 @@ OTHER_OPERATORS = {
 def edits(source: Source, function: Function) -> Iterator[Edit]:
     """Yield every edit of one operator of a function."""
     for node in function.nodes:
+        if isinstance(node, ast.Compare):
+            yield from _of_a_chain(source, node)
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
             yield from _of_a_comparison(source, node, function)
         elif isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
@@ -56,6 +58,41 @@ def _of_a_comparison(source: Source, node: ast.Compare, function: Function) -> I
             else f"the comparison {code} looks in the wrong direction"
         )
         yield Edit.of_node(source, 0 if near else 1, node, f"({left}) {other} ({right})", mistake)
+
+
+def _of_a_chain(source: Source, node: ast.Compare) -> Iterator[Edit]:
+    """Join two comparisons by `&` where that joins what stands between them."""
+    texts, sign = _joined_comparisons(source, node)
+    if not texts:
+        return
+    code = quoted(source.text_of(node))
+    mistake = f"`{sign}` binds tighter than the comparisons in {code}: each needs parentheses"
+    yield Edit.of_node(source, 0, node, f"(({texts[0]}) {sign} ({texts[1]}))", mistake)
+
+
+def _joined_comparisons(source: Source, node: ast.Compare) -> tuple[list[str], str]:
+    """Return the texts of two comparisons that were meant and the sign that joins them, or nothing."""
+    signs = [COMPARISONS.get(type(one)) for one in node.ops]
+    if None in signs:
+        return [], ""
+    match node:
+        case ast.Compare(left, [_, _], [ast.BinOp(inner, ast.BitAnd() | ast.BitOr() as join, outer), right]):
+            pairs = [(left, signs[0], inner), (outer, signs[1], right)]
+        case ast.Compare(
+            ast.BinOp(ast.Compare() as whole, ast.BitAnd() | ast.BitOr() as join, outer), [_], [right]
+        ):
+            return [source.text_of(whole), _compared(source, outer, signs[0], right)], OPERATORS[type(join)]
+        case ast.Compare(
+            left, [_], [ast.BinOp(inner, ast.BitAnd() | ast.BitOr() as join, ast.Compare() as whole)]
+        ):
+            return [_compared(source, left, signs[0], inner), source.text_of(whole)], OPERATORS[type(join)]
+        case _:
+            return [], ""
+    return [_compared(source, *pair) for pair in pairs], OPERATORS[type(join)]
+
+
+def _compared(source: Source, left: ast.expr, sign: str | None, right: ast.expr) -> str:
+    return f"{source.text_of(left)} {sign} {source.text_of(right)}"
 
 
 def _of_an_operator(source: Source, node: ast.BinOp) -> Iterator[Edit]:

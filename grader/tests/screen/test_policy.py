@@ -484,6 +484,10 @@ HOOKS = {
         "def made(m, n, pre_hook=None):\n    return triton.Config({}, num_warps=n, pre_hook=pre_hook)\n"
         "C = []\nfor sizes in itertools.product((64, 128), [4, 8]):\n    C.append(made(*sizes))"
     ),
+    "by a helper, with numbers behind sizes that are unpacked": (
+        "def made(m, n, k, warps, pre_hook=None):\n    return triton.Config({}, pre_hook=pre_hook)\n"
+        "C = []\nfor sides in ((256, 128), (128, 256)):\n    C.append(made(*sides, 64, 8))"
+    ),
     "by conditions on meta-parameters": (
         "def hook(nargs):\n    m, n = nargs['BLOCK_M'], nargs.get('BLOCK_N', 64)\n"
         "    if nargs['EPILOGUE'] and n > 64:\n        nargs['c_desc'].block_shape = [m, n // 2]\n"
