@@ -11,6 +11,7 @@ import pytest
 from grader.course import catalog
 from grader.course.items import CODEGEN, graded_items
 from grader.course.spec import Verdict
+from grader.judge import correctness
 from grader.judge.run import Run
 from grader.report.terminal import explain
 from grader.tests.helpers.commands import grade, python
@@ -584,6 +585,34 @@ def test_an_answer_right_once_and_wrong_the_second_time_is_nondeterministic(subm
     outcome = only(submissions.grade(1, function(body, "CALLS = []\n"), ADD7))
     assert (outcome.verdict, outcome.reason) == (Verdict.WRONG, "NONDETERMINISTIC")
     assert (outcome.error_map.wrong, outcome.error_map.cells) == (1, ["9000000"])
+
+
+OTHER_DIGITS = """
+
+KEPT, right = [], softmax_forward
+
+def softmax_forward(x, *, out=None):
+    right(x, out=out)
+    if KEPT:
+        other_kernel[(1,)](out)
+    KEPT.append(1)
+    return out
+
+@triton.jit
+def other_kernel(out_ptr):
+    {}
+"""
+ADDED = {
+    "tl.atomic_add(out_ptr, tl.load(out_ptr) * 2.4e-7)": "PASS",
+    "tl.store(out_ptr, tl.load(out_ptr) * 1.0000005)": "WRONG/NONDETERMINISTIC",
+}
+
+
+@pytest.mark.parametrize("added", ADDED)
+def test_only_atomic_additions_may_give_other_digits_in_another_run(submissions, monkeypatch, added):
+    monkeypatch.setattr(correctness, "runs", lambda *_: (0, 0, 1))  # as on a GPU
+    text = solution(2) + OTHER_DIGITS.format(added)
+    assert only(submissions.grade(2, text, "softmax_forward/rows=5,cols=127,fp32")).label == ADDED[added]
 
 
 # -- the command line
