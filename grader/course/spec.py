@@ -296,6 +296,8 @@ class Exercise:
       returns the symptom of a choice that lacks a property, or None; `earlier` are the outputs of a call with
       other inputs. `of_random_numbers` are those symptoms that any other random numbers would not have: an
       edit with which they are gone says nothing about the mistake.
+    * `splits_sums`: several programs may add to one element by atomic additions, so that another run may give
+      other digits. Without it two runs must give the same bits.
     * `may_call` names torch operators, such as "mm", that may do a part of the work.
     * `native` says how to call an exercise whose file is CUDA C++.
     """
@@ -317,6 +319,7 @@ class Exercise:
     follow: Callable[[Case, Inputs, Tensors], Tensors] | None = None
     bad_choice: Callable[[Case, Tensors, Tensors | None], AnySymptom | None] | None = None
     of_random_numbers: tuple[AnySymptom, ...] = ()
+    splits_sums: bool = False
     may_call: tuple[str, ...] = ()
     native: Native | None = None
 

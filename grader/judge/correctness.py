@@ -87,7 +87,7 @@ def lay_out(
 def runs(exercise: Exercise, device: str, is_gated: bool = False) -> tuple[int, ...]:
     """Return the inputs of each run of a case, by number: the first ones, which may be repeated, and others.
 
-    Two runs on the same inputs must give the same bits, but for what atomic additions round. The interpreter
+    Two runs on the same inputs must give the same bits, but for sums that programs may split. The interpreter
     runs programs one after the other, so there a case is repeated only if its second result is wrong, or if
     it makes a random choice. Where calls are gated, each comes after one on other inputs, and the first of
     those is checked: no run needs others.
@@ -224,7 +224,7 @@ def _graded_on(
             if moved:
                 return moved
         # Atomic additions come in another order in each run, which changes digits and nothing else.
-        any_order = not (finding or changes_config or exercise.native) and adds_in_any_order(worker.text)
+        any_order = exercise.splits_sums and not finding and adds_in_any_order(worker.text)
         if finding and call == 0 and results and not changes_config:
             finding = None  # the first run on these inputs was right: reported below as nondeterministic
         if finding and call and len(results) == 1:

@@ -255,6 +255,7 @@ LAB = Lab(
             tolerance=Tolerance(unit),
             cases=MATMUL_CASES,
             symptom_of=symptom_of,
+            splits_sums=True,
             speed=Speed(
                 points=40,
                 shapes=tuple(Case(sizes(side, side, side), "bf16") for side in (SIDE, 2 * SIDE)),
@@ -281,6 +282,7 @@ LAB = Lab(
             tolerance=Tolerance(unit),
             cases=EPILOGUE_CASES,
             symptom_of=symptom_of,
+            splits_sums=True,
             codegen=Codegen(CODEGEN_CASE),
         ),
     ),

@@ -589,10 +589,10 @@ def test_an_answer_right_once_and_wrong_the_second_time_is_nondeterministic(subm
 
 OTHER_DIGITS = """
 
-KEPT, right = [], softmax_forward
+KEPT, right = [], {0}
 
-def softmax_forward(x, *, out=None):
-    right(x, out=out)
+def {0}({1}, *, out=None):
+    right({1}, out=out)
     if KEPT:
         other_kernel[(1,)](out)
     KEPT.append(1)
@@ -600,19 +600,27 @@ def softmax_forward(x, *, out=None):
 
 @triton.jit
 def other_kernel(out_ptr):
-    {}
+    {2}
 """
-ADDED = {
-    "tl.atomic_add(out_ptr, tl.load(out_ptr) * 2.4e-7)": "PASS",
-    "tl.store(out_ptr, tl.load(out_ptr) * 1.0000005)": "WRONG/NONDETERMINISTIC",
-}
+IN_LAB_2 = 2, "softmax_forward/rows=5,cols=127,fp32", "softmax_forward", "x"
+IN_LAB_3 = 3, "matmul/m=100,n=300,k=257,fp32", "matmul", "a, b"
+ATOMIC = "tl.atomic_add(out_ptr, tl.load(out_ptr) * 2.4e-7)"
+PLAIN = "tl.store(out_ptr, tl.load(out_ptr) * 1.0000005)"
+ADDED = [
+    (IN_LAB_3, ATOMIC, "PASS"),
+    (IN_LAB_3, PLAIN, "WRONG/NONDETERMINISTIC"),
+    (IN_LAB_2, ATOMIC, "WRONG/NONDETERMINISTIC"),  # where programs do not share a sum
+]
 
 
-@pytest.mark.parametrize("added", ADDED)
-def test_only_atomic_additions_may_give_other_digits_in_another_run(submissions, monkeypatch, added):
+@pytest.mark.parametrize(("where", "added", "label"), ADDED)
+def test_only_a_sum_that_is_split_may_have_other_digits_in_another_run(
+    submissions, monkeypatch, where, added, label
+):
     monkeypatch.setattr(correctness, "runs", lambda *_: (0, 0, 1))  # as on a GPU
-    text = solution(2) + OTHER_DIGITS.format(added)
-    assert only(submissions.grade(2, text, "softmax_forward/rows=5,cols=127,fp32")).label == ADDED[added]
+    number, case, name, given = where
+    text = solution(number) + OTHER_DIGITS.format(name, given, added)
+    assert only(submissions.grade(number, text, case)).label == label
 
 
 # -- the command line
