@@ -1,0 +1,127 @@
+# labs/lab4_production_slice/softmax.py | error | In fused_softmax_forward, the launch passes `x.stride()`, a tuple, for stride_x, so `row * stride_x` in softmax_kernel fails; it should be x.stride(0).
+"""Softmax over rows of any length: forward, backward, and both as a differentiable operator."""
+
+import torch
+import triton
+import triton.language as tl
+from rows import WARPS, block_of, load, on, store
+from torch.library import triton_op
+
+LOWEST = tl.constexpr(-3.4028234663852886e38)  # the lowest finite number of fp32
+
+
+@triton.jit
+def online_step(top, total, x):
+    """top and total with one more block of the row."""
+    higher = tl.maximum(top, tl.max(x, axis=0))
+    total = total * tl.exp(top - higher) + tl.sum(tl.exp(x - higher), axis=0)
+    return higher, total
+
+
+@triton.autotune(configs=WARPS, key=["N_COLS"])
+@triton.jit
+def softmax_kernel(x_ptr, y_ptr, stride_x, stride_y, N_COLS: tl.constexpr, BLOCK: tl.constexpr):
+    """y = exp(x - top) / sum(exp(x - top)), where top is the maximum of the row; program i computes row i."""
+    row = tl.program_id(axis=0).to(tl.int64)
+    x_row = x_ptr + row * stride_x
+    y_row = y_ptr + row * stride_y
+    top = LOWEST
+    total = 0.0
+    for start in range(0, N_COLS, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        top, total = online_step(top, total, load(x_row, cols, N_COLS, -float("inf")))
+    for start in range(0, N_COLS, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        e = tl.exp(load(x_row, cols, N_COLS, -float("inf")) - top)
+        store(y_row, cols, N_COLS, e / total)
+
+
+def fused_softmax_forward(x, *, out=None) -> torch.Tensor:
+    """Softmax over the last dimension of x, (n_rows, n_cols) fp32, fp16 or bf16 with contiguous columns.
+
+    The result goes to `out`, like x, where one is given; rows of both may be any number of elements apart.
+    Each row holds at least one finite value. After Milakov and Gimelshein, arXiv:1805.02867.
+    """
+    out = torch.empty_like(x) if out is None else out
+    on(softmax_kernel, x)[(x.shape[0],)](
+        x,
+        out,
+        x.stride(),
+        out.stride(0),
+        N_COLS=x.shape[1],
+        BLOCK=block_of(x.shape[1]),
+    )
+    return out
+
+
+@triton.autotune(configs=WARPS, key=["N_COLS"])
+@triton.jit
+def gradient_kernel(
+    dy_ptr, y_ptr, dx_ptr, stride_dy, stride_y, stride_dx, N_COLS: tl.constexpr, BLOCK: tl.constexpr
+):
+    """dx = y * (dy - sum(y * dy)); program i computes row i of (n_rows, N_COLS) matrices of one dtype."""
+    row = tl.program_id(axis=0).to(tl.int64)
+    dy_row = dy_ptr + row * stride_dy
+    y_row = y_ptr + row * stride_y
+    dx_row = dx_ptr + row * stride_dx
+    products = 0.0
+    for start in range(0, N_COLS, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        products += tl.sum(load(y_row, cols, N_COLS) * load(dy_row, cols, N_COLS), axis=0)
+    for start in range(0, N_COLS, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        centred = load(dy_row, cols, N_COLS) - products
+        store(dx_row, cols, N_COLS, load(y_row, cols, N_COLS) * centred)
+
+
+def fused_softmax_backward(dy, y, *, out=None) -> torch.Tensor:
+    """Gradient of softmax for its input, from dy and the result y of the forward pass.
+
+    Both are (n_rows, n_cols) of one dtype. The gradient goes to `out`, where one is given.
+    """
+    out = torch.empty_like(dy) if out is None else out
+    on(gradient_kernel, dy)[(dy.shape[0],)](
+        dy,
+        y,
+        out,
+        dy.stride(0),
+        y.stride(0),
+        out.stride(0),
+        N_COLS=dy.shape[1],
+        BLOCK=block_of(dy.shape[1]),
+    )
+    return out
+
+
+@triton_op("course::fused_softmax", mutates_args=())
+def forward_op(x: torch.Tensor) -> torch.Tensor:
+    """fused_softmax_forward as an operator that torch.compile can look into."""
+    return fused_softmax_forward(x)
+
+
+@triton_op("course::fused_softmax_backward", mutates_args=())
+def backward_op(dy: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """fused_softmax_backward, likewise."""
+    return fused_softmax_backward(dy, y)
+
+
+class FusedSoftmax(torch.autograd.Function):
+    """The operator with its gradient."""
+
+    @staticmethod
+    def forward(ctx, x):
+        """Return y for x."""
+        y = forward_op(x)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        """Return dx for dy."""
+        (y,) = ctx.saved_tensors
+        return backward_op(dy.contiguous(), y)
+
+
+def fused_softmax(x) -> torch.Tensor:
+    """Differentiable fused_softmax_forward, also under torch.compile."""
+    return FusedSoftmax.apply(x)
