@@ -7,6 +7,7 @@ ones do not.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -62,6 +63,7 @@ SHARE_OF_TOLD = 0.2  # of the work, where an experiment has shown what is wrong
 SHARE_OF_FAILED = 0.5  # of the work, where the file fails: most edits fail, too, which takes longer
 SHARE_OF_ITS_OWN = 0.1  # of the work, for the code of a function besides a wrong one that it calls
 MOST_TOLD = 0.6  # share of the wrong cases of which it must have done so
+RARE = 1e-3  # share of the elements
 MORE = "The file has another mistake"
 FAILURES = (Verdict.CRASHED, Verdict.COMPILE_ERROR)
 Answered = tuple[Item, Outcome, float]
@@ -94,6 +96,12 @@ def is_open(outcome: Outcome) -> bool:
 def is_unclear(outcome: Outcome) -> bool:
     """Return whether a file fails, and its error says no more than where, or that shapes are unlike."""
     return outcome.verdict is Verdict.CRASHED and (not outcome.cause or outcome.cause.startswith(UNLIKE))
+
+
+def is_rare(outcome: Outcome) -> bool:
+    """Return whether few elements are wrong: of a random choice any other numbers may have none of these."""
+    found = outcome.error_map
+    return found is not None and found.wrong < RARE * math.prod(found.shape)
 
 
 class Explainer:
@@ -293,6 +301,7 @@ class Explainer:
             for item, outcome in sorted(wrong.answers, key=lambda answer: elements(answer[0].case))
             if is_open(outcome) and not item.case.needs_gpu and not item.case.is_far
             and outcome.symptom not in wrong.exercise.of_random_numbers
+            and not (wrong.exercise.follow and is_rare(outcome))
         ]  # fmt: skip
         if not failing:
             return None, ""

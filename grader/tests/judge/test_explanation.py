@@ -458,6 +458,15 @@ def test_a_choice_that_any_other_random_numbers_would_mend_has_no_edit(submissio
     assert not searched
 
 
+def test_a_rare_wrong_choice_that_other_random_numbers_would_mend_has_no_edit(submissions, monkeypatch):
+    text = changed(DROPOUT, ("random >= p", "random >= p + 2e-5"))
+    searched = []
+    monkeypatch.setattr(Search, "mend", lambda *_, **__: searched.append(1))
+    found, _ = causes(submissions, 4, text, "dropout_forward/n=262144,p=0.0,fp32")
+    assert len(found) == 1
+    assert not searched
+
+
 def test_a_launch_that_an_experiment_shows_to_be_too_small_is_hardly_searched(submissions, monkeypatch):
     shares, begin = [], Search.__init__
 
