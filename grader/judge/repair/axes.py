@@ -51,9 +51,7 @@ def _of_a_reduction(source: Source, function: Function, call: ast.Call) -> Itera
         case _:
             return
     mistake = f"{quoted(source.text_of(call))} takes the wrong axis"
-    begin, (start, stop) = source.span(call)[0], source.span(axis)
-    text = source.text_of(call).encode()
-    changed = (text[: start - begin] + other.encode() + text[stop - begin :]).decode()
+    changed = source.with_replaced([(source.span(axis), other)], within=source.span(call))
     kept = f"{changed[:-1].rstrip().rstrip(',')}, keep_dims=True)"
     yield Edit.of_node(source, 1, call, kept, mistake)
     turned = _turned(source, function, _made_of(function, call))

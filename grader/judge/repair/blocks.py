@@ -30,7 +30,7 @@ def _moved_on(source: Source, function: Function, loop: ast.For) -> Iterator[Edi
     start = loop.target.id
     inside = [name for one in loop.body for name in names_in(one)]
     bound = {one.id for one in inside if isinstance(one.ctx, ast.Store)}
-    for index in _ranges(function) - bound:
+    for index in sorted(_ranges(function) - bound):
         used = [one for one in inside if one.id == index]
         places = [one for one in used if not _is_moved(loop, one, start)]
         if 0 < len(places) <= MOST_PLACES and (len(places) > 1 or len(places) < len(used)):
@@ -88,9 +88,8 @@ def _loaded_once(source: Source, function: Function, loops: list[ast.For]) -> It
         parts: list[Part] = []
         for loop in (one for one in loops if one.lineno > node.lineno):
             assert isinstance(loop.target, ast.Name)
-            spans = [source.span(one) for one in indices]
-            begin, text = source.span(value)[0], source.text_of(value)
-            moved = _replaced(text, begin, spans, f"({loop.target.id} + {{}})")
+            places = [(source.span(one), f"({loop.target.id} + {one.id})") for one in indices]
+            moved = source.with_replaced(places, within=source.span(value))
             uses = (one for part in loop.body for one in names_in(part))
             parts += [
                 (source.span(one), moved) for one in uses if one.id == name and isinstance(one.ctx, ast.Load)
@@ -100,12 +99,3 @@ def _loaded_once(source: Source, function: Function, loops: list[ast.For]) -> It
                 f"{quoted(source.text_of(node))} is run once, before the loop, and loads its first block only"
             )
             yield Edit(1, node.lineno, mistake, tuple(parts))
-
-
-def _replaced(text: str, begin: int, spans: list[tuple[int, int]], by: str) -> str:
-    """Return a text, which begins at a place, with what stands in some spans put into a pattern."""
-    code = text.encode()
-    for start, stop in sorted(spans, reverse=True):
-        inner = code[start - begin : stop - begin].decode()
-        code = code[: start - begin] + by.format(inner).encode() + code[stop - begin :]
-    return code.decode()

@@ -81,7 +81,7 @@ def _other_of_a_helper(source: Source, function: Function) -> Iterator[Edit]:
             values = [one.value for load in loads for one in load.keywords if one.arg == "other"]
             passed = {*helper.parameters[: len(args)]}
             others = {one.id for one in values if isinstance(one, ast.Name)} & {*helper.parameters} - passed
-        for other in others - {one.arg for one in keywords}:
+        for other in sorted(others - {one.arg for one in keywords}):
             text = source.text_of(node)[:-1].rstrip().rstrip(",")
             mistake = f"lanes past the end count in what is made of {quoted(source.text_of(node))}"
             for value in ("-float('inf')", "float('inf')", "1.0"):
