@@ -156,7 +156,8 @@ class Case:
 
     With `allocates` no output is passed: the function makes new tensors, and what it returns is graded. With
     `identity` a differentiable function returns its first input itself, and no copy of it. With `separate` it
-    is called once for each gradient, and only the input of that gradient needs one.
+    is called once for each gradient, and only the input of that gradient needs one. Autotuned kernels whose
+    names are in `configs` run with the config that has this text.
     """
 
     params: Params
@@ -171,6 +172,7 @@ class Case:
         str, ...
     ] = ()  # null solutions that happen to be right here, e.g. "uniform" for one column
     limit_s: float = 60.0
+    configs: Mapping[str, str] = field(default_factory=dict)
     label: str = ""  # shown instead of the name of a hidden case
 
     def __post_init__(self) -> None:

@@ -14,7 +14,7 @@ import torch
 from grader.course.signatures import Inputs, Shapes, Tensors
 from grader.course.spec import PLAIN, Case, Exercise, Lab, Reason, Verdict
 from grader.course.symptoms import Symptom
-from grader.judge import comparison, diagnosis, returned, usual_layout, witness
+from grader.judge import comparison, diagnosis, returned, usual_config, usual_layout, witness
 from grader.judge.exchange import Exchange
 from grader.judge.foreign_work import by_host, foreign_operators, foreign_work
 from grader.judge.inputs import (
@@ -116,7 +116,8 @@ class _Wanted:
     """The inputs of a case's calls, and what is expected of them; each attempt has other inputs.
 
     `compute` is called while the worker makes the first call. `broken` is an outcome if the case itself is
-    at fault, and `accepted` names worthless answers that would pass on these inputs.
+    at fault, and `accepted` names worthless answers that would pass on these inputs. `configs` are those that
+    the calls ran with, where they may differ.
     """
 
     def __init__(self, session: Session, exercise: Exercise, case: Case, calls: Sequence[int], attempt: int):
@@ -126,6 +127,7 @@ class _Wanted:
         self.expected: list[comparison.Expected] = []
         self.broken: Outcome | None = None
         self.accepted: list[str] = []
+        self.configs: list[usual_config.Configs] = []
 
     def _draw(self, call: int) -> Inputs:
         session = self._session
@@ -156,10 +158,15 @@ def _grade(
     calls = runs(exercise, worker.session.device, worker.is_gated)
     for attempt in range(ATTEMPTS):
         wanted = _Wanted(worker.session, exercise, case, calls, attempt)
-        outcome = _graded_on(wanted, calls, worker, lab, exercise, case, count_kernels)
+        grade = partial(_graded_on, wanted, calls, worker, lab, exercise, case, count_kernels)
+        outcome = usual_config.explained(grade(), wanted.configs, partial(_with_one_config, worker, grade))
         if not wanted.accepted:
             break
     return outcome
+
+
+def _with_one_config(worker: SubmissionWorker, grade: Callable[..., Outcome]) -> Outcome:
+    return worker.start() or grade(one_config=True)
 
 
 def _graded_on(
@@ -170,7 +177,9 @@ def _graded_on(
     exercise: Exercise,
     case: Case,
     count_kernels: bool,
+    one_config: bool = False,
 ) -> Outcome:
+    """Make the calls of a case; on a CPU each with another config of its kernels, or with `one_config`."""
     session = worker.session
     inputs, outputs = lay_out(exercise, case, Placer(), shapes_in(wanted.inputs[0]))
     rng = Rng(session.seed, f"poison/{exercise.name}/{case.name}", "cpu")
@@ -183,6 +192,8 @@ def _graded_on(
         values = wanted.inputs[call]
         # A random choice is the same for every config.
         changes_config = exercise.follow is not None and call == 0 and bool(results)
+        # In the interpreter nothing is compiled, so that another config costs nothing.
+        varies = exercise.follow is None and session.device == "cpu" and not one_config
         written = _call(
             worker,
             lab,
@@ -193,9 +204,11 @@ def _graded_on(
             rng,
             values,
             opens_first=not results or changes_config,
-            other_configs=changes_config,
+            other_configs=changes_config or (varies and bool(results)),
             meanwhile=None if wanted.expected else wanted.compute,
         )
+        if varies:
+            wanted.configs.append(worker.picked(case.limit_s))
         if wanted.broken:
             return wanted.broken
         if wanted.accepted:

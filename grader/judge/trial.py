@@ -113,6 +113,7 @@ class Trial:
             named=named,
             allocates=self.case.allocates,
             separate=self.case.separate,
+            configs=self.case.configs,
             programs=programs,
             only=only,
             kept=kept,

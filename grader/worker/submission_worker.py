@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Generic, NamedTuple, TypeVar
 
 from grader.course.spec import Exercise, Reason, Verdict
@@ -226,6 +227,7 @@ class SubmissionWorker:
         allocates: bool = False,
         separate: bool = False,
         other_configs: bool = False,
+        configs: Mapping[str, str] = MappingProxyType({}),
         programs: Programs | None = None,
         only: OneProgram | None = None,
         kept: Kept | None = None,
@@ -235,7 +237,8 @@ class SubmissionWorker:
 
         If the function `allocates` its results, no output is passed, and what it returns is copied. If its
         gradients are `separate`, it is called once for each. With `other_configs` autotuned kernels take
-        another config than in earlier calls, where they have one.
+        another config than in earlier calls, where they have one; those in `configs`, by name, take the one
+        with this text.
         `programs` change the grid of one launch; of a launch that has an `only` program no other one runs,
         and launches that are `kept` do not run either. If `filled`, tensors that host code makes hold NaN.
         """
@@ -252,6 +255,7 @@ class SubmissionWorker:
             allocates=allocates,
             separate=separate,
             other_configs=other_configs,
+            configs=dict(configs),
             programs=programs,
             only=only,
             kept=kept,

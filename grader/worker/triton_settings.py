@@ -8,6 +8,7 @@ import importlib
 import math
 import os
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
 import triton
@@ -22,7 +23,10 @@ from grader.screen.language import LAUNCH
 
 # For which a config is run when an autotuned kernel is tuned; Triton takes 25 and 100 ms.
 TUNE_WARM_MS, TUNE_MS = 10, 40
+MOST_TEXT = 200  # characters of a config in a report
 LARGE = 256  # elements along an axis, which are several blocks of a small config
+
+_times_run = Counter[tuple[str, str]]()  # configs of autotuned kernels, by the kernel's name
 
 
 def do_once_for_all_workers() -> None:
@@ -115,13 +119,15 @@ def tune_by_chance(seed: int, runs_first: bool) -> None:
         return configs
 
     Autotuner.prune_configs = shuffled
+    if not runs_first:
+        Autotuner.run = _counted(Autotuner.run)
     driver = triton.runtime.driver.active
     # Of configs that take the same time the autotuner picks the first.
     benchmark = first_that_runs() if runs_first else lambda *_, **__: [1.0] * 3
     driver.get_benchmarker = lambda: benchmark
 
 
-class _OtherChoices(dict[object, triton.Config]):
+class _NoChoice(dict[object, triton.Config]):
     """An autotuner's cache without a choice; `before` are those that were made, `asked` is the last key."""
 
     def __init__(self, before: Mapping[object, triton.Config]):
@@ -138,28 +144,79 @@ class _OtherChoices(dict[object, triton.Config]):
 def other_configs() -> Iterator[None]:
     """Let autotuned kernels run another config than in earlier calls, where they have one.
 
+    In the interpreter the one that has run least often: each of a file's configs runs in some case then.
     Afterwards the earlier choices hold again. What a kernel computes must not depend on the config.
     """
+
+    def others(self: Autotuner, configs: list[triton.Config]) -> list[triton.Config]:
+        known = self.cache.before.get(self.cache.asked)
+        left = [one for one in configs if one is not known] or configs
+        return sorted(left, key=lambda one: _times_run[_named(self, one)])
+
+    with _chosen_anew(others):
+        yield
+
+
+@contextlib.contextmanager
+def these_configs(texts: Mapping[str, str]) -> Iterator[None]:
+    """Let each autotuned kernel, by its name, run the config with this text, where it has that.
+
+    Afterwards the earlier choices hold again.
+    """
+
+    def wanted(self: Autotuner, configs: list[triton.Config]) -> list[triton.Config]:
+        text = texts.get(self.base_fn.__name__)
+        return [one for one in configs if text_of(one) == text] or configs
+
+    with _chosen_anew(wanted):
+        yield
+
+
+@contextlib.contextmanager
+def _chosen_anew(
+    choose: Callable[[Autotuner, list[triton.Config]], list[triton.Config]],
+) -> Iterator[None]:
+    """Let autotuned kernels take the first of the configs that `choose` returns."""
     run, prune = Autotuner.run, Autotuner.prune_configs
     begun: list[Autotuner] = []
 
-    def chosen_anew(self: Autotuner, *args: object, **options: object) -> object:
+    def run_anew(self: Autotuner, *args: object, **options: object) -> object:
         if self not in begun:
             begun.append(self)
-            self.cache = _OtherChoices(self.cache)
+            self.cache = _NoChoice(self.cache)
         return run(self, *args, **options)
 
-    def without_the_known(self: Autotuner, kwargs: dict[str, object]) -> list[triton.Config]:
-        configs, known = list(prune(self, kwargs)), self.cache.before.get(self.cache.asked)
-        return [one for one in configs if one is not known] or configs
+    def chosen(self: Autotuner, kwargs: dict[str, object]) -> list[triton.Config]:
+        return choose(self, list(prune(self, kwargs)))
 
-    Autotuner.run, Autotuner.prune_configs = chosen_anew, without_the_known
+    Autotuner.run, Autotuner.prune_configs = run_anew, chosen
     try:
         yield
     finally:
         Autotuner.run, Autotuner.prune_configs = run, prune
         for tuner in begun:
             tuner.cache = tuner.cache.before
+
+
+def text_of(config: triton.Config) -> str:
+    """Return a config as one line, not too long for a report."""
+    return str(config)[:MOST_TEXT]
+
+
+def _named(tuner: Autotuner, config: triton.Config) -> tuple[str, str]:
+    return tuner.base_fn.__name__, text_of(config)
+
+
+def _counted(run: Callable[..., object]) -> Callable[..., object]:
+    """Count how often each config runs."""
+
+    @functools.wraps(run)
+    def counted(self: Autotuner, *args: object, **options: object) -> object:
+        result = run(self, *args, **options)
+        _times_run[_named(self, self.best_config)] += 1
+        return result
+
+    return counted
 
 
 def _has_many_tiles(tuner: Autotuner, kwargs: Mapping[str, object]) -> bool:

@@ -240,7 +240,7 @@ def _build(setup: Setup) -> nvcc.Library:
 def picked(module: object) -> dict[str, str]:
     """Return the config with which each autotuned kernel of the file ran last; shown, never scored."""
     tuned = {name: getattr(value, "best_config", None) for name, value in vars(module).items()}
-    return {name: str(config)[:200] for name, config in tuned.items() if config is not None}
+    return {name: triton_settings.text_of(config) for name, config in tuned.items() if config is not None}
 
 
 def own_kernels(module: ModuleType | nvcc.Library | None) -> list[str]:
@@ -272,6 +272,9 @@ def _ready(module: ModuleType | nvcc.Library | None, arena: Arena, plan: Plan) -
         calls = [
             call._replace(function=_within(triton_settings.other_configs, call.function)) for call in calls
         ]
+    if plan.configs:
+        given = functools.partial(triton_settings.these_configs, plan.configs)
+        calls = [call._replace(function=_within(given, call.function)) for call in calls]
     if plan.programs is not None:
         other = functools.partial(other_programs, plan.programs)
         calls = [call._replace(function=_within(other, call.function)) for call in calls]

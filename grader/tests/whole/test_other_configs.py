@@ -1,7 +1,11 @@
-"""A random choice is the same for every config of the autotuner; which config runs is the grader's to say."""
+"""What a kernel computes is the same for every config of the autotuner; the grader says which one runs."""
 
+import pytest
+
+from grader.course import catalog
 from grader.course.specimens import Specimen
-from grader.tests.helpers.course import swap
+from grader.judge.usual_config import in_words
+from grader.tests.helpers.course import solution, swap
 from grader.tests.whole.corpus import Examiner
 
 BY_BLOCK = """
@@ -51,3 +55,39 @@ def test_a_choice_that_depends_on_the_config_is_found(tmp_path):
 def test_a_choice_that_does_not_passes_under_every_config(tmp_path):
     right = outcome(tmp_path, "at")
     assert right.label == "PASS", right.where
+
+
+def tuned_add(submissions, grid, sum_="x + y"):
+    """The outcomes of lab 1's cases on a CPU for its solution with ten configs."""
+    configs = "[triton.Config({'BLOCK': 16 << at}) for at in range(10)]"
+    text = swap(solution(1), "@triton.jit", f"@triton.autotune({configs}, key=['n'])\n@triton.jit")
+    text = swap(text, "n, BLOCK=BLOCK)", "n)", "(triton.cdiv(n, BLOCK),)", grid, "x + y", sum_)
+    (exercise,) = next(entry for entry in catalog.find() if entry.number == 1).lab.exercises
+    cases = [f"{exercise.name}/{case.name}" for case in exercise.cases if not case.needs_gpu]
+    return submissions.grade(1, text, *cases)
+
+
+@pytest.mark.parametrize("block", [16, 512, 8192])
+def test_a_mistake_in_one_of_ten_configs_is_found(submissions, block):
+    sum_ = f"x + y + (1.0 if BLOCK == {block} else 0.0)"
+    found = tuned_add(submissions, "lambda meta: (triton.cdiv(n, meta['BLOCK']),)", sum_)
+    wrong = [one for one in found.values() if one.verdict.value == "WRONG"]
+    assert wrong
+    assert len(wrong) < len(found)
+    assert any(
+        one.configs["elementwise_add_kernel"].startswith(f"BLOCK: {block},") for one in wrong if one.configs
+    )
+
+
+def test_a_grid_for_one_block_names_the_configs(submissions):
+    found = tuned_add(submissions, "(triton.cdiv(n, 512),)")
+    told = {one.plain_cause for one in found.values() if one.configs}
+    assert told
+    assert all(words.startswith("`elementwise_add_kernel` is right with the config BLOCK=") for words in told)
+
+
+def test_the_settings_that_differ_are_named():
+    right = {"k": "BLOCK_M: 64, BLOCK_N: 64, num_warps: 4"}
+    wrong = {"k": "BLOCK_M: 64, BLOCK_N: 32, num_warps: 4"}
+    assert in_words(right, wrong) == "`k` is right with the config BLOCK_N=64, and wrong with BLOCK_N=32"
+    assert in_words(right, {}) == "it is right with one config of an autotuned kernel, and wrong with another"
