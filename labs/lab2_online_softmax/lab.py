@@ -242,6 +242,8 @@ FORWARD_CASES = (
     *(Case(shapes(*shape), dtype) for shape, dtype in ((MANY, "fp32"), (WHOLE, "fp16"))),
     Case(shapes(3, 1009), "fp32", {"x": Layout(pad=15)}),
     Case(shapes(*SIX_BLOCKS), "fp32", {"out": Layout(pad=15)}),
+    Case(shapes(3, 257), "fp16", {"x": FAR, "out": FAR}),
+    Case(shapes(3, 1009), "fp16", {"out": FAR}),
 )
 BACKWARD_CASES = (
     *(Case(shapes(r, c), "fp32") for r, c in (*SMALL, *LONG)),
