@@ -24,6 +24,7 @@ MOST_ACCESSES = 80_000  # loads and stores of all these calls, some five seconds
 PARTS = 8  # into which an axis is cut at once
 FEW = 2  # parts of an axis that are cut again, because an element depends on these alone
 MOST_LINES = 3  # that are named
+MOST_BETWEEN = 3  # tensors that are named where an input is loaded
 SAMPLED = 16  # wrong elements that are looked at
 # A change of an output by this share of its value is one; what rounding or the order of a sum does is less.
 STRONG = 0.02
@@ -232,6 +233,8 @@ def _loaded(name: str, lines: Sequence[int], between: Mapping[str, Sequence[int]
     every = [(name, lines), *((other, sorted({*where})) for other, where in between.items())]
     if not lines or any(len(where) > MOST_LINES for _, where in every):
         return ""
+    if len(every) > MOST_BETWEEN:  # where the input itself is loaded then says more
+        every = every[:1]
     said = [
         f"`{one}` {'is loaded ' if at == 0 else ''}in {'lines' if len(where) > 1 else 'line'} "
         f"{_listed([*map(str, where)])}"

@@ -30,6 +30,7 @@ from grader.judge.measured import measured_of_file
 from grader.judge.repair.bench import FEWEST_ELEMENTS
 from grader.judge.repair.edit import Edit
 from grader.judge.repair.search import NotRunError, Repair, Search
+from grader.judge.repair.smaller import by_smaller_blocks, is_long
 from grader.judge.repair.source import Source
 from grader.judge.trial import MOST_ELEMENTS, Trial, elements
 from grader.results.outcome import Outcome
@@ -319,10 +320,25 @@ class Explainer:
             share = SHARE_OF_MORE if self._wrong.get(key) and key not in self._mended else 1.0
             fails = any(is_unclear(outcome) for _, outcome in wrong.answers)
             share = min(share, most, SHARE_OF_FAILED if fails else 1.0)
+            unclear = [one for _, one in wrong.answers if is_unclear(one)]
+            errors = {one.frames[0].line for one in unclear if one.frames}
             search = Search(
-                workers, wrong.submission, wrong.exercise, failing, passing, settled, masks, share, told
+                workers,
+                wrong.submission.text,
+                wrong.exercise,
+                failing,
+                passing,
+                settled,
+                masks,
+                share,
+                told,
+                errors,
             )
-            found = search.mend(self._mended.get(key, ()), may_fail=fails)
+            found = None
+            if key not in self._mended and not told and is_long(failing, passing):
+                text = wrong.submission.text
+                found = by_smaller_blocks(workers, text, wrong.exercise, failing, passing, share)
+            found = found or search.mend(self._mended.get(key, ()), may_fail=fails)
             if found and not found.outputs:
                 self._mended[key] = [*dict.fromkeys((*self._mended.get(key, ()), *found.edits))]
             elif not found and self._by_another(wrong, key):
@@ -393,6 +409,11 @@ def _listed(names: Sequence[str]) -> str:
     return f"{' and '.join(quoted)} {'is' if len(names) == 1 else 'are'}"
 
 
+def _with_configs(item: CaseItem, outcome: Outcome) -> CaseItem:
+    """Return a case with the configs with which alone it is wrong."""
+    return replace(item, case=replace(item.case, configs=outcome.configs)) if outcome.configs else item
+
+
 def _all_right(
     answers: Sequence[Answered], path: Path, submission_of: Callable[[Item], Submission]
 ) -> set[str]:
@@ -421,7 +442,7 @@ def explained(
     exercises = dict.fromkeys((item.entry.folder, item.exercise) for item, _, _ in answers)
     for folder, exercise in exercises:
         mine = [
-            (item, outcome)
+            (_with_configs(item, outcome), outcome)
             for item, outcome, _ in answers
             if isinstance(item, CaseItem) and item.exercise is exercise and item.kind == CORRECTNESS
         ]

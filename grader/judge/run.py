@@ -743,6 +743,8 @@ class Run:
         if self._timed_by:
             self._timed_by.close()
         for worker in self._workers.values():
+            worker.kill()  # all of them first: a process that has used a GPU takes a while to end
+        for worker in self._workers.values():
             worker.close()
         for arena in self._arenas.values():
             arena.close()

@@ -29,7 +29,8 @@ def explained(lab: Lab, exercise: Exercise, case: Case, grade: Callable[[Case], 
     if usual.verdict is not Verdict.PASS:
         return usual
     found = cause_of(lab, symptom)
-    return replace(outcome, cause=found.cause, hint=found.hint, symptom=symptom)
+    plain = found.cause if case.is_far else outcome.plain_cause  # says more than where the address led
+    return replace(outcome, cause=found.cause, plain_cause=plain, hint=found.hint, symptom=symptom)
 
 
 def _unusual(exercise: Exercise, case: Case) -> tuple[Symptom | None, Mapping[str, Layout]]:

@@ -39,11 +39,15 @@ class Outcome:
     symptom: AnySymptom | None = None  # what the cause was taken from; not in results.json
     hint: int | None = None
     frames: tuple[Frame, ...] = ()  # lines of the student's file, innermost call first
+    shapes: Mapping[str, tuple[int, ...]] = field(
+        default_factory=dict
+    )  # in the first line; not in results.json
     open_todos: tuple[OpenTodo, ...] = ()
     printed: str = ""  # output of the student's code, for failures
     used: float | None = None  # share of the tolerance that the worst element used
     timing: Timing | None = None
     kernels: tuple[KernelFacts, ...] = ()
+    configs: Mapping[str, str] = field(default_factory=dict)  # with which it is wrong, and not with others
     launched: Mapping[str, int] = field(default_factory=dict)  # kernels of a right case; not in results.json
     error_map: ErrorMap | None = None  # positions of the wrong elements of a wrong result
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import linecache
 import os
 import re
 import traceback
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from grader.codegen.nvcc import BuildError, NotPermittedError
 from grader.system.text import one_line, printable
@@ -17,6 +18,7 @@ from grader.worker.protocol import Json, JsonObject
 MAX_TEXT = 4000  # characters of an error message that are sent
 MAX_CODE = 200  # characters of a line of code
 MAX_FRAMES = 8
+MAX_SHAPES, MAX_AXES = 12, 8
 MOST_LINES = 10**7  # of a file
 _OWN = re.compile(r"\bgrader(?:\.\w+|\.<locals>)+\(\)")  # what stands around a launch, in Python's own words
 COMPILE_ERRORS = {
@@ -58,6 +60,9 @@ class ErrorReport:
     type: str
     text: str
     frames: tuple[Frame, ...]
+    shapes: dict[str, tuple[int, ...]] = field(
+        default_factory=dict
+    )  # of blocks in the innermost frame's line
 
     @classmethod
     def claimed(cls, reply: JsonObject) -> ErrorReport:
@@ -68,7 +73,18 @@ class ErrorReport:
             printable(str(reply.get("type", ""))),
             printable(str(reply.get("text", ""))),
             tuple(map(Frame.claimed, frames[:MAX_FRAMES])) if isinstance(frames, list) else (),
+            _claimed_shapes(reply.get("shapes")),
         )
+
+
+def _claimed_shapes(claim: Json) -> dict[str, tuple[int, ...]]:
+    """Read shapes by name; what is no name with whole numbers is left out."""
+    found: dict[str, tuple[int, ...]] = {}
+    for name, shape in claim.items() if isinstance(claim, dict) else ():
+        sizes = [size for size in shape if type(size) is int] if isinstance(shape, list) else []
+        if name.isidentifier() and isinstance(shape, list) and len(sizes) == len(shape) <= MAX_AXES:
+            found[name] = tuple(sizes)
+    return dict(itertools.islice(found.items(), MAX_SHAPES))
 
 
 def describe(error: BaseException, path: str, parts: Sequence[str] = ()) -> ErrorReport:
@@ -104,18 +120,32 @@ def describe(error: BaseException, path: str, parts: Sequence[str] = ()) -> Erro
     else:
         category = "exception"
     frames: list[Frame] = []
+    shapes: dict[str, tuple[int, ...]] | None = None
     for one in chain[::-1]:
-        for frame in reversed(traceback.extract_tb(one.__traceback__)):
+        walked = reversed([*traceback.walk_tb(one.__traceback__)])
+        for frame, (inner, _) in zip(reversed(traceback.extract_tb(one.__traceback__)), walked, strict=True):
             if frame.filename in (path, *parts) and len(frames) < MAX_FRAMES:
                 line = frame.lineno or 0
                 other = "" if frame.filename == path else f" in {os.path.basename(frame.filename)}"
                 code = linecache.getline(frame.filename, line).strip()[:MAX_CODE]
                 frames.append(Frame(line, frame.name + other, code))
+                shapes = _shapes(inner.f_locals, code) if shapes is None else shapes
     if isinstance(error, (BuildError, NotPermittedError)) and error.line:
         frames.insert(0, Frame(error.line, "", linecache.getline(path, error.line).strip()[:MAX_CODE]))
     if isinstance(error, SyntaxError) and error.filename == path:
         frames.insert(0, Frame(error.lineno or 1, "", (error.text or "").strip()[:MAX_CODE]))
-    return ErrorReport(category, type(error).__name__, text[:MAX_TEXT], tuple(frames))
+    return ErrorReport(category, type(error).__name__, text[:MAX_TEXT], tuple(frames), shapes or {})
+
+
+def _shapes(values: Mapping[str, object], code: str) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the blocks and tensors that a line names."""
+    found = {}
+    for name in dict.fromkeys(re.findall(r"[A-Za-z_]\w*", code)):
+        value = values.get(name)
+        # By the name of its type: the judge reads reports, too, and need not import Triton for that.
+        if type(value).__module__.partition(".")[0] in ("torch", "triton") and hasattr(value, "shape"):
+            found[name] = tuple(int(size) for size in value.shape)
+    return dict(itertools.islice(found.items(), MAX_SHAPES))
 
 
 def _beyond_a_limit(error: BaseException) -> bool:

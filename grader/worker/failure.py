@@ -29,7 +29,9 @@ def failure(error: ErrorReport, loading: bool = False) -> Outcome:
     elif category == "compile" or loading or _wrong_signature(error):
         verdict = Verdict.COMPILE_ERROR
     interpreter = verdict is Verdict.CRASHED and category == "interpreter"
-    return Outcome(verdict, reason, where=where, frames=frames, in_the_interpreter=interpreter)
+    return Outcome(
+        verdict, reason, where=where, frames=frames, in_the_interpreter=interpreter, shapes=error.shapes
+    )
 
 
 def _wrong_signature(error: ErrorReport) -> bool:

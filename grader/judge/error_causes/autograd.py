@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Mapping
 
-from grader.judge.error_causes.failed import Failed
+from grader.judge.error_causes.failed import Failed, short
 from grader.judge.error_causes.host import number
 from grader.judge.error_causes.names import saved_tuple
 
 _GRADIENTS = re.compile(
     r"function (\w+?)Backward returned an incorrect number of gradients \(expected (\d+), got (\d+)\)"
+)
+_SHAPE = re.compile(
+    r"Function (\w+?)Backward returned an invalid gradient at index (\d+) - got \[([\d, ]*)\] "
+    r"but expected shape compatible with \[([\d, ]*)\]"
 )
 _RETURNED = re.compile(r"(\w+) returned (\w+), not a tensor")
 
@@ -27,6 +32,9 @@ def autograd(failed: Failed) -> str | None:
             f"argument{'s' * (wanted != 1)} besides `ctx`: return one for each, None for what "
             "needs no gradient"
         )
+    found = _SHAPE.search(text)
+    if found:
+        return _of_another_shape(failed, found[1], int(found[2]), found[3], found[4])
     found = _RETURNED.search(text)
     if found and found[2] == "NoneType":
         return _no_return(failed, found[1])
@@ -59,6 +67,30 @@ def autograd(failed: Failed) -> str | None:
     if re.search(r"modified by an inplace operation", text):
         return "a tensor that `backward` needs was changed in place after it was saved"
     return None
+
+
+def _of_another_shape(failed: Failed, name: str, at: int, got: str, wanted: str) -> str:
+    """Of a gradient that has not the shape of its input."""
+    classes = [
+        one for one in ast.walk(failed.source.tree) if isinstance(one, ast.ClassDef) and one.name == name
+    ]
+    methods = {one.name: one for own in classes for one in own.body if isinstance(one, ast.FunctionDef)}
+    inputs = [one.arg for one in methods["forward"].args.args[1:]] if "forward" in methods else []
+    of = f"`{inputs[at]}`" if at < len(inputs) else "its input"
+    told = f"gradient {at + 1} that `backward` returns is that of {of}"
+    told = f"{told}, and has the shape ({got}) in place of ({wanted})"
+    turned = got.split(", ")[::-1] == wanted.split(", ")
+    return f"{told}: {_expression(methods, at)}{' is transposed' if turned else ' has other axes'}"
+
+
+def _expression(methods: Mapping[str, ast.FunctionDef], at: int) -> str:
+    """Return the code of a gradient that backward returns."""
+    backward = methods.get("backward")
+    returned = [one.value for one in ast.walk(backward) if isinstance(one, ast.Return)] if backward else []
+    match returned:
+        case [ast.Tuple(elts)] if at < len(elts) and not any(isinstance(one, ast.Starred) for one in elts):
+            return short(elts[at])
+    return "it"
 
 
 def _alone(failed: Failed, text: str) -> str | None:

@@ -66,6 +66,7 @@ class Failed:
     tier: str = ""
     native: bool = False
     given: Mapping[str, Source] = field(default_factory=dict)  # modules that the file imports, by name
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # of blocks that the line names
     unwrapped: bool = False  # whether it was in another error, or below a kernel that is quoted
 
     @classmethod
@@ -92,7 +93,9 @@ class Failed:
         others = {name: Source(one) for name, one in (given or {}).items()}
         unwrapped = bool(message) and (found > 0 or inner != kind)
         verdict, line = outcome.verdict, found or line
-        return cls(verdict, inner, message, source, line, frames, tier, native, others, unwrapped)
+        return cls(
+            verdict, inner, message, source, line, frames, tier, native, others, outcome.shapes, unwrapped
+        )
 
     @property
     def code(self) -> str:

@@ -68,6 +68,27 @@ def _first_like(name: str, names: list[str]) -> str | None:
     return next((one for one in names if name.startswith(one) or one.startswith(name)), None)
 
 
+def whole_shape(failed: Failed) -> str | None:
+    """All strides, or sizes, of a tensor as one argument of a kernel."""
+    launch = failed.launch()
+    if launch is None or not re.search(r"'?tuple'? object|\btuple\b|Size\b", failed.text):
+        return None
+    call = launch[1]
+    for one in (*call.args, *(keyword.value for keyword in call.keywords)):
+        match one:
+            case ast.Call(ast.Attribute(tensor, "stride" | "size"), [], []):
+                code, wanted = ast.unparse(one), f"{ast.unparse(one)[:-1]}0)"
+            case ast.Attribute(tensor, "shape"):
+                code, wanted = ast.unparse(one), f"{ast.unparse(one)}[0]"
+            case _:
+                continue
+        return (
+            f"the launch passes `{code}`, which has a number for each axis of `{ast.unparse(tensor)}`: "
+            f"a kernel takes them one by one, as in `{wanted}`"
+        )
+    return None
+
+
 def no_pointer(failed: Failed) -> str | None:
     """Numbers where tl.load or tl.store wants addresses."""
     if _CPU_TENSOR.search(failed.text):
@@ -137,4 +158,4 @@ def _listed(names: list[str]) -> str:
     return ", ".join(f"`{one}`" for one in names) or "none"
 
 
-RULES = (grid_name, grid, no_pointer, order, options)
+RULES = (grid_name, grid, whole_shape, no_pointer, order, options)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import math
 import re
+from collections.abc import Mapping
 
 from grader.judge.error_causes.failed import Failed, short
 from grader.judge.error_causes.origins import origin
@@ -19,6 +21,8 @@ _LEAST = re.compile(r"[Ii]nput shapes should have M >= (\d+), N >= (\d+) and K >
 def shapes(failed: Failed) -> str | None:
     """Blocks whose shapes do not go together."""
     found = _SHAPES.search(failed.text)
+    if found and len({*failed.shapes.values()}) > 1:
+        return f"{UNLIKE}: {_in_words(failed.shapes)}{_advice(failed.shapes)}"
     if found:
         sizes = f"one has {found[2]} elements along axis {found[1]}, the other {found[3]}"
         axis = "; for a table of all pairs give each a new axis, `[:, None]` and `[None, :]`"
@@ -42,6 +46,34 @@ def shapes(failed: Failed) -> str | None:
         r"return_and_permute|[Cc]annot view|reshape\(\) cannot change total number of elements", failed.text
     )
     return "a reshape must keep the number of elements" if found else None
+
+
+def _in_words(found: Mapping[str, tuple[int, ...]]) -> str:
+    """Say which names have which shape: `a` and `b` have (4,), `c` has (4, 8)."""
+    alike: dict[tuple[int, ...], list[str]] = {}
+    for name, shape in found.items():
+        if math.prod(shape) > 1:
+            alike.setdefault(shape, []).append(f"`{name}`")
+    told = [
+        f"{' and '.join(names)} {'have' if len(names) > 1 else 'has'} the shape {shape}"
+        for shape, names in alike.items()
+    ]
+    return ", ".join(told)
+
+
+def _advice(found: Mapping[str, tuple[int, ...]]) -> str:
+    """Say which block lacks an axis, or has too many."""
+    pairs = [(name, shape, other) for name, shape in found.items() for other in found.values()]
+    for name, shape, other in pairs:
+        match shape, other:
+            case (rows,), (first, last) if rows == first != last:
+                return f"; `{name}[:, None]` has one number for each row"
+    for name, shape, other in pairs:
+        if len(other) < len(shape) and 1 not in shape and math.prod(shape) == math.prod(other):
+            return f"; with `tl.reshape` the elements of `{name}` have the shape {other}"
+    if all(len(shape) < 2 for shape in found.values()):
+        return "; for a table of all pairs give each a new axis, `[:, None]` and `[None, :]`"
+    return ""
 
 
 def _axes(count: int) -> str:

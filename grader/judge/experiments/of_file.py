@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from grader.course.signatures import Shape
 from grader.course.spec import PLAIN, Case, Exercise, Reason, Verdict
 from grader.judge.experiments.programs import mistaken_programs
-from grader.judge.experiments.strides import mistaken_strides
+from grader.judge.experiments.strides import Laid, mistaken_strides
 from grader.judge.inputs import output_shapes
 from grader.judge.shapes import shapes_of
 from grader.judge.trial import elements
@@ -65,12 +64,15 @@ def _telling(cases: Sequence[Case]) -> list[Case]:
     return [*order[:1], *([large] if large else []), *order[1:]]
 
 
-def _strides(exercise: Exercise, case: Case) -> Mapping[str, Shape]:
-    """Return the strides of each tensor of a case."""
+def _strides(exercise: Exercise, case: Case) -> Mapping[str, Laid]:
+    """Return how each tensor of a case is laid out."""
     shapes = shapes_of(exercise, case)
     sizes = {name: shape for name, shape in shapes.items() if isinstance(shape, tuple)}
     every = {**sizes, **output_shapes(exercise, shapes)}
-    return {name: case.layouts.get(name, PLAIN).strides(shape) for name, shape in every.items()}
+    return {
+        name: Laid(case.layouts.get(name, PLAIN).strides(shape), PLAIN.strides(shape))
+        for name, shape in every.items()
+    }
 
 
 def _by_programs(worker: SubmissionWorker, exercise: Exercise, failed: Sequence[Failed]) -> dict[str, str]:

@@ -17,7 +17,16 @@ MOST_CASES = 3  # that are called
 MOST_LINES = 3  # that are named for one mistake
 MOST_TEXTS = 3  # mistakes that are named
 WORDS = ("row", "column")
-Strides = Callable[[str], Shape]  # of a tensor in some case, by its name
+
+
+class Laid(NamedTuple):
+    """The strides of a tensor in some case, and those that it would have without gaps."""
+
+    strides: Shape
+    plain: Shape
+
+
+Strides = Callable[[str], Laid]  # of a tensor in some case, by its name
 
 
 class Mistake(NamedTuple):
@@ -106,7 +115,7 @@ def _up_to_a_stride(seen: Steps, one: Followed, axis: Axis) -> Mistake | None:
     other = axis.name
     return Mistake(
         f"through the columns of `{name}` up to the row stride of `{other}`, not up to their number",
-        lambda of: of(other)[0] != shape[1],
+        lambda of: of(other).strides[0] != of(name).plain[0],
     )
 
 
@@ -130,7 +139,7 @@ def _all_of_another(one: Followed, name: str, axes: Sequence[int]) -> Mistake:
     mine, is_lent = one.place.name, one.place.is_lent
     return Mistake(
         f"{_tensor(one)} with the strides of `{name}`",
-        lambda of: not is_lent or any(of(name)[at] != of(mine)[at] for at in axes),
+        lambda of: not is_lent or any(of(name).strides[at] != of(mine).strides[at] for at in axes),
     )
 
 
@@ -141,7 +150,7 @@ def _foreign(seen: Steps, one: Followed, at: int, axis: Axis) -> Mistake:
     name, index, mine, is_lent = axis.name, axis.axis, place.name, place.is_lent
     return Mistake(
         f"{through} with {_stride(axis, seen.shapes[name], len(place.shape) < 3 or at != index)}",
-        lambda of: not is_lent or of(name)[index] != of(mine)[at],
+        lambda of: not is_lent or of(name).strides[index] != of(mine).strides[at],
     )
 
 
@@ -178,7 +187,6 @@ def _of_itself(seen: Steps, one: Followed) -> list[Mistake]:
 def _contiguous(one: Followed, ignored: Sequence[int]) -> Mistake:
     """Describe a line that takes its tensor for one without gaps."""
     name, shape = one.place.name, one.place.shape
-    plain = PLAIN.strides(shape)
     if len(shape) == 1:
         text = f"through `{name}` by 1, not by its stride"
     elif len(shape) > 2:
@@ -187,7 +195,7 @@ def _contiguous(one: Followed, ignored: Sequence[int]) -> Mistake:
         text = f"through the columns of `{name}` by 1, not by its column stride"
     else:
         text = f"through `{name}` by its number of columns, not by its row stride"
-    return Mistake(text, lambda of: any(of(name)[at] != plain[at] for at in ignored))
+    return Mistake(text, lambda of: any(of(name).strides[at] != of(name).plain[at] for at in ignored))
 
 
 def _doubled(one: Followed, wanted: Mapping[int, int], got: Mapping[int, int]) -> list[Mistake]:
@@ -197,7 +205,7 @@ def _doubled(one: Followed, wanted: Mapping[int, int], got: Mapping[int, int]) -
     if len(unlike) != 2:
         return []
     a, b = unlike
-    matters = lambda of: bool(of(name)[a] != of(name)[b])  # noqa: E731
+    matters = lambda of: bool(of(name).strides[a] != of(name).strides[b])  # noqa: E731
     if got[a] == wanted[b] and got[b] == wanted[a]:
         strides = " and ".join(f"`{name}.stride({at})`" for at in sorted(unlike))
         if len(shape) == 2:

@@ -31,6 +31,7 @@ NEARER = 0.15  # by which the share of right elements rises where an edit brings
 FARTHER = 1.1  # times the error of an output that was before
 MOST_MENDED = 0.75  # share of the small failing cases
 MOST_RECORDS = 4  # of one text; a process that has ended has lost its own
+MOST_REPEATED, OTHER_DRAWS = 3, (1, 2)  # mended cases that are called on other inputs, and these
 MISSES = 3  # failing cases that an edit leaves wrong, after which the others are not looked at
 LARGE_LIMIT_S = 30.0  # of one call of a larger case, which few texts get to
 SLOWER, SHORTEST_S = 4.0, 1.0  # a call that takes so many times as long as the unedited file's has no end
@@ -299,6 +300,24 @@ class Bench:
     def keeps(self) -> bool:
         """Return whether the text of the last score is right in the cases that were right before."""
         return all(self._is_right(trial) for trial in self._passing)
+
+    def holds(self, cases: Collection[int]) -> bool:
+        """Return whether the text of the last score is right in some cases on other inputs as well.
+
+        Where the largest element of a row lies, say, a wrong text may be right by chance.
+        """
+        every = [*self._small, *self._large]
+        return all(
+            self._is_right(Trial(self._exercise, every[at], self._worker.session.seed, self._start, drawn))
+            for at in sorted(cases)[:MOST_REPEATED]
+            for drawn in OTHER_DRAWS
+        )
+
+    def mended_by(self, text: str, before: str) -> frozenset[int]:
+        """Return which failing cases a text gets right that was not scored: see `mended`."""
+        if self._worker.start() or self._worker.edit(text, LIMIT_S):
+            return frozenset()
+        return self.mended(text, before)
 
     def mended(self, text: str, before: str) -> frozenset[int]:
         """Return which failing cases a text gets right, all of them if it is every one.

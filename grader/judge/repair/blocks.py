@@ -1,4 +1,4 @@
-"""Edits of what a loop over the blocks of a row takes from its first block: in each one, or in all places."""
+"""Edits of loops over the blocks of a row: what a block takes from the first one, and numbers of blocks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from grader.judge.repair.edit import Edit, quoted
-from grader.judge.repair.source import Function, Part, Source, names_in
+from grader.judge.repair.source import Function, Part, Source, called, names_in
 
 MOST_PLACES = 8
 
@@ -21,6 +21,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     for loop in loops:
         yield from _moved_on(source, function, loop)
         yield from _up_to_the_end(source, loop)
+        yield from _in_elements(source, function, loop)
     yield from _loaded_once(source, function, loops)
 
 
@@ -53,6 +54,47 @@ def _up_to_the_end(source: Source, loop: ast.For) -> Iterator[Edit]:
                 both = f"(({code}) & (({source.text_of(index)}) < {end}))"
                 mistake = f"{quoted(code)} goes on behind `{end}`, where the range of line {loop.lineno} ends"
                 yield Edit.of_node(source, 1, node, both, mistake)
+
+
+def _in_elements(source: Source, function: Function, loop: ast.For) -> Iterator[Edit]:
+    """Multiply the number of a block by the size of one, where a loop counts blocks."""
+    assert isinstance(loop.target, ast.Name)
+    size = _block_of(source, function, loop)
+    if not size:
+        return
+    number = loop.target.id
+    products = {
+        id(name)
+        for node in ast.walk(loop)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and size in source.text_of(node)
+        for name in names_in(node)
+    }
+    for node in (inner for part in loop.body for inner in ast.walk(part)):
+        if isinstance(node, ast.BinOp | ast.Compare):
+            for one in [part for part in ast.iter_child_nodes(node) if isinstance(part, ast.Name)]:
+                if one.id == number and id(one) not in products:
+                    mistake = f"`{number}` counts blocks, and {quoted(source.text_of(node))} needs elements"
+                    yield Edit.of_node(source, 0, one, f"({number} * {size})", mistake)
+
+
+def _block_of(source: Source, function: Function, loop: ast.For) -> str:
+    """Return the size of a block where the end of a loop's range is a number of blocks; "" if it is not."""
+    match loop.iter:
+        case ast.Call(args=[stop] | [_, stop]) if called(loop.iter).endswith("range"):
+            pass
+        case _:
+            return ""
+    if isinstance(stop, ast.Name):
+        bound = [
+            node.value
+            for node in function.nodes
+            if isinstance(node, ast.Assign) and [source.text_of(one) for one in node.targets] == [stop.id]
+        ]
+        stop = bound[0] if len(bound) == 1 else stop
+    match stop:
+        case ast.Call(args=[_, size]) if called(stop) == "cdiv":
+            return source.text_of(size)
+    return ""
 
 
 def _ranges(function: Function) -> set[str]:

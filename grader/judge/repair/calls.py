@@ -246,7 +246,9 @@ def _of_a_cast(source: Source, node: ast.Call, name: str) -> Iterator[Edit]:
     if name == "to" and isinstance(node.func, ast.Attribute):
         yield from _converted_first(source, node.func.value, node)
         mistake = f"the conversion in {code} loses digits"
-        yield Edit.of_node(source, 2, node, f"({source.text_of(node.func.value)})", mistake)
+        # To the dtype of something else: what is computed from it would seem to need more digits, too.
+        rank = 1 if node.args and source.text_of(node.args[0]).endswith(".dtype") else 2
+        yield Edit.of_node(source, rank, node, f"({source.text_of(node.func.value)})", mistake)
         if node.args and source.text_of(node.args[0]) != SINGLE:
             yield Edit.of_node(source, 2, node.args[0], SINGLE, mistake)
     if name in ("zeros", "full"):

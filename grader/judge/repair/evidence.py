@@ -19,18 +19,25 @@ from grader.judge.repair.source import Function, Source, called, names_in
 # An edit of a statement this near is tried as if it stood so much earlier. The rest is not left out: another
 # mistake may have led there.
 EARLIER = (8.0, 8.0, 4.0, 2.0)
+FIRST = 64.0  # so much earlier, for edits of the shapes of blocks where these do not go together
+OF_SHAPES = ("along an axis", "wrong axis", "all axes", "have another shape")
 LATER = 8.0  # so much, for statements of which a right output is made
 Place = tuple[str, str]  # a function and a name in it
 
 
 def by_evidence(
-    source: Source, edits: Sequence[Edit], wrong: Collection[int], settled: Collection[int]
+    source: Source,
+    edits: Sequence[Edit],
+    wrong: Collection[int],
+    settled: Collection[int],
+    errors: Collection[int] = (),
 ) -> list[Edit]:
     """Return edits in the order in which to try them.
 
-    Accesses in the lines `wrong` were seen to be wrong. Stores in lines that are `settled` are right.
+    Accesses in the lines `wrong` were seen to be wrong. Stores in lines that are `settled` are right. In the
+    lines `errors` the file fails, because blocks do not go together.
     """
-    near = _nearness(source, wrong)
+    near = _nearness(source, {*wrong, *errors})
     right = _behind(source, settled)
     if not near and not right:
         return [*edits]
@@ -44,6 +51,8 @@ def by_evidence(
             distances.append(near[begins[number]][1] if inside else len(EARLIER))
         # Of an edit of several places the farthest counts: elsewhere it changes what is right.
         farthest = max(distances)
+        if errors and farthest < 2 and any(words in edits[at].kind for words in OF_SHAPES):
+            return at / FIRST
         if farthest < len(EARLIER):
             return at / EARLIER[farthest]
         return at * LATER if all(_is_in(right, begin) for (begin, _), _ in edits[at].parts) else at

@@ -7,7 +7,11 @@ from collections.abc import Iterator
 
 from grader.judge.repair.edit import Edit, quoted, wrong_condition
 from grader.judge.repair.launched import kernel_of
-from grader.judge.repair.source import Function, Part, Source
+from grader.judge.repair.source import Function, Part, Source, names_in
+
+SINGLE = "torch.float32"
+# Functions and methods of PyTorch that make a tensor.
+ALLOCATING = ("empty", "zeros", "full", "empty_like", "zeros_like", "full_like", "new_empty", "new_zeros")
 
 
 def edits(source: Source, function: Function) -> Iterator[Edit]:
@@ -20,6 +24,9 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     counts = _counts(source, function)
     for node in function.nodes:
         match node:
+            case ast.Assign(targets, ast.Call(ast.Attribute(attr=made)) as call) if made in ALLOCATING:
+                if not {one.id for target in targets for one in names_in(target)} & {*function.parameters}:
+                    yield from _in_more_digits(source, call, made)
             case ast.Assign(value=ast.Compare() | ast.BoolOp() as decided):
                 yield from never(source, decided)
             case ast.Call(func=ast.Subscript(slice=grid)):
@@ -55,6 +62,19 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
                 yield Edit.of_node(source, 3, node, f"({one})", mistake)
                 yield Edit.of_node(source, 3, node, f"({other})", mistake)
     yield from _numbers_of_forward(source, function)
+
+
+def _in_more_digits(source: Source, node: ast.Call, name: str) -> Iterator[Edit]:
+    """Keep in fp32 what one kernel stores and another one loads."""
+    code = quoted(source.text_of(node))
+    dtype = next((one.value for one in node.keywords if one.arg == "dtype"), None)
+    if dtype is not None and source.text_of(dtype) != SINGLE:
+        mistake = f"{code} keeps in {quoted(source.text_of(dtype))} what needs more digits"
+        yield Edit.of_node(source, 1, dtype, SINGLE, mistake)
+    elif dtype is None and name.startswith(("new_", "empty_", "zeros_", "full_")):
+        text = source.text_of(node)[:-1].rstrip().rstrip(",")
+        mistake = f"{code} has the dtype of the tensor that it is made from, and needs more digits"
+        yield Edit.of_node(source, 1, node, f"{text}, dtype={SINGLE})", mistake)
 
 
 def never(source: Source, condition: ast.expr) -> Iterator[Edit]:
@@ -119,7 +139,8 @@ def _without_a_keyword(source: Source, node: ast.Call) -> Iterator[Edit]:
 def _copied(source: Source, function: Function, node: ast.Call) -> Iterator[Edit]:
     """Make a gradient contiguous that is used as if it were."""
     for one in node.args:
-        if isinstance(one, ast.Name) and function.name.endswith("backward"):
+        is_gradient = isinstance(one, ast.Name) and one.id.startswith(("d", "g"))
+        if isinstance(one, ast.Name) and is_gradient and function.name.endswith("backward"):
             mistake = f"`{one.id}` is used as if its columns lay side by side"
             yield Edit.of_node(source, 2, one, f"{one.id}.contiguous()", mistake)
 

@@ -23,6 +23,7 @@ class Kind(enum.Enum):
 
 ARITHMETIC = {"exp", "exp2", "log", "log2", "sqrt", "rsqrt", "maximum", "minimum", "sum", "max", "min", "dot",
               "zeros", "full", "sigmoid", "rand", "fma", "abs", "where", "softmax"}  # fmt: skip
+OF_REAL_NUMBERS = {"exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sigmoid", "tanh", "erf", "dot"}
 CHOOSING = {"minimum", "maximum", "min", "max"}  # of whole numbers they give a whole number
 WHOLE_KINDS = {Kind.SIZE, Kind.INDEX, Kind.CONSTANT, Kind.STRIDE}
 WHOLE = {"arange", "program_id", "num_programs", "cdiv", "multiple_of", "max_contiguous"}
@@ -67,6 +68,8 @@ def _of_a_parameter(name: str, function: Function) -> Kind:
         return Kind.POINTER
     if "stride" in low:
         return Kind.STRIDE
+    if _is_computed_with(name, function):
+        return Kind.VALUE
     if (
         low.startswith(("n_", "num"))
         or len(low) == 1
@@ -76,6 +79,20 @@ def _of_a_parameter(name: str, function: Function) -> Kind:
     if _is_address(name, function) and len(low) <= 2:
         return Kind.POINTER
     return Kind.INDEX if _is_divided_whole(name, function) else Kind.VALUE
+
+
+def _is_computed_with(name: str, function: Function) -> bool:
+    """Return whether a function of real numbers, such as exp, is taken of a name, or of a sum with it."""
+    for node in function.nodes:
+        if isinstance(node, ast.Call) and called(node) in OF_REAL_NUMBERS:
+            terms = [*node.args]
+            while terms:
+                match terms.pop():
+                    case ast.Name(own) if own == name:
+                        return True
+                    case ast.BinOp(left, ast.Add() | ast.Sub(), right):
+                        terms += left, right
+    return False
 
 
 def _is_divided_whole(name: str, function: Function) -> bool:

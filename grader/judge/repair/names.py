@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
 from itertools import combinations
 
 from grader.judge.repair.edit import Edit, quoted
 from grader.judge.repair.kinds import Kind, exchangeable, kinds_of
 from grader.judge.repair.launched import STRIDE
-from grader.judge.repair.source import Function, Source, names_in
+from grader.judge.repair.source import Function, Source, called, names_in
 
 
 def edits(source: Source, function: Function) -> Iterator[Edit]:
     """Yield every edit that puts another name in a place of a function."""
     names, kinds = _visible(function), kinds_of(function)
-    unused = function.unused
+    unused, made = function.unused, _made_of(function)
+    multiplied = _multiplied(function)
     whole = {id(inner): node for node in ast.walk(function.node) for inner in ast.iter_child_nodes(node)}
     yield from _exchanged(source, function, kinds)
     yield from _passed_twice(source, function, names)
@@ -23,7 +25,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     for node in function.nodes:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names:
             around = whole.get(id(node), node)
-            yield from _other_names(source, function, node, around, names, kinds, unused)
+            yield from _other_names(source, function, node, around, names, kinds, unused, made, multiplied)
 
 
 def _exchanged(source: Source, function: Function, kinds: dict[str, Kind]) -> Iterator[Edit]:
@@ -87,6 +89,8 @@ def _other_names(
     names: list[str],
     kinds: dict[str, Kind],
     unused: list[str],
+    made: Mapping[str, set[str]],
+    multiplied: Collection[str],
 ) -> Iterator[Edit]:
     code = source.text_of(around) if hasattr(around, "lineno") else node.id
     for other in names:
@@ -97,10 +101,44 @@ def _other_names(
         rank = 1 if other in unused and (alike or step) else 2 if alike or step else 4
         if _of_one_tensor(function, node.id, other):
             rank = 1
+        if kinds.get(other) is Kind.VALUE and (other in made[node.id] or node.id in made[other]):
+            rank = 1
+        if not function.kernel and node.id in multiplied:
+            rank = 1  # few names are multiplied by host code
+        if alike and isinstance(around, ast.Return | ast.Tuple) and node.id in function.parameters:
+            rank = 1  # what was handed in is handed back, and not what was made of it
         mistake = f"`{node.id}` is the wrong value in {quoted(code)}"
         if kinds.get(other) is Kind.STRIDE:
             mistake = f"`{node.id}` is the wrong step in {quoted(code)}: the memory has another stride"
         yield Edit.of_node(source, rank, node, other, mistake)
+
+
+def _multiplied(function: Function) -> set[str]:
+    """Return the names of the matrices that host code multiplies."""
+    found: set[str] = set()
+    for node in function.nodes:
+        is_product = isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult)
+        if is_product or called(node) in ("mm", "matmul", "addmm", "linear"):
+            found |= {one.id for one in names_in(node) if one.id != "torch"}
+    return found
+
+
+def _made_of(function: Function) -> Mapping[str, set[str]]:
+    """Return the operands of each name that is bound to arithmetic: one is easily taken for the other."""
+    found = defaultdict[str, set[str]](set)
+    for node in function.nodes:
+        match node:
+            case ast.Assign([ast.Name(name)], value):
+                while (
+                    isinstance(value, ast.Call)
+                    and called(value) == "to"
+                    and isinstance(value.func, ast.Attribute)
+                ):
+                    value = value.func.value
+                if isinstance(value, ast.BinOp):
+                    operands = (value.left, value.right)
+                    found[name] |= {one.id for one in operands if isinstance(one, ast.Name)} - {name}
+    return found
 
 
 def _of_one_tensor(function: Function, one: str, other: str) -> bool:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from grader.course.spec import Case, Exercise
-from grader.course.submission import Submission
 from grader.judge.repair.bench import NEARER, Bench, Observed, slowest
 from grader.judge.repair.candidates import candidates
 from grader.judge.repair.edit import Edit
@@ -78,7 +77,7 @@ class Search:
     def __init__(
         self,
         workers: Sequence[SubmissionWorker],
-        submission: Submission,
+        text: str,
         exercise: Exercise,
         failing: Sequence[Case],
         passing: Sequence[Case],
@@ -86,21 +85,23 @@ class Search:
         masks: bool = True,
         share: float = 1.0,
         told: Collection[str] = (),
+        errors: Collection[int] = (),
     ):
-        """`failing` and `passing` are cases of the unedited file; each runs on a CPU.
+        """`failing` and `passing` are cases of the unedited file, with this `text`; each runs on a CPU.
 
         One of the first failing ones is tried with every edit. Functions in `settled` are not edited, and
         masks only if `masks`. `share` is how much of the usual work may be done. Failing cases whose names
-        are `told` are aimed at only if there is no other.
+        are `told` are aimed at only if there is no other. Where it fails, `errors` are the lines.
         SyntaxError if the file is not Python.
         """
-        self._source = Source(submission.text)
+        self._source = Source(text)
         part = workers[0].arena.size // len(workers)
         self._benches = [
             Bench(worker, exercise, failing, passing, part * at, told) for at, worker in enumerate(workers)
         ]
         self._sizes = (*failing, *passing)
         edits = candidates(self._source, exercise.name, settled)
+        self._errors = frozenset(errors)
         self._found: Known | None = None
         self._seen = Observed()  # of the unedited file, in the case that is tried
         self._one, self._two = round(share * WORK_FOR_ONE), round(share * WORK_FOR_TWO)
@@ -243,7 +244,7 @@ class Search:
         if self._found is None or work >= self._one:
             self._found = self._known(before)
         known = self._found
-        edits = by_evidence(self._source, known.edits, self._seen.suspects, self._seen.settled)
+        edits = by_evidence(self._source, known.edits, self._seen.suspects, self._seen.settled, self._errors)
         usual = self._benches[0].work()
         mends, steps = self._try_all(edits, before, base, work)
         if mends and not mends[0].is_all:
@@ -279,7 +280,7 @@ class Search:
                 if score == 1.0:
                     edit, lanes = self._as_seen(edits[index], bench.launches()), bench.lanes()
                     cases = bench.mended(self._source.with_replaced(parts), self._source.text)
-                    if cases and bench.keeps():
+                    if cases and bench.keeps() and bench.holds(cases):
                         mends.append((index, Mend(edit, cases, bench.is_all(cases), lanes)))
                         if bench.is_all(cases) and not edit.goes_around:
                             best[0] = min(best[0], index + self._further(lanes))

@@ -21,8 +21,26 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     yield from _added_too_often(source, function)
     for node in function.nodes:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
+            yield from _moved(source, node)
             for term in (node.left, node.right):
                 yield from _of_a_term(source, function, node, term, kinds)
+
+
+def _moved(source: Source, node: ast.BinOp) -> Iterator[Edit]:
+    """Let the factor of one term of a sum be that of the other."""
+    sign = "+" if isinstance(node.op, ast.Add) else "-"
+    for term, other in ((node.left, node.right), (node.right, node.left)):
+        match term:
+            case ast.BinOp(left, ast.Mult(), right):
+                pass
+            case _:
+                continue
+        for kept, factor in ((left, right), (right, left)):
+            alone, scaled = source.text_of(kept), f"({source.text_of(other)}) * {source.text_of(factor)}"
+            text = f"{alone} {sign} {scaled}" if term is node.left else f"{scaled} {sign} {alone}"
+            mine, its = quoted(source.text_of(factor)), quoted(source.text_of(other))
+            mistake = f"the factor {mine} belongs to {its}, and not to {quoted(alone)}"
+            yield Edit.of_node(source, 1, node, f"({text})", mistake)
 
 
 def _added_too_often(source: Source, function: Function) -> Iterator[Edit]:

@@ -205,3 +205,50 @@ def test_no_text_of_a_file_stops_the_rules(text):
 )
 def test_the_nearest_name_is_near(name, names, near):
     assert nearest(name, names) == near
+
+
+@pytest.mark.parametrize(
+    ("shapes", "told"),
+    [
+        (
+            {"x": (4, 2), "rstd": (4,), "eps": ()},
+            "`x` has the shape (4, 2), `rstd` has the shape (4,); "
+            "`rstd[:, None]` has one number for each row",
+        ),
+        (
+            {"random": (512, 2, 2), "x": (2048,), "y": (2048,)},
+            "`random` has the shape (512, 2, 2), `x` and `y` have the shape (2048,); "
+            "with `tl.reshape` the elements of `random` have the shape (2048,)",
+        ),
+        ({"a": (4, 8), "b": (4, 2)}, "`a` has the shape (4, 8), `b` has the shape (4, 2)"),
+    ],
+)
+def test_blocks_that_do_not_go_together_are_named_with_their_shapes(shapes, told):
+    outcome = Outcome(
+        Verdict.CRASHED,
+        where="ValueError: Cannot make_shape_compatible: incompatible dimensions at index 1: 2 and 4",
+        frames=(Frame(line=1, function="kernel", code="y = x * rstd"),),
+        shapes=shapes,
+    )
+    found = error_causes.with_cause(outcome, FileFacts("y = x * rstd\n"))
+    assert found.cause == f"two blocks do not go together: {told}"
+
+
+def test_a_gradient_of_another_shape_is_named():
+    text = """
+class Function(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        return x
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dx, dweight
+"""
+    error = (
+        "RuntimeError: Function FunctionBackward returned an invalid gradient at index 1 - got [129, 6] but "
+    )
+    outcome = Outcome(Verdict.CRASHED, where=f"{error}expected shape compatible with [6, 129]")
+    told = "gradient 2 that `backward` returns is that of `weight`"
+    told = f"{told}, and has the shape (129, 6) in place of (6, 129): `dweight` is transposed"
+    assert error_causes.with_cause(outcome, FileFacts(text)).cause == told

@@ -1,5 +1,6 @@
 """One cause for all wrong cases of an exercise: from edits that mend the file, or from the cases."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -10,7 +11,10 @@ from grader.course.submission import Submission
 from grader.judge import explanation
 from grader.judge.explanation import Wrong, outside_of_right
 from grader.judge.repair.bench import ACCESSES_OF_WORK, Bench
+from grader.judge.repair.edit import Edit
 from grader.judge.repair.search import WORK_FOR_ONE, Search
+from grader.judge.repair.smaller import smaller_blocks
+from grader.judge.repair.source import Source
 from grader.system.text import one_line
 from grader.worker.witness.record import Birth
 
@@ -471,7 +475,7 @@ def test_a_launch_that_an_experiment_shows_to_be_too_small_is_hardly_searched(su
     shares, begin = [], Search.__init__
 
     def noted(search, *asked, **named):
-        shares.append(asked[7])
+        shares.append(asked[7] if len(asked) > 7 else named["share"])
         begin(search, *asked, **named)
 
     monkeypatch.setattr(Search, "__init__", noted)
@@ -510,3 +514,28 @@ def test_an_edit_that_makes_one_output_right_is_named_where_the_other_mistake_is
     for cause in found.values():
         assert "the factor `load(weight_ptr, cols, N_COLS)` is missing" in cause
         assert cause.endswith(f"with another value there `dx` is right. {explanation.MORE}")
+
+
+OVERWRITTEN = ("d = d * tl.exp(m - shift) + tl.sum", "d = tl.sum")
+
+
+def test_a_mistake_of_long_rows_is_looked_for_in_short_ones(submissions):
+    text = changed(LAB_2, OVERWRITTEN)
+    cases = [f"softmax_forward/{name}" for name in (*ROWS, "rows=3,cols=16385,fp32")]
+    found, _ = causes(submissions, 2, text, *cases)
+    line = text[: text.index(OVERWRITTEN[1])].count("\n") + 1
+    assert {*found} == {"softmax_forward/correctness/rows=3,cols=16385,fp32"}
+    assert all(cause.startswith(f"line {line}: ") for cause in found.values())
+
+
+def test_smaller_blocks_are_those_of_the_launch_and_edits_go_back():
+    source = Source(LAB_2)
+    small = smaller_blocks(source, "softmax_forward")
+    assert small.text.count("), 16)") == len(small.added) // 2 > 0
+    name = next(
+        node for node in ast.walk(ast.parse(small.text)) if isinstance(node, ast.Name) and node.id == "out"
+    )
+    edit = Edit.of_node(Source(small.text), 1, name, "other", "")
+    assert source.with_replaced(small.in_the_file(edit).parts).count("other") == LAB_2.count("other") + 1
+    begin, end = small.added[0]
+    assert small.in_the_file(Edit(1, 1, "", (((begin, end), ""),))) is None

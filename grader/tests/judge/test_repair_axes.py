@@ -53,6 +53,8 @@ def kernel(
         at += 16
         y = tl.load(x_ptr + at)
         tl.store(b_ptr + at, y)
+    for block in range(tl.cdiv(n_cols, COLS)):
+        y = tl.load(x_ptr + lanes, mask=lanes < n_cols - block)
     total = d - m + bias
     mean = bias * d
     y = total * mean
@@ -69,6 +71,7 @@ def again(x):
 def function(x, weight, bias, out, eps=1e-5):
     n_rows, n_cols = x.shape
     y = again(out)
+    sums = x.new_empty((2, n_rows))
     kernel[(4,)](
         x, weight, bias, y, n_rows, n_cols, x.stride(0), out.stride(0), eps, ROWS=4, COLS=64,
     )
@@ -115,6 +118,8 @@ RIGHT = {
     "a mean": [("bias * d\n", "bias * d / n_cols\n")],
     "a factor as elsewhere": [("m + scale", "m + scale * x")],
     "a square": [("x * (x - mean)", "(x - mean) * (x - mean)")],
+    "a number of blocks": [("n_cols - block)", "n_cols - (block * COLS))")],
+    "a tensor for sums": [("x.new_empty((2, n_rows))", "x.new_empty((2, n_rows), dtype=torch.float32)")],
     "a call too many": [("again(out)", "out")],
 }  # fmt: skip
 

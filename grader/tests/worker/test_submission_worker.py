@@ -10,8 +10,10 @@ from grader.course import catalog
 from grader.course.spec import Verdict
 from grader.course.submission import Submission
 from grader.judge.correctness import grade_case
+from grader.judge.trial import Trial
 from grader.tests.helpers.commands import python
 from grader.tests.helpers.course import ROOT, solution, swap
+from grader.worker.error_report import ErrorReport
 from grader.worker.session import Session
 from grader.worker.shared_memory import Arena
 from grader.worker.submission_worker import SubmissionWorker
@@ -60,9 +62,11 @@ def test_a_kernel_picks_the_same_config_for_the_same_sizes_in_another_process(wa
     cases = {one.name: one for one in exercise.cases}
 
     def picked(*names):
-        for name in names:
+        for name in names[:-1]:
             outcome = grade_case(worker, entry.lab, exercise, cases[name])
             assert outcome.verdict is Verdict.PASS, outcome
+        assert worker.start() is None
+        assert Trial(exercise, cases[names[-1]], warm.seed).right(worker) == 1.0
         found = worker.picked(20.0)
         worker.close()
         return found
@@ -187,3 +191,29 @@ def test_options_that_name_files_or_go_to_the_assembler_are_refused(tmp_path, in
     names = ("ptx_options", "ir_override", "extern_libs", "ptx_version", "debug")
     refused = [f"`{name}=` is not permitted in a launch or a config" for name in names]
     assert done.stdout.splitlines() == ["['grid', 'num_warps', 'warmup', 'warp_size']", *refused], done.stderr
+
+
+def test_an_error_tells_the_shapes_of_what_its_line_names(warm, tmp_path):
+    entry = next(entry for entry in catalog.find() if entry.number == 1)
+    (exercise,) = entry.lab.exercises
+    text = swap(
+        solution(1),
+        "y = tl.load(y_ptr + offs, mask=mask)",
+        "y = tl.zeros((2, 4), tl.float32)",
+        "x + y",
+        "y + x",
+    )
+    (tmp_path / "elementwise_add.py").write_text(text)
+    arena = Arena.create("cpu", 1 << 24)
+    worker = SubmissionWorker(warm, Submission.read(tmp_path / "elementwise_add.py"), arena, interpreted=True)
+    outcome = grade_case(worker, entry.lab, exercise, exercise.cases[0])
+    assert outcome.shapes["y"] == (2, 4)
+    assert len(outcome.shapes["x"]) == 1
+    worker.close()
+    arena.close()
+
+
+def test_shapes_that_are_claimed_are_names_with_whole_numbers():
+    claimed = {"x": [4, 2], "no name": [1], "y": "12", "z": [1.5], "w": [1] * 99, "v": []}
+    assert ErrorReport.claimed({"shapes": claimed}).shapes == {"x": (4, 2), "v": ()}
+    assert ErrorReport.claimed({"shapes": 7}).shapes == {}

@@ -1,0 +1,151 @@
+"""Find a mistake that shows only in rows of several blocks: with smaller blocks short rows have several, too.
+
+Edits are tried where a call is short. What mends the short rows then has to mend the long ones, with the
+blocks of the file itself.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from grader.course.spec import Case, Exercise
+from grader.judge.repair.bench import Bench
+from grader.judge.repair.edit import Edit
+from grader.judge.repair.launched import kernel_of, pairs
+from grader.judge.repair.search import NotRunError, Repair, Search
+from grader.judge.repair.source import Function, Source, called, names_in
+from grader.judge.trial import LIMIT_S, Trial, elements
+from grader.worker.submission_worker import SubmissionWorker
+
+SMALL = 16  # elements of a block; tl.dot takes no fewer
+LONG = 8  # blocks of that size, at least, in the shortest wrong row
+MOST_TRIED = 12  # cases that are called with smaller blocks
+
+
+class Smaller(NamedTuple):
+    """A text with smaller blocks, and the spans of what was put into it, in bytes of this text."""
+
+    text: str
+    added: Sequence[tuple[int, int]]
+
+    def in_the_file(self, edit: Edit) -> Edit | None:
+        """Return an edit of this text as one of the file; None if it is of what was put in."""
+        parts = []
+        for (begin, end), text in edit.parts:
+            if any(begin < last and first < end for first, last in self.added):
+                return None
+            shift = sum(last - first for first, last in self.added if last <= begin)
+            parts.append(((begin - shift, end - shift), text))
+        return replace(edit, parts=tuple(parts))
+
+
+def is_long(failing: Sequence[Case], passing: Sequence[Case]) -> bool:
+    """Return whether cases are wrong only where one of their sizes is large."""
+    keys = {key for case in failing for key, size in case.params.items() if type(size) is int}
+    for key in keys:
+        sizes = [case.params.get(key, 0) for case in failing]
+        others = [case.params.get(key, 0) for case in passing]
+        if others and min(sizes) > max(others) and min(sizes) >= LONG * SMALL:  # type: ignore[operator]
+            return True
+    return False
+
+
+def by_smaller_blocks(
+    workers: Sequence[SubmissionWorker],
+    text: str,
+    exercise: Exercise,
+    failing: Sequence[Case],
+    passing: Sequence[Case],
+    share: float,
+) -> Repair | None:
+    """Return the edits that mend `failing`, of long rows, found with smaller blocks in `passing` ones.
+
+    None if the blocks of the file are not known, or nothing is found. `share` is that of the usual work.
+    """
+    source = Source(text)
+    small = smaller_blocks(source, exercise.name)
+    if small is None:
+        return None
+    wrong, right = _with_smaller_blocks(workers[0], small.text, exercise, passing)
+    if not wrong:
+        return None
+    search = Search(workers, small.text, exercise, wrong, right, share=share)
+    try:
+        found = search.mend()
+    except NotRunError:
+        return None
+    edits = [small.in_the_file(edit) for edit in found.edits] if found and not found.outputs else []
+    mapped = [edit for edit in edits if edit is not None]
+    if not mapped or len(mapped) < len(edits):
+        return None
+    bench = Bench(workers[0], exercise, failing, passing, 0)
+    after = source.with_replaced([part for edit in mapped for part in edit.parts])
+    mended = bench.mended_by(after, text)
+    if not mended or not bench.keeps():
+        return None
+    if bench.is_all(mended):
+        return Repair(tuple(mapped))
+    return Repair(tuple(mapped), bench.names(mended)) if all(edit.is_local for edit in mapped) else None
+
+
+def _with_smaller_blocks(
+    worker: SubmissionWorker, text: str, exercise: Exercise, passing: Sequence[Case]
+) -> tuple[list[Case], list[Case]]:
+    """Return which cases that are right are wrong with smaller blocks, and which are not."""
+    wrong, right = list[Case](), list[Case]()
+    for case in sorted(passing, key=elements)[:MOST_TRIED]:
+        if worker.start() or worker.edit(text, LIMIT_S):
+            return [], []
+        found = (
+            wrong if Trial(exercise, case, worker.session.seed).right(worker, bounds=True) < 1.0 else right
+        )
+        found.append(case)
+    return wrong, right
+
+
+def smaller_blocks(source: Source, function: str) -> Smaller | None:
+    """Return the text with at most SMALL elements in the blocks of what `function` launches."""
+    values: dict[tuple[int, int], ast.expr] = {}
+    for caller in source.reached_from(function):
+        for call in (node for node in ast.walk(caller.node) if isinstance(node, ast.Call)):
+            name = "" if caller.kernel else kernel_of(caller.node, call, source.functions)
+            kernel = source.functions.get(name)
+            if kernel is None or not kernel.kernel:
+                continue
+            for parameter, value in pairs(kernel.node, call):
+                if parameter in _lanes(kernel) - source.tuned:
+                    bound = _bound(source, caller, value)
+                    values[source.span(bound)] = bound
+    return _wrapped(source, values) if values else None
+
+
+def _lanes(kernel: Function) -> set[str]:
+    """Return the constants of a kernel that count the lanes of a block."""
+    ranges = (node for node in ast.walk(kernel.node) if called(node) == "arange")
+    return {one.id for node in ranges for one in names_in(node)} & kernel.constexprs
+
+
+def _bound(source: Source, caller: Function, value: ast.expr) -> ast.expr:
+    """Return what a name is bound to in host code, or in the module: a grid may read it, too."""
+    if isinstance(value, ast.Name):
+        nodes = (*ast.walk(caller.node), *source.tree.body)
+        for node in nodes:
+            match node:
+                case ast.Assign([ast.Name(name)], bound) if name == value.id:
+                    return bound
+    return value
+
+
+def _wrapped(source: Source, values: Mapping[tuple[int, int], ast.expr]) -> Smaller:
+    before, after = "min((", f"), {SMALL})"
+    added, shift = list[tuple[int, int]](), 0
+    for begin, end in sorted(values):
+        added.append((begin + shift, begin + shift + len(before)))
+        shift += len(before)
+        added.append((end + shift, end + shift + len(after)))
+        shift += len(after)
+    parts = [(span, f"{before}{source.text_of(node)}{after}") for span, node in values.items()]
+    return Smaller(source.with_replaced(parts), added)
