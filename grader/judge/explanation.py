@@ -51,6 +51,9 @@ DOUBTFUL = {
     Symptom.SCALED,
     Symptom.GRADIENT,
     Symptom.WRONG,
+    # NaN, or a change, between rows: that is said of masks, and may come of strides as well.
+    Symptom.OUT_OF_BOUNDS_READ,
+    Symptom.PADDED_WRITE,
 }
 PLAIN_REASONS = (
     Reason.STALE,
@@ -130,7 +133,7 @@ class Explainer:
             calls = "" if key in self._mended else self._by_another(wrong, key)
             if calls:
                 return self._of_its_own(wrong, failed, calls, key)
-            another = self._exchanged(wrong)
+            another = exchanged = self._exchanged(wrong)
             seen = {(outcome.verdict, outcome.reason) for outcome in failed.values()}
             # A launch with too few programs is found within a second; two symptoms may be two mistakes.
             if not another and (len(seen) > 1 or Reason.UNWRITTEN in {reason for _, reason in seen}):
@@ -148,8 +151,10 @@ class Explainer:
             return {}
         self._wrong.setdefault(key, []).append(wrong.exercise.name)
         hint = _common_hint(failed)
-        if another:
-            return {name: replace(outcome, cause=another, hint=hint) for name, outcome in failed.items()}
+        if another:  # results that are exchanged look as if they were returned in another order, too
+            returned = {item.id: one for item, one in wrong.answers if one.reason is Reason.RETURNED}
+            same = failed | (returned if exchanged else {})
+            return {name: replace(outcome, cause=another, hint=hint) for name, outcome in same.items()}
         if repair is None:
             return self._not_mended(wrong, failed, formula, tried)
         if repair.outputs:

@@ -21,9 +21,11 @@ def outside(fact: Outside) -> str:
 def cause_outside(fact: Outside) -> str:
     """Say what is wrong with an access outside, without numbers of the case."""
     what, name = ("store to" if fact.writes else "load from"), f"`{fact.tensor.name}`"
+    end = "before its beginning" if fact.last < 0 else "past its end"
+    if not fact.masked and fact.first == fact.last:  # of a program, perhaps, that should not be there
+        return f"{_line(fact.line)}: the {what} {name} goes {end}, and has no mask: look at the grid as well"
     if not fact.masked:
         return f"{_line(fact.line)}: the {what} {name} has no mask"
-    end = "before its beginning" if fact.last < 0 else "past its end"
     look = "look at its mask, and at how its address is made"
     return f"{_line(fact.line)}: the {what} {name} goes {end}: {look}"
 

@@ -22,7 +22,7 @@ def shapes(failed: Failed) -> str | None:
     """Blocks whose shapes do not go together."""
     found = _SHAPES.search(failed.text)
     if found and len({*failed.shapes.values()}) > 1:
-        return f"{UNLIKE}: {_in_words(failed.shapes)}{_advice(failed.shapes)}"
+        return f"{UNLIKE}: {_in_words(failed.shapes)}{_advice(failed)}"
     if found:
         sizes = f"one has {found[2]} elements along axis {found[1]}, the other {found[3]}"
         axis = "; for a table of all pairs give each a new axis, `[:, None]` and `[None, :]`"
@@ -61,9 +61,18 @@ def _in_words(found: Mapping[str, tuple[int, ...]]) -> str:
     return ", ".join(told)
 
 
-def _advice(found: Mapping[str, tuple[int, ...]]) -> str:
-    """Say which block lacks an axis, or has too many."""
-    pairs = [(name, shape, other) for name, shape in found.items() for other in found.values()]
+def _advice(failed: Failed) -> str:
+    """Say which block lacks an axis, or has too many; first of two that stand in one operation."""
+    found = failed.shapes
+    named = [
+        (one.id, other.id)
+        for node in failed.nodes(ast.BinOp)
+        if isinstance(node, ast.BinOp)
+        for one, other in ((node.left, node.right), (node.right, node.left))
+        if isinstance(one, ast.Name) and isinstance(other, ast.Name)
+    ]
+    named += [(one, other) for one in found for other in found]
+    pairs = [(one, found[one], found[other]) for one, other in named if one in found and other in found]
     for name, shape, other in pairs:
         match shape, other:
             case (rows,), (first, last) if rows == first != last:

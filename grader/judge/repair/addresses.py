@@ -20,7 +20,10 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
         return
     kinds = kinds_of(function)
     in_two_axes = any(
-        isinstance(node, ast.Subscript) and "None" in source.text_of(node.slice) for node in function.nodes
+        isinstance(node, ast.Subscript) and "None" in source.text_of(node.slice)
+        for one in source.functions.values()
+        if one.kernel
+        for node in one.nodes
     )
     indices = [name for name in function.stored if kinds.get(name) is Kind.INDEX]
     for node in function.nodes:

@@ -7,11 +7,9 @@ from collections.abc import Iterator
 
 from grader.judge.repair.edit import Edit, quoted, wrong_condition
 from grader.judge.repair.launched import kernel_of
-from grader.judge.repair.source import Function, Part, Source, names_in
+from grader.judge.repair.source import ALLOCATING, Function, Part, Source, names_in
 
 SINGLE = "torch.float32"
-# Functions and methods of PyTorch that make a tensor.
-ALLOCATING = ("empty", "zeros", "full", "empty_like", "zeros_like", "full_like", "new_empty", "new_zeros")
 
 
 def edits(source: Source, function: Function) -> Iterator[Edit]:

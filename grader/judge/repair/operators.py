@@ -121,7 +121,9 @@ def _of_an_operator(source: Source, node: ast.BinOp) -> Iterator[Edit]:
             yield Edit.of_node(source, 1, node, square, mistake)
     if sign in "-/" or sign in ("//", "%"):
         mistake = f"the operands of {code} are exchanged"
-        yield Edit.of_node(source, 1, node, f"(({right}) {sign} ({left}))", mistake)
+        # A sign that is turned elsewhere is more common, and often has the same effect.
+        rank = 3 if sign == "-" else 1
+        yield Edit.of_node(source, rank, node, f"(({right}) {sign} ({left}))", mistake)
     yield from _of_a_factor(source, node, sign)
     for kept, dropped in ((left, right), (right, left)):
         if sign == "&":

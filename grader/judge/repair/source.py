@@ -10,6 +10,8 @@ from typing import TypeAlias
 
 from grader.judge.repair.launched import Given, given, kernel_of, pairs
 
+# Functions and methods of PyTorch that make a tensor.
+ALLOCATING = ("empty", "zeros", "full", "empty_like", "zeros_like", "full_like", "new_empty", "new_zeros")
 CHOOSING = {"min", "max", "next_power_of_2", "clamp", "Config"}
 
 Part: TypeAlias = tuple[tuple[int, int], str]  # where in the file, in bytes from and to, and the new text

@@ -10,7 +10,8 @@ from typing import TypeAlias
 
 from grader.judge.repair.edit import Edit, quoted, wrong_condition
 from grader.judge.repair.kinds import maxima
-from grader.judge.repair.source import Function, Source, called, names_in
+from grader.judge.repair.launched import kernel_of
+from grader.judge.repair.source import ALLOCATING, Function, Source, called, names_in
 
 Loop: TypeAlias = ast.For | ast.While
 Block: TypeAlias = Loop | ast.If
@@ -23,6 +24,8 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     for body, block in _bodies(function.node):
         if function.kernel:
             yield from _set_anew(source, body)
+        else:
+            yield from _launched_first(source, function, body)
         for at, statement in enumerate(body):
             if statement in function.tuning:
                 continue
@@ -80,7 +83,9 @@ def _of_a_statement(source: Source, statement: ast.stmt, function: Function, in_
     store = isinstance(statement, ast.Expr) and called(statement.value) == "store"
     text_only = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
     if (droppable or rebound) and not store and not text_only:
-        yield Edit.of_node(source, 3, statement, "pass", f"{code} does not belong there")
+        leaves = isinstance(statement, ast.If) and all(isinstance(one, ast.Return) for one in statement.body)
+        rank = 0 if leaves and not function.kernel else 3
+        yield Edit.of_node(source, rank, statement, "pass", f"{code} does not belong there")
 
 
 def _rescaled(source: Source, statement: ast.stmt, function: Function, in_loop: bool) -> Iterator[Edit]:
@@ -139,6 +144,42 @@ def _moved_up(source: Source, body: Sequence[ast.stmt]) -> Iterator[Edit]:
         begin = source.span(other)[0]
         mistake = f"{quoted(code)} comes too late: line {other.lineno} has changed what it needs"
         yield Edit(2, last.lineno, mistake, (((begin, begin), f"{code}\n{indent}"), (here, "pass")))
+
+
+def _launched_first(source: Source, function: Function, body: Sequence[ast.stmt]) -> Iterator[Edit]:
+    """Launch a kernel before another one that has a tensor of the function in common with it."""
+    launches = [
+        (at, one)
+        for at, one in enumerate(body)
+        if isinstance(one, ast.Expr)
+        and isinstance(one.value, ast.Call)
+        and kernel_of(function.node, one.value, source.functions)
+    ]
+    for (at, first), (_, second) in combinations(launches, 2):
+        earlier = {name.id for one in body[:at] for name in names_in(one) if isinstance(name.ctx, ast.Store)}
+        later = {name.id for one in body[at:] for name in names_in(one) if isinstance(name.ctx, ast.Store)}
+        used = {one.id for one in names_in(second)}
+        shared = sorted(used & {one.id for one in names_in(first)} & earlier & _allocated(function))
+        if shared and not used & later:
+            begin, indent, code = source.span(first)[0], " " * first.col_offset, source.text_of(second)
+            mistake = f"{quoted(code)} comes too late: line {first.lineno} uses `{shared[0]}` before it"
+            yield Edit(
+                0,
+                second.lineno,
+                mistake,
+                (((begin, begin), f"{code}\n{indent}"), (source.span(second), "pass")),
+            )
+
+
+def _allocated(function: Function) -> set[str]:
+    """Return the names that are bound to a tensor that the function makes."""
+    return {
+        name.id
+        for node in function.nodes
+        if isinstance(node, ast.Assign) and any(called(one) in ALLOCATING for one in ast.walk(node.value))
+        for target in node.targets
+        for name in names_in(target)
+    }
 
 
 def _to_the_other_end(source: Source, statement: ast.stmt, body: Sequence[ast.stmt]) -> Iterator[Edit]:

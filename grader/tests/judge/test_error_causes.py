@@ -221,6 +221,11 @@ def test_the_nearest_name_is_near(name, names, near):
             "with `tl.reshape` the elements of `random` have the shape (2048,)",
         ),
         ({"a": (4, 8), "b": (4, 2)}, "`a` has the shape (4, 8), `b` has the shape (4, 2)"),
+        (
+            {"m": (4,), "rstd": (4,), "x": (4, 2)},
+            "`m` and `rstd` have the shape (4,), `x` has the shape (4, 2); "
+            "`rstd[:, None]` has one number for each row",
+        ),
     ],
 )
 def test_blocks_that_do_not_go_together_are_named_with_their_shapes(shapes, told):

@@ -75,6 +75,18 @@ def function(x, weight, bias, out, eps=1e-5):
     kernel[(4,)](
         x, weight, bias, y, n_rows, n_cols, x.stride(0), out.stride(0), eps, ROWS=4, COLS=64,
     )
+    loads[(2,)](sums, y)
+    stores[(2,)](x, sums)
+
+
+@triton.jit
+def loads(x_ptr, out_ptr):
+    tl.store(out_ptr, tl.load(x_ptr))
+
+
+@triton.jit
+def stores(x_ptr, out_ptr):
+    tl.store(out_ptr, tl.load(x_ptr))
 """
 STORE = "        tl.store(b_ptr + at, y)\n"
 RIGHT = {
@@ -120,6 +132,12 @@ RIGHT = {
     "a square": [("x * (x - mean)", "(x - mean) * (x - mean)")],
     "a number of blocks": [("n_cols - block)", "n_cols - (block * COLS))")],
     "a tensor for sums": [("x.new_empty((2, n_rows))", "x.new_empty((2, n_rows), dtype=torch.float32)")],
+    "a launch that comes too late": [
+        (
+            "    loads[(2,)](sums, y)\n    stores[(2,)](x, sums)",
+            "    stores[(2,)](x, sums)\n    loads[(2,)](sums, y)",
+        )
+    ],
     "a call too many": [("again(out)", "out")],
 }  # fmt: skip
 

@@ -41,6 +41,8 @@ FOUND_BY = {
     "online_softmax_07_exp2": ("values far from 0 that differ by little", "WRONG"),
     "softmax_02_binary": ("values far from 0 that differ by little", "WRONG"),
     "online_softmax_11_loader": ("a row of six blocks", "CRASHED"),
+    "online_softmax_06_blocks2d": ("rows beyond 2^31 elements in forward", "OUT_OF_BOUNDS"),
+    "layer_norm_03_brief": ("fp16 far from 0, where a mean has few digits", "WRONG"),
     "dropout_02_sixteen": ("a small p, and many elements", "WRONG"),
 }
 
