@@ -32,7 +32,9 @@ def rows_of(rng, case):
     rows, cols, values = case.params["rows"], case.params["cols"], case.params.get("values", "normal")
     x = 2.0 * rng.normal(rows, cols)
     if values == "far":  # a variance from the squares of x loses its digits
-        return x + (512.0 if case.dtype == "fp16" else 1000.0)
+        return x + (1000.0 if case.dtype == "fp32" else 32.0)
+    if values == "farther":  # a mean that is rounded to fp16 is wrong by a part of the deviation
+        return x + 512.0
     if values == "below":  # exp of any of them is 0 in fp32; every second row is far above its neighbours
         x[::2] = far(x[::2], -1024.0)
         return x
@@ -828,6 +830,7 @@ SOFTMAX_BOTH = (*BOTH_CASES, Case(shapes(3, 20011, values="masked below"), "fp16
 MANY_ROWS = (Case(shapes(PRIME, 3), "fp32"), Case(shapes(301, 130), "bf16"), Case(shapes(600, 2), "fp32"))
 NORM_FORWARD = (
     *forward_cases("far", "narrow"),
+    Case(shapes(7, 1030, values="farther"), "fp16"),
     Case(shapes(3, 1009, values="outlier"), "fp16"),
     Case(shapes(3, 257, values="large"), "fp16"),
     *with_eps(0.0, 1.0),

@@ -71,7 +71,7 @@ def _first_like(name: str, names: list[str]) -> str | None:
 def whole_shape(failed: Failed) -> str | None:
     """All strides, or sizes, of a tensor as one argument of a kernel."""
     launch = failed.launch()
-    if launch is None or not re.search(r"'?tuple'? object|\btuple\b|Size\b", failed.text):
+    if launch is None or not re.search(r"'tuple'|tuple object|tuple_type", failed.text):
         return None
     call = launch[1]
     for one in (*call.args, *(keyword.value for keyword in call.keywords)):

@@ -69,7 +69,7 @@ def _in_more_digits(source: Source, node: ast.Call, name: str) -> Iterator[Edit]
     if dtype is not None and source.text_of(dtype) != SINGLE:
         mistake = f"{code} keeps in {quoted(source.text_of(dtype))} what needs more digits"
         yield Edit.of_node(source, 1, dtype, SINGLE, mistake)
-    elif dtype is None and name.startswith(("new_", "empty_", "zeros_", "full_")):
+    elif dtype is None and name not in ("empty", "zeros", "full"):
         text = source.text_of(node)[:-1].rstrip().rstrip(",")
         mistake = f"{code} has the dtype of the tensor that it is made from, and needs more digits"
         yield Edit.of_node(source, 1, node, f"{text}, dtype={SINGLE})", mistake)
@@ -137,7 +137,7 @@ def _without_a_keyword(source: Source, node: ast.Call) -> Iterator[Edit]:
 def _copied(source: Source, function: Function, node: ast.Call) -> Iterator[Edit]:
     """Make a gradient contiguous that is used as if it were."""
     for one in node.args:
-        is_gradient = isinstance(one, ast.Name) and one.id.startswith(("d", "g"))
+        is_gradient = isinstance(one, ast.Name) and one.id[0] in "dg"
         if isinstance(one, ast.Name) and is_gradient and function.name.endswith("backward"):
             mistake = f"`{one.id}` is used as if its columns lay side by side"
             yield Edit.of_node(source, 2, one, f"{one.id}.contiguous()", mistake)
