@@ -156,8 +156,8 @@ class Case:
 
     With `allocates` no output is passed: the function makes new tensors, and what it returns is graded. With
     `identity` a differentiable function returns its first input itself, and no copy of it. With `separate` it
-    is called once for each gradient, and only the input of that gradient needs one. Autotuned kernels whose
-    names are in `configs` run with the config that has this text.
+    is called once for each gradient, and only the input of that gradient needs one. `configs` are
+    texts of configs by the names of their kernels: edits are tried with those that alone make a case wrong.
     """
 
     params: Params

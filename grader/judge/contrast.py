@@ -37,7 +37,7 @@ def _by_dtype(wrong: Sequence[Case], right: Sequence[Case]) -> str:
 
 def _by_a_word(wrong: Sequence[Case], right: Sequence[Case]) -> str:
     """A parameter that is a text or a truth value, such as `values=masked`."""
-    for key in _keys(wrong, right):
+    for key in keys(wrong, right):
         values = [case.params.get(key) for case in wrong]
         others = [case.params.get(key) for case in right]
         worded = any(isinstance(value, str | bool) for value in (*values, *others))
@@ -67,8 +67,8 @@ def _by_a_layout(wrong: Sequence[Case], right: Sequence[Case]) -> str:
 
 
 def _by_a_size(wrong: Sequence[Case], right: Sequence[Case]) -> str:
-    for key in _keys(wrong, right):
-        values, others = _numbers(wrong, key), _numbers(right, key)
+    for key in keys(wrong, right):
+        values, others = numbers(wrong, key), numbers(right, key)
         if len(values) != len(wrong) or not others:
             continue
         if min(values) > max(others):
@@ -79,8 +79,8 @@ def _by_a_size(wrong: Sequence[Case], right: Sequence[Case]) -> str:
 
 
 def _by_a_multiple(wrong: Sequence[Case], right: Sequence[Case]) -> str:
-    for key in _keys(wrong, right):
-        values, others = _numbers(wrong, key), _numbers(right, key)
+    for key in keys(wrong, right):
+        values, others = numbers(wrong, key), numbers(right, key)
         if len(values) != len(wrong) or not others:
             continue
         for size in MULTIPLES:
@@ -89,10 +89,12 @@ def _by_a_multiple(wrong: Sequence[Case], right: Sequence[Case]) -> str:
     return ""
 
 
-def _keys(wrong: Sequence[Case], right: Sequence[Case]) -> list[str]:
+def keys(wrong: Sequence[Case], right: Sequence[Case]) -> list[str]:
+    """Return the names of the parameters of some cases."""
     return list(dict.fromkeys(key for case in (*wrong, *right) for key in case.params))
 
 
-def _numbers(cases: Sequence[Case], key: str) -> list[float]:
+def numbers(cases: Sequence[Case], key: str) -> list[float]:
+    """Return the values of a parameter that are numbers."""
     values = (case.params.get(key) for case in cases)
     return [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]

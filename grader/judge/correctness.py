@@ -188,12 +188,12 @@ def _graded_on(
     results: list[list[torch.Tensor]] = []
     used, launched = 0.0, Counter[str]()
     unlike: Outcome | None = None
+    # In the interpreter nothing is compiled, so that another config costs nothing.
+    varies = exercise.follow is None and session.device == "cpu" and not one_config
     for call in calls:
         values = wanted.inputs[call]
         # A random choice is the same for every config.
         changes_config = exercise.follow is not None and call == 0 and bool(results)
-        # In the interpreter nothing is compiled, so that another config costs nothing.
-        varies = exercise.follow is None and session.device == "cpu" and not one_config
         written = _call(
             worker,
             lab,

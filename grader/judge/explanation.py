@@ -29,7 +29,7 @@ from grader.judge.formula.of_file import formula_of_file
 from grader.judge.measured import measured_of_file
 from grader.judge.repair.bench import FEWEST_ELEMENTS
 from grader.judge.repair.edit import Edit
-from grader.judge.repair.search import NotRunError, Repair, Search
+from grader.judge.repair.search import NotRunError, Repair, Search, lay
 from grader.judge.repair.smaller import by_smaller_blocks, is_long
 from grader.judge.repair.source import Source
 from grader.judge.trial import MOST_ELEMENTS, Trial, elements
@@ -323,36 +323,24 @@ class Explainer:
             masks = verdicts != {Verdict.MUTATED_INPUT}
             # What two functions of a file share was looked at with the first.
             share = SHARE_OF_MORE if self._wrong.get(key) and key not in self._mended else 1.0
-            fails = any(is_unclear(outcome) for _, outcome in wrong.answers)
-            share = min(share, most, SHARE_OF_FAILED if fails else 1.0)
-            unclear = [one for _, one in wrong.answers if is_unclear(one)]
-            errors = {one.frames[0].line for one in unclear if one.frames}
-            search = Search(
-                workers,
-                wrong.submission.text,
-                wrong.exercise,
-                failing,
-                passing,
-                settled,
-                masks,
-                share,
-                told,
-                errors,
-            )
-            found = None
+            unclear = [(item.case.name, one) for item, one in wrong.answers if is_unclear(one)]
+            share = min(share, most, SHARE_OF_FAILED if unclear else 1.0)
+            text, found = wrong.submission.text, None
             if key not in self._mended and not told and is_long(failing, passing):
-                text = wrong.submission.text
                 found = by_smaller_blocks(workers, text, wrong.exercise, failing, passing, share)
-            found = found or search.mend(self._mended.get(key, ()), may_fail=fails)
+            if not found:
+                errors = {one.frames[0].line for _, one in unclear if one.frames}
+                given = wrong.exercise, failing, passing, settled, masks, share, told, errors
+                found = Search(workers, text, *given).mend(self._mended.get(key, ()), bool(unclear))
             if found and not found.outputs:
                 self._mended[key] = [*dict.fromkeys((*self._mended.get(key, ()), *found.edits))]
             elif not found and self._by_another(wrong, key):
                 return None, ""
-            crashed = {item.case.name for item, outcome in wrong.answers if is_unclear(outcome)}
+            crashed = {name for name, _ in unclear}
             left = [one for one in failing if one.name not in crashed and not (found and found.mends(one))]
             if not left:
                 return found, ""
-            search.lay(workers[0], found)
+            lay(workers[0], text, found)
             if found and not found.outputs:  # without the first mistake a second one may be plain
                 asked = [one for one in left if not one.label and elements(one) <= MOST_ELEMENTS]
                 said = other_number(workers[0], wrong.exercise, asked[:MOST_CASES])

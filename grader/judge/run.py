@@ -699,15 +699,17 @@ class Run:
         key = (purpose, lab, submission.path)
         if key not in self._workers:
             # One lab at a time: workers of the previous lab are ended to free their memory.
-            others = [self._workers.pop(other) for other in [*self._workers] if other[1] != lab]
-            for ended in others:
-                ended.kill()  # all of them first: to free its memory takes a process a while
-            for ended in others:
-                ended.close()
+            self._end([other for other in self._workers if other[1] != lab])
             self._workers[key] = self._new_worker(
                 item, arena, submission, interpreted=interpreted, tuning=tuning, trusted=trusted
             )
         return self._workers[key]
+
+    def _end(self, keys: Sequence[tuple[str, Path, Path]]) -> None:
+        if keys:
+            from grader.worker.submission_worker import close_all
+
+            close_all([self._workers.pop(key) for key in keys])
 
     def _new_worker(
         self,
@@ -742,10 +744,7 @@ class Run:
         self._compiler.shutdown()
         if self._timed_by:
             self._timed_by.close()
-        for worker in self._workers.values():
-            worker.kill()  # all of them first: a process that has used a GPU takes a while to end
-        for worker in self._workers.values():
-            worker.close()
+        self._end([*self._workers])
         for arena in self._arenas.values():
             arena.close()
         if "sets" in self._arenas:

@@ -13,7 +13,7 @@ import psutil
 
 from grader.course.items import CaseItem
 from grader.judge.compile_ahead import workers_here
-from grader.worker.submission_worker import SubmissionWorker
+from grader.worker.submission_worker import SubmissionWorker, close_all
 
 # Processes that wait take at most one part in so many of a GPU's free memory, each about this much.
 SHARE, CONTEXT_BYTES = 4, 600 << 20
@@ -58,7 +58,4 @@ class TimedWorkers:
 
     def close(self) -> None:
         """End the processes."""
-        for worker in self._workers.values():
-            worker.kill()  # all of them first: to free its memory takes a process a while
-        for worker in self._workers.values():
-            worker.close()
+        close_all(self._workers.values())

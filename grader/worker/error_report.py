@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import linecache
@@ -122,14 +123,13 @@ def describe(error: BaseException, path: str, parts: Sequence[str] = ()) -> Erro
     frames: list[Frame] = []
     shapes: dict[str, tuple[int, ...]] | None = None
     for one in chain[::-1]:
-        walked = reversed([*traceback.walk_tb(one.__traceback__)])
-        for frame, (inner, _) in zip(reversed(traceback.extract_tb(one.__traceback__)), walked, strict=True):
-            if frame.filename in (path, *parts) and len(frames) < MAX_FRAMES:
-                line = frame.lineno or 0
-                other = "" if frame.filename == path else f" in {os.path.basename(frame.filename)}"
-                code = linecache.getline(frame.filename, line).strip()[:MAX_CODE]
-                frames.append(Frame(line, frame.name + other, code))
-                shapes = _shapes(inner.f_locals, code) if shapes is None else shapes
+        for frame, line in reversed([*traceback.walk_tb(one.__traceback__)]):
+            file = frame.f_code.co_filename
+            if file in (path, *parts) and len(frames) < MAX_FRAMES:
+                other = "" if file == path else f" in {os.path.basename(file)}"
+                code = linecache.getline(file, line).strip()[:MAX_CODE]
+                frames.append(Frame(line, frame.f_code.co_name + other, code))
+                shapes = _shapes(frame.f_locals, code) if shapes is None else shapes
     if isinstance(error, (BuildError, NotPermittedError)) and error.line:
         frames.insert(0, Frame(error.line, "", linecache.getline(path, error.line).strip()[:MAX_CODE]))
     if isinstance(error, SyntaxError) and error.filename == path:
@@ -143,8 +143,9 @@ def _shapes(values: Mapping[str, object], code: str) -> dict[str, tuple[int, ...
     for name in dict.fromkeys(re.findall(r"[A-Za-z_]\w*", code)):
         value = values.get(name)
         # By the name of its type: the judge reads reports, too, and need not import Triton for that.
-        if type(value).__module__.partition(".")[0] in ("torch", "triton") and hasattr(value, "shape"):
-            found[name] = tuple(int(size) for size in value.shape)
+        if type(value).__module__.partition(".")[0] in ("torch", "triton"):
+            with contextlib.suppress(Exception):  # no shape, or one without numbers
+                found[name] = tuple(int(size) for size in value.shape)  # type: ignore[attr-defined]
     return dict(itertools.islice(found.items(), MAX_SHAPES))
 
 

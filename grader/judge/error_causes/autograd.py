@@ -34,7 +34,7 @@ def autograd(failed: Failed) -> str | None:
         )
     found = _SHAPE.search(text)
     if found:
-        return _of_another_shape(failed, found[1], int(found[2]), found[3], found[4])
+        return _of_another_shape(failed, found[1], int(found[2]), found[3].split(", "), found[4].split(", "))
     found = _RETURNED.search(text)
     if found and found[2] == "NoneType":
         return _no_return(failed, found[1])
@@ -69,7 +69,7 @@ def autograd(failed: Failed) -> str | None:
     return None
 
 
-def _of_another_shape(failed: Failed, name: str, at: int, got: str, wanted: str) -> str:
+def _of_another_shape(failed: Failed, name: str, at: int, got: list[str], wanted: list[str]) -> str:
     """Of a gradient that has not the shape of its input."""
     classes = [
         one for one in ast.walk(failed.source.tree) if isinstance(one, ast.ClassDef) and one.name == name
@@ -77,10 +77,9 @@ def _of_another_shape(failed: Failed, name: str, at: int, got: str, wanted: str)
     methods = {one.name: one for own in classes for one in own.body if isinstance(one, ast.FunctionDef)}
     inputs = [one.arg for one in methods["forward"].args.args[1:]] if "forward" in methods else []
     of = f"`{inputs[at]}`" if at < len(inputs) else "its input"
-    told = f"gradient {at + 1} that `backward` returns is that of {of}"
-    told = f"{told}, and has the shape ({got}) in place of ({wanted})"
-    turned = got.split(", ")[::-1] == wanted.split(", ")
-    return f"{told}: {_expression(methods, at)}{' is transposed' if turned else ' has other axes'}"
+    what = "is transposed" if got[::-1] == wanted else "has other sizes or axes"
+    told = f"gradient {at + 1} that `backward` returns, {_expression(methods, at)}"
+    return f"{told}, must be like {of}: it {what}"
 
 
 def _expression(methods: Mapping[str, ast.FunctionDef], at: int) -> str:
@@ -90,7 +89,7 @@ def _expression(methods: Mapping[str, ast.FunctionDef], at: int) -> str:
     match returned:
         case [ast.Tuple(elts)] if at < len(elts) and not any(isinstance(one, ast.Starred) for one in elts):
             return short(elts[at])
-    return "it"
+    return "which is one of several"
 
 
 def _alone(failed: Failed, text: str) -> str | None:

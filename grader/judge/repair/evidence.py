@@ -20,7 +20,7 @@ from grader.judge.repair.source import Function, Source, called, names_in
 # mistake may have led there.
 EARLIER = (8.0, 8.0, 4.0, 2.0)
 FIRST = 64.0  # so much earlier, for edits of the shapes of blocks where these do not go together
-OF_SHAPES = ("along an axis", "wrong axis", "all axes", "have another shape")
+OF_SHAPES = ("along an axis", "wrong axis", "all axes")
 LATER = 8.0  # so much, for statements of which a right output is made
 Place = tuple[str, str]  # a function and a name in it
 

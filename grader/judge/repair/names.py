@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import combinations
+from typing import NamedTuple
 
 from grader.judge.repair.edit import Edit, quoted
 from grader.judge.repair.kinds import Kind, exchangeable, kinds_of
@@ -16,8 +17,7 @@ from grader.judge.repair.source import Function, Source, called, names_in
 def edits(source: Source, function: Function) -> Iterator[Edit]:
     """Yield every edit that puts another name in a place of a function."""
     names, kinds = _visible(function), kinds_of(function)
-    unused, made = function.unused, _made_of(function)
-    multiplied = _multiplied(function)
+    known = _Known(names, kinds, function.unused, _made_of(function), _multiplied(function))
     whole = {id(inner): node for node in ast.walk(function.node) for inner in ast.iter_child_nodes(node)}
     yield from _exchanged(source, function, kinds)
     yield from _passed_twice(source, function, names)
@@ -25,7 +25,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     for node in function.nodes:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names:
             around = whole.get(id(node), node)
-            yield from _other_names(source, function, node, around, names, kinds, unused, made, multiplied)
+            yield from _other_names(source, function, node, around, known)
 
 
 def _exchanged(source: Source, function: Function, kinds: dict[str, Kind]) -> Iterator[Edit]:
@@ -81,36 +81,45 @@ def _visible(function: Function) -> list[str]:
     return list(dict.fromkeys((*function.parameters, *function.stored, *function.constants)))
 
 
+class _Known(NamedTuple):
+    """The names that a function may use, and what is known of them."""
+
+    names: list[str]
+    kinds: dict[str, Kind]
+    unused: list[str]
+    made: Mapping[str, set[str]]  # the operands of each that is bound to arithmetic
+    multiplied: set[str]  # matrices that host code multiplies
+
+
 def _other_names(
-    source: Source,
-    function: Function,
-    node: ast.Name,
-    around: ast.AST,
-    names: list[str],
-    kinds: dict[str, Kind],
-    unused: list[str],
-    made: Mapping[str, set[str]],
-    multiplied: Collection[str],
+    source: Source, function: Function, node: ast.Name, around: ast.AST, known: _Known
 ) -> Iterator[Edit]:
     code = source.text_of(around) if hasattr(around, "lineno") else node.id
-    for other in names:
-        if other == node.id or not exchangeable(kinds.get(node.id), kinds.get(other)):
+    for other in known.names:
+        if other == node.id or not exchangeable(known.kinds.get(node.id), known.kinds.get(other)):
             continue
-        alike = _alike(node.id, other)
-        step = {kinds.get(node.id), kinds.get(other)} & {Kind.STRIDE}
-        rank = 1 if other in unused and (alike or step) else 2 if alike or step else 4
-        if _of_one_tensor(function, node.id, other):
-            rank = 1
-        if kinds.get(other) is Kind.VALUE and (other in made[node.id] or node.id in made[other]):
-            rank = 1
-        if not function.kernel and node.id in multiplied:
-            rank = 1  # few names are multiplied by host code
-        if alike and isinstance(around, ast.Return | ast.Tuple) and node.id in function.parameters:
-            rank = 1  # what was handed in is handed back, and not what was made of it
+        rank = _rank(function, node.id, around, other, known)
         mistake = f"`{node.id}` is the wrong value in {quoted(code)}"
-        if kinds.get(other) is Kind.STRIDE:
+        if known.kinds.get(other) is Kind.STRIDE:
             mistake = f"`{node.id}` is the wrong step in {quoted(code)}: the memory has another stride"
         yield Edit.of_node(source, rank, node, other, mistake)
+
+
+def _rank(function: Function, name: str, around: ast.AST, other: str, known: _Known) -> int:
+    """Return how common it is that a name stands in the place of another: 1 if it is likely."""
+    alike = _alike(name, other)
+    step = Kind.STRIDE in (known.kinds.get(name), known.kinds.get(other))
+    related = other in known.made[name] or name in known.made[other]
+    # What was handed in is handed back, and not what was made of it.
+    handed_back = isinstance(around, ast.Return | ast.Tuple) and name in function.parameters
+    likely = (
+        (other in known.unused and (alike or step))
+        or _of_one_tensor(function, name, other)
+        or (known.kinds.get(other) is Kind.VALUE and related)
+        or (not function.kernel and name in known.multiplied)  # few names are
+        or (alike and handed_back)
+    )
+    return 1 if likely else 2 if alike or step else 4
 
 
 def _multiplied(function: Function) -> set[str]:

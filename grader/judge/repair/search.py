@@ -51,6 +51,12 @@ class Repair:
         return self.cases is None or case.name in self.cases
 
 
+def lay(worker: SubmissionWorker, text: str, found: Repair | None) -> None:
+    """Let a worker have a file with the edits of a repair, or as it was."""
+    parts = [part for edit in found.edits for part in edit.parts] if found else []
+    worker.edit(Source(text).with_replaced(parts), LIMIT_S)
+
+
 class Mend(NamedTuple):
     """An edit, the numbers of the failing cases that it mends, and the lanes of the accesses with it."""
 
@@ -227,11 +233,6 @@ class Search:
         for bench in self._benches:
             bench.limit_s = limit_s
         return base
-
-    def lay(self, worker: SubmissionWorker, found: Repair | None) -> None:
-        """Let a worker have the file with the edits of a repair, or as it was."""
-        parts = [part for edit in found.edits for part in edit.parts] if found else []
-        worker.edit(self._source.with_replaced(parts), LIMIT_S)
 
     def _sweep(self, before: Sequence[Part], work: int, base: float) -> tuple[list[Mend], list[Step]]:
         """Try edits on top of others with so much work; return those that mend cases, the best first, and

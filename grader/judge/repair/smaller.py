@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from grader.course.spec import Case, Exercise
+from grader.judge.contrast import keys, numbers
 from grader.judge.repair.bench import Bench
 from grader.judge.repair.edit import Edit
 from grader.judge.repair.launched import kernel_of, pairs
@@ -21,6 +22,7 @@ from grader.judge.trial import LIMIT_S, Trial, elements
 from grader.worker.submission_worker import SubmissionWorker
 
 SMALL = 16  # elements of a block; tl.dot takes no fewer
+BEFORE, AFTER = "min((", f"), {SMALL})"  # around what sets the size of a block
 LONG = 8  # blocks of that size, at least, in the shortest wrong row
 MOST_TRIED = 12  # cases that are called with smaller blocks
 
@@ -44,11 +46,10 @@ class Smaller(NamedTuple):
 
 def is_long(failing: Sequence[Case], passing: Sequence[Case]) -> bool:
     """Return whether cases are wrong only where one of their sizes is large."""
-    keys = {key for case in failing for key, size in case.params.items() if type(size) is int}
-    for key in keys:
-        sizes = [case.params.get(key, 0) for case in failing]
-        others = [case.params.get(key, 0) for case in passing]
-        if others and min(sizes) > max(others) and min(sizes) >= LONG * SMALL:  # type: ignore[operator]
+    for key in keys(failing, passing):
+        sizes, others = numbers(failing, key), numbers(passing, key)
+        is_apart = len(sizes) == len(failing) and others and min(sizes) > max(others)
+        if is_apart and min(sizes) >= LONG * SMALL:
             return True
     return False
 
@@ -99,10 +100,8 @@ def _with_smaller_blocks(
     for case in sorted(passing, key=elements)[:MOST_TRIED]:
         if worker.start() or worker.edit(text, LIMIT_S):
             return [], []
-        found = (
-            wrong if Trial(exercise, case, worker.session.seed).right(worker, bounds=True) < 1.0 else right
-        )
-        found.append(case)
+        is_right = Trial(exercise, case, worker.session.seed).right(worker, bounds=True) == 1.0
+        (right if is_right else wrong).append(case)
     return wrong, right
 
 
@@ -140,12 +139,10 @@ def _bound(source: Source, caller: Function, value: ast.expr) -> ast.expr:
 
 
 def _wrapped(source: Source, values: Mapping[tuple[int, int], ast.expr]) -> Smaller:
-    before, after = "min((", f"), {SMALL})"
     added, shift = list[tuple[int, int]](), 0
     for begin, end in sorted(values):
-        added.append((begin + shift, begin + shift + len(before)))
-        shift += len(before)
-        added.append((end + shift, end + shift + len(after)))
-        shift += len(after)
-    parts = [(span, f"{before}{source.text_of(node)}{after}") for span, node in values.items()]
+        for place, put in ((begin, BEFORE), (end, AFTER)):
+            added.append((place + shift, place + shift + len(put)))
+            shift += len(put)
+    parts = [(span, f"{BEFORE}{source.text_of(node)}{AFTER}") for span, node in values.items()]
     return Smaller(source.with_replaced(parts), added)

@@ -153,6 +153,7 @@ def test_offsets_that_wrap_beyond_2_to_the_31_elements_are_found(submissions, nu
     (outcome,) = graded(submissions, number, solved(number, line), case)
     assert outcome.verdict in (Verdict.WRONG, Verdict.OUT_OF_BOUNDS)
     assert outcome.symptom is Symptom.OFFSETS_WRAP
+    assert "int64" in outcome.plain_cause
 
 
 def test_a_mistake_of_every_size_is_not_blamed_on_the_offsets(submissions):

@@ -254,6 +254,5 @@ class Function(torch.autograd.Function):
         "RuntimeError: Function FunctionBackward returned an invalid gradient at index 1 - got [129, 6] but "
     )
     outcome = Outcome(Verdict.CRASHED, where=f"{error}expected shape compatible with [6, 129]")
-    told = "gradient 2 that `backward` returns is that of `weight`"
-    told = f"{told}, and has the shape (129, 6) in place of (6, 129): `dweight` is transposed"
+    told = "gradient 2 that `backward` returns, `dweight`, must be like `weight`: it is transposed"
     assert error_causes.with_cause(outcome, FileFacts(text)).cause == told

@@ -462,3 +462,11 @@ def test_a_result_for_another_eps_is_told(started):
     for case in wrong:
         eps = case.params["eps"]
         assert said[case.name].startswith(f"with eps={eps:g} the values in `out` are those of eps=1e-06: ")
+
+
+def test_a_row_stride_that_is_ignored_is_no_cause_where_there_are_no_gaps(say):
+    ignored = ("x, out, n_cols, x.stride(0)", "x, out, n_cols, n_cols")
+    halved = ("y = (tl.exp(x - m) / d)", "y = (tl.exp(x - m) / d * 0.5)")  # every case is wrong
+    causes = say("softmax_forward", swap(solution_of("softmax_forward").read_text(), *ignored, *halved))
+    assert causes
+    assert all("x padded" in name for name in causes), causes

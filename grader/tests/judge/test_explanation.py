@@ -13,7 +13,7 @@ from grader.judge.explanation import Wrong, outside_of_right
 from grader.judge.repair.bench import ACCESSES_OF_WORK, Bench
 from grader.judge.repair.edit import Edit
 from grader.judge.repair.search import WORK_FOR_ONE, Search
-from grader.judge.repair.smaller import smaller_blocks
+from grader.judge.repair.smaller import by_smaller_blocks, smaller_blocks
 from grader.judge.repair.source import Source
 from grader.system.text import one_line
 from grader.worker.witness.record import Birth
@@ -475,7 +475,7 @@ def test_a_launch_that_an_experiment_shows_to_be_too_small_is_hardly_searched(su
     shares, begin = [], Search.__init__
 
     def noted(search, *asked, **named):
-        shares.append(asked[7] if len(asked) > 7 else named["share"])
+        shares.append(asked[7])
         begin(search, *asked, **named)
 
     monkeypatch.setattr(Search, "__init__", noted)
@@ -516,16 +516,24 @@ def test_an_edit_that_makes_one_output_right_is_named_where_the_other_mistake_is
         assert cause.endswith(f"with another value there `dx` is right. {explanation.MORE}")
 
 
-OVERWRITTEN = ("d = d * tl.exp(m - shift) + tl.sum", "d = tl.sum")
+RESCALED = ("d = d * tl.exp(m - shift) + tl.sum", "d = d + tl.sum")
 
 
-def test_a_mistake_of_long_rows_is_looked_for_in_short_ones(submissions):
-    text = changed(LAB_2, OVERWRITTEN)
-    cases = [f"softmax_forward/{name}" for name in (*ROWS, "rows=3,cols=16385,fp32")]
+def test_a_mistake_of_long_rows_is_looked_for_in_short_ones(submissions, monkeypatch):
+    tried = []
+
+    def noted(*asked):
+        tried.append(by_smaller_blocks(*asked))
+        return tried[-1]
+
+    monkeypatch.setattr(explanation, "by_smaller_blocks", noted)
+    text = changed(LAB_2, RESCALED)
+    cases = [f"softmax_forward/{name}" for name in (*ROWS, "rows=7,cols=20011,values=ascending,fp32")]
     found, _ = causes(submissions, 2, text, *cases)
-    line = text[: text.index(OVERWRITTEN[1])].count("\n") + 1
-    assert {*found} == {"softmax_forward/correctness/rows=3,cols=16385,fp32"}
+    line = text[: text.index(RESCALED[1])].count("\n") + 1
+    assert {*found} == {"softmax_forward/correctness/rows=7,cols=20011,values=ascending,fp32"}
     assert all(cause.startswith(f"line {line}: ") for cause in found.values())
+    assert [edit.line for repair in tried for edit in repair.edits] == [line]
 
 
 def test_smaller_blocks_are_those_of_the_launch_and_edits_go_back():

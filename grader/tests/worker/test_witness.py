@@ -100,6 +100,8 @@ def test_a_load_without_a_mask_is_told_from_one_with_a_wrong_mask(seen):
     unmasked, masked = seen["outside_without_a_mask"].outside[0], seen["outside_of_scratch"].outside[0]
     assert "`x` has no mask" in facts.cause_outside(unmasked)
     assert "mask" in facts.cause_outside(masked)
+    one = dataclasses.replace(unmasked, last=unmasked.first)
+    assert facts.cause_outside(one).endswith("past its end, and has no mask: look at the grid as well")
     assert not any(digit in facts.cause_outside(masked).split(":")[1] for digit in "0123456789")
 
 
