@@ -111,7 +111,13 @@ class Search:
         self._found: Known | None = None
         self._seen = Observed()  # of the unedited file, in the case that is tried
         self._one, self._two = round(share * WORK_FOR_ONE), round(share * WORK_FOR_TWO)
-        self._edits = [one for one in edits if masks or "mask" not in one.kind]
+        # In all of its places one size of a block gives the other's config, with which the case is right.
+        tuned = self._source.tuned if any(case.configs for case in failing) else frozenset[str]()
+        self._edits = [
+            one
+            for one in edits
+            if (masks or "mask" not in one.kind) and (len(one.parts) == 1 or one.parts[0][1] not in tuned)
+        ]
 
     def mend(self, likely: Sequence[Edit] = (), may_fail: bool = False) -> Repair | None:
         """Return the first edit by rank with which all cases are right, or two edits; None if none is found.

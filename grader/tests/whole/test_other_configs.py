@@ -3,9 +3,11 @@
 import pytest
 
 from grader.course import catalog
+from grader.course.items import CORRECTNESS, graded_items
 from grader.course.specimens import Specimen
+from grader.judge.run import Run
 from grader.judge.usual_config import in_words
-from grader.tests.helpers.course import solution, swap
+from grader.tests.helpers.course import ROOT, SEED, solution, swap
 from grader.tests.whole.corpus import Examiner
 
 BY_BLOCK = """
@@ -91,3 +93,24 @@ def test_the_settings_that_differ_are_named():
     wrong = {"k": "BLOCK_M: 64, BLOCK_N: 32, num_warps: 4"}
     assert in_words(right, wrong) == "`k` is right with the config BLOCK_N=64, and wrong with BLOCK_N=32"
     assert in_words(right, {}) == "it is right with one config of an autotuned kernel, and wrong with another"
+
+
+@pytest.mark.slow
+def test_of_a_mask_within_the_block_the_blocks_are_not_made_square(tmp_path):
+    (entry,) = (one for one in catalog.capstone() if one.folder.name == "triton-kernels")
+    (exercise,) = (one for one in entry.lab.exercises if one.name == "attention")
+    file = entry.submission(tmp_path, exercise)
+    file.parent.mkdir(parents=True)
+    text = entry.submission(ROOT / "solutions", exercise).read_text()
+    place = "tl.arange(0, scores.shape[0])[:, None] >= tl.arange(0, scores.shape[1])[None, :]"
+    file.write_text(swap(text, "offs_m[:, None] >= keys[None, :]", place))
+    run = Run(tmp_path, "cpu", SEED, None)
+    try:
+        asked = [one for one in graded_items(entry) if one.exercise.name == "attention"]
+        asked = [one for one in asked if one.kind == CORRECTNESS and not one.case.needs_gpu]
+        answers = [(one, run.answer(one), 0.0) for one in asked]
+        causes = [one.cause for _, one, _ in run.explained(answers, lambda _: None) if one.configs]
+    finally:
+        run.close()
+    assert causes
+    assert not any("is the wrong value" in cause for cause in causes), causes
