@@ -1,0 +1,93 @@
+# labs/lab3_autotuned_matmul/autotuned_matmul.py | wrong everywhere | In the K loop of matmul_kernel the block pointer of B is advanced by (0, BLOCK_K), along its columns; K is the first axis of B, so it should be tl.advance(b_block, (BLOCK_K, 0)). Wrong for every K above BLOCK_K (16 or 32).
+"""A product of two matrices with block pointers: Triton does the addresses and the edges."""
+
+import torch
+import triton
+import triton.language as tl
+
+TILES = [
+    # BLOCK_M, BLOCK_N, BLOCK_K, stages, warps
+    (128, 256, 32, 4, 8),
+    (256, 128, 32, 4, 8),
+    (128, 128, 32, 4, 8),
+    (64, 128, 32, 4, 4),
+    (64, 64, 32, 4, 4),
+    (32, 32, 16, 3, 4),
+]
+CONFIGS = [
+    triton.Config({"BLOCK_M": bm, "BLOCK_N": bn, "BLOCK_K": bk, "GROUP_M": 8}, num_stages=s, num_warps=w)
+    for bm, bn, bk, s, w in TILES
+]
+
+
+def fitting(configs, named_args, **kwargs):
+    """Tiles no larger than the result, and no large ones for fp32."""
+    widest = 64 if named_args["a_ptr"].dtype == torch.float32 else 256
+    size = min(widest, named_args["M"], named_args["N"])
+    kept = [c for c in configs if max(c.kwargs["BLOCK_M"], c.kwargs["BLOCK_N"]) <= size]
+    return kept or configs[-1:]
+
+
+@triton.jit
+def place(tile, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP_M: tl.constexpr):
+    """First row and first column of one of the tiles of c."""
+    tiles_n = tl.cdiv(N, BLOCK_N)
+    first = tile // (GROUP_M * tiles_n) * GROUP_M
+    height = tl.minimum(tl.cdiv(M, BLOCK_M) - first, GROUP_M)
+    within = tile % (GROUP_M * tiles_n)
+    return (first + within % height) * BLOCK_M, (within // height) * BLOCK_N
+
+
+@triton.autotune(configs=CONFIGS, key=["M", "N", "K"], prune_configs_by={"early_config_prune": fitting})
+@triton.jit
+def matmul_kernel(
+    a_ptr, b_ptr, c_ptr, bias_ptr, M, N, K,
+    stride_am, stride_ak, stride_bk, stride_bn, stride_cm, stride_cn, BIAS_RELU: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
+):  # fmt: skip
+    m, n = place(tl.program_id(axis=0), M, N, BLOCK_M, BLOCK_N, GROUP_M)
+    a_block = tl.make_block_ptr(
+        base=a_ptr, shape=(M, K), strides=(stride_am, stride_ak),
+        offsets=(m, 0), block_shape=(BLOCK_M, BLOCK_K), order=(1, 0),
+    )  # fmt: skip
+    b_block = tl.make_block_ptr(
+        base=b_ptr, shape=(K, N), strides=(stride_bk, stride_bn),
+        offsets=(0, n), block_shape=(BLOCK_K, BLOCK_N), order=(1, 0),
+    )  # fmt: skip
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for _ in range(0, K, BLOCK_K):
+        a = tl.load(a_block, boundary_check=(0, 1), padding_option="zero")
+        b = tl.load(b_block, boundary_check=(0, 1), padding_option="zero")
+        acc = tl.dot(a, b, acc, input_precision="ieee")
+        a_block = tl.advance(a_block, (0, BLOCK_K))
+        b_block = tl.advance(b_block, (0, BLOCK_K))
+    if BIAS_RELU:
+        cols = n + tl.arange(0, BLOCK_N)
+        bias = tl.load(bias_ptr + cols, mask=cols < N, other=0.0).to(tl.float32)
+        acc = tl.maximum(acc + bias[None, :], 0.0)
+    c_block = tl.make_block_ptr(
+        base=c_ptr, shape=(M, N), strides=(stride_cm, stride_cn),
+        offsets=(m, n), block_shape=(BLOCK_M, BLOCK_N), order=(1, 0),
+    )  # fmt: skip
+    tl.store(c_block, acc.to(c_ptr.dtype.element_ty), boundary_check=(0, 1))
+
+
+def _launch(a, b, bias, out, bias_relu):
+    (M, K), N = a.shape, b.shape[1]
+    if out is None:
+        out = torch.empty((M, N), device=a.device, dtype=a.dtype)
+    grid = lambda meta: (triton.cdiv(M, meta["BLOCK_M"]) * triton.cdiv(N, meta["BLOCK_N"]),)  # noqa: E731
+    matmul_kernel[grid](
+        a, b, out, bias, M, N, K, *a.stride(), *b.stride(), *out.stride(), BIAS_RELU=bias_relu
+    )
+    return out
+
+
+def matmul(a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
+    """a @ b."""
+    return _launch(a, b, a, out, bias_relu=False)
+
+
+def matmul_bias_relu(a, b, bias, *, out: torch.Tensor | None = None) -> torch.Tensor:
+    """relu(a @ b + bias)."""
+    return _launch(a, b, bias, out, bias_relu=True)

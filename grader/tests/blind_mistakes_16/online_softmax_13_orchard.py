@@ -1,0 +1,112 @@
+# labs/lab2_online_softmax/online_softmax.py | corner | OnlineSoftmax.backward makes dy contiguous only where dy.stride(0) == 0. A gradient whose columns lie apart in another way (transposed, every second column, one number per row expanded over the columns) is read as if its columns were contiguous; it should always be dy.contiguous(), or depend on dy.stride(1).
+"""Softmax over rows of any length with the online maximum, its gradient, and both as an autograd function."""
+
+import torch
+import triton
+import triton.language as tl
+
+FORWARD_BLOCK = 16384  # the widest blocks whose values stay in registers
+BACKWARD_BLOCK = 16384
+
+
+@triton.jit
+def online_softmax_kernel(x_ptr, y_ptr, n_cols, stride_x, stride_y, BLOCK: tl.constexpr):
+    """y[i, :] = exp(x[i, :] - m) / d, m = max x[i, :], d = sum exp(x[i, :] - m); program i owns row i."""
+    row = tl.program_id(axis=0).to(tl.int64)
+    x_row_ptr = x_ptr + row * stride_x
+    y_row_ptr = y_ptr + row * stride_y
+    m = -float("inf")
+    d = 0.0
+    n_blocks = tl.cdiv(n_cols, BLOCK)
+    for k in range(0, n_blocks):
+        cols = k * BLOCK + tl.arange(0, BLOCK)
+        x = tl.load(x_row_ptr + cols, mask=cols < n_cols, other=-float("inf")).to(tl.float32)
+        block_max = tl.max(x, axis=0)
+        if block_max > -float("inf"):
+            m_new = tl.maximum(m, block_max)
+            d = d * tl.exp(m - m_new) + tl.sum(tl.exp(x - m_new), axis=0)
+            m = m_new
+    for k in range(0, n_blocks):
+        cols = k * BLOCK + tl.arange(0, BLOCK)
+        x = tl.load(x_row_ptr + cols, mask=cols < n_cols, other=-float("inf")).to(tl.float32)
+        y = tl.exp(x - m) / d
+        tl.store(y_row_ptr + cols, y.to(y_ptr.dtype.element_ty), mask=cols < n_cols)
+
+
+@triton.jit
+def softmax_backward_kernel(
+    dy_ptr, y_ptr, dx_ptr, n_cols, stride_dy, stride_y, stride_dx, BLOCK: tl.constexpr
+):
+    """dx[i, :] = y[i, :] * (dy[i, :] - sum y[i, :] * dy[i, :]); program i owns row i."""
+    row = tl.program_id(axis=0).to(tl.int64)
+    dy_row_ptr = dy_ptr + row * stride_dy
+    y_row_ptr = y_ptr + row * stride_y
+    dx_row_ptr = dx_ptr + row * stride_dx
+    n_blocks = tl.cdiv(n_cols, BLOCK)
+    s = 0.0
+    for k in range(0, n_blocks):
+        cols = k * BLOCK + tl.arange(0, BLOCK)
+        dy = tl.load(dy_row_ptr + cols, mask=cols < n_cols, other=0.0).to(tl.float32)
+        y = tl.load(y_row_ptr + cols, mask=cols < n_cols, other=0.0).to(tl.float32)
+        s += tl.sum(y * dy, axis=0)
+    for k in range(0, n_blocks):
+        cols = k * BLOCK + tl.arange(0, BLOCK)
+        dy = tl.load(dy_row_ptr + cols, mask=cols < n_cols, other=0.0).to(tl.float32)
+        y = tl.load(y_row_ptr + cols, mask=cols < n_cols, other=0.0).to(tl.float32)
+        dx = y * (dy - s)
+        tl.store(dx_row_ptr + cols, dx.to(dx_ptr.dtype.element_ty), mask=cols < n_cols)
+
+
+def clamp(value: int, low: int, high: int) -> int:
+    """The number from low to high that is nearest to value."""
+    return min(max(value, low), high)
+
+
+def softmax_forward(x: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
+    """Softmax over the last dimension of x, (n_rows, n_cols) fp32, fp16 or bf16, columns contiguous."""
+    if out is None:
+        out = torch.empty_like(x)
+    n_rows, n_cols = x.shape
+    block = min(triton.next_power_of_2(n_cols), FORWARD_BLOCK)
+    num_warps = 8 if block == FORWARD_BLOCK else clamp(block // 1024, 1, 4)
+    online_softmax_kernel[(n_rows,)](
+        x, out, n_cols, x.stride(0), out.stride(0), BLOCK=block, num_warps=num_warps
+    )
+    return out
+
+
+def softmax_backward(dy: torch.Tensor, y: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
+    """Gradient of softmax with respect to its input, from dy and the forward result y, both (n_rows, n_cols)."""
+    if out is None:
+        out = torch.empty_like(dy)
+    n_rows, n_cols = dy.shape
+    block = min(triton.next_power_of_2(n_cols), BACKWARD_BLOCK)
+    num_warps = clamp(block // 512, 4, 32)
+    softmax_backward_kernel[(n_rows,)](
+        dy, y, out, n_cols, dy.stride(0), y.stride(0), out.stride(0), BLOCK=block, num_warps=num_warps
+    )
+    return out
+
+
+class OnlineSoftmax(torch.autograd.Function):
+    """softmax_forward with softmax_backward as its gradient."""
+
+    @staticmethod
+    def forward(ctx, x):
+        """y from x."""
+        y = softmax_forward(x)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        """dx from dy."""
+        (y,) = ctx.saved_tensors
+        if dy.stride(0) == 0:
+            dy = dy.contiguous()
+        return softmax_backward(dy, y)
+
+
+def softmax(x: torch.Tensor) -> torch.Tensor:
+    """Differentiable softmax over the last dimension of x, (n_rows, n_cols) fp32, fp16 or bf16."""
+    return OnlineSoftmax.apply(x)

@@ -1,0 +1,106 @@
+# labs/lab4_production_slice/softmax.py | two mistakes | (1) fused_softmax_backward passes y.stride(0) before dy.stride(0), while gradient_kernel takes stride_dy first: wrong where rows of dy and y lie at different distances; the two should be exchanged. (2) FusedSoftmax.forward saves x for the backward pass, whose formula needs y: the gradient of fused_softmax() is wrong everywhere; it should be ctx.save_for_backward(y).
+"""Softmax over rows of any length: forward, backward, and both as a differentiable operator."""
+
+import torch
+import triton
+import triton.language as tl
+from rows import WARPS, block_of, load, on, store
+from torch.library import triton_op
+
+LOWEST = tl.constexpr(-3.4028234663852886e38)  # the lowest finite number of fp32
+
+
+@triton.autotune(configs=WARPS, key=["N_COLS"])
+@triton.jit
+def softmax_kernel(x_ptr, y_ptr, stride_x, stride_y, N_COLS: tl.constexpr, BLOCK: tl.constexpr):
+    """y = exp(x - top) / sum(exp(x - top)); each lane has its own maximum until the end of the row."""
+    row = tl.program_id(axis=0).to(tl.int64)
+    x_row = x_ptr + row * stride_x
+    y_row = y_ptr + row * stride_y
+    lane = tl.arange(0, BLOCK)
+    tops = tl.full((BLOCK,), LOWEST, dtype=tl.float32)
+    totals = tl.zeros((BLOCK,), dtype=tl.float32)
+    for start in range(0, N_COLS, BLOCK):
+        x = load(x_row, start + lane, N_COLS, -float("inf"))
+        higher = tl.maximum(tops, x)
+        totals = totals * tl.exp(tops - higher) + tl.exp(x - higher)
+        tops = higher
+    top = tl.max(tops, axis=0)
+    total = tl.sum(totals * tl.exp(tops - top), axis=0)
+    for start in range(0, N_COLS, BLOCK):
+        x = load(x_row, start + lane, N_COLS, -float("inf"))
+        store(y_row, start + lane, N_COLS, tl.exp(x - top) / total)
+
+
+def fused_softmax_forward(x, *, out=None) -> torch.Tensor:
+    """Softmax over the last dimension of x, (n_rows, n_cols) fp32, fp16 or bf16 with contiguous columns."""
+    out = torch.empty_like(x) if out is None else out
+    n_rows, n_cols = x.size(0), x.size(1)
+    on(softmax_kernel, x)[(n_rows,)](x, out, x.stride(0), out.stride(0), n_cols, block_of(n_cols))
+    return out
+
+
+@triton.autotune(configs=WARPS, key=["N_COLS"])
+@triton.jit
+def gradient_kernel(
+    dy_ptr, y_ptr, dx_ptr, stride_dy, stride_y, stride_dx, N_COLS: tl.constexpr, BLOCK: tl.constexpr
+):
+    """dx = y * (dy - sum(y * dy)); program i computes row i of (n_rows, N_COLS) matrices of one dtype."""
+    row = tl.program_id(axis=0).to(tl.int64)
+    dy_row = dy_ptr + row * stride_dy
+    y_row = y_ptr + row * stride_y
+    dx_row = dx_ptr + row * stride_dx
+    lane = tl.arange(0, BLOCK)
+    products = 0.0
+    for start in range(0, N_COLS, BLOCK):
+        y = load(y_row, start + lane, N_COLS)
+        dy = load(dy_row, start + lane, N_COLS)
+        products += tl.sum(y * dy, axis=0)
+    for start in range(0, N_COLS, BLOCK):
+        y = load(y_row, start + lane, N_COLS)
+        dy = load(dy_row, start + lane, N_COLS)
+        store(dx_row, start + lane, N_COLS, y * (dy - products))
+
+
+def fused_softmax_backward(dy, y, *, out=None) -> torch.Tensor:
+    """Gradient of softmax for its input, from dy and the result y of the forward pass."""
+    out = torch.empty_like(dy) if out is None else out
+    n_rows, n_cols = y.size(0), y.size(1)
+    on(gradient_kernel, dy)[(n_rows,)](
+        dy, y, out, y.stride(0), dy.stride(0), out.stride(0), n_cols, block_of(n_cols)
+    )
+    return out
+
+
+@triton_op("course::fused_softmax", mutates_args=())
+def forward_op(x: torch.Tensor) -> torch.Tensor:
+    """fused_softmax_forward as an operator that torch.compile can look into."""
+    return fused_softmax_forward(x)
+
+
+@triton_op("course::fused_softmax_backward", mutates_args=())
+def backward_op(dy: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """fused_softmax_backward, likewise."""
+    return fused_softmax_backward(dy, y)
+
+
+class FusedSoftmax(torch.autograd.Function):
+    """The operator with its gradient."""
+
+    @staticmethod
+    def forward(ctx, x):
+        """Return y for x."""
+        y = forward_op(x)
+        ctx.save_for_backward(x)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        """Return dx for dy."""
+        (saved,) = ctx.saved_tensors
+        return backward_op(dy.contiguous(), saved)
+
+
+def fused_softmax(x) -> torch.Tensor:
+    """Differentiable fused_softmax_forward, also under torch.compile."""
+    return FusedSoftmax.apply(x)
