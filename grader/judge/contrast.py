@@ -21,6 +21,7 @@ def contrast(wrong: Sequence[Case], right: Sequence[Case]) -> str:
     found = (
         _by_a_word(wrong, right)
         or _by_a_layout(wrong, right)
+        or _by_what_is_made(wrong, right)
         or _by_a_size(wrong, right)
         or _by_a_multiple(wrong, right)
         or _by_dtype(wrong, right)
@@ -56,13 +57,32 @@ def _by_a_layout(wrong: Sequence[Case], right: Sequence[Case]) -> str:
         ("spread over every second element", lambda one: one.step > 1),
         ("stored in another order", lambda one: one.swapped),
     ):
-        for name in names:
-            here = [has(case.layouts.get(name, PLAIN)) for case in wrong]
-            if all(here) and not any(has(case.layouts.get(name, PLAIN)) for case in right):
-                return f"where the rows of `{name}` are {kind}"
+        fitting = [
+            f"`{name}`"
+            for name in names
+            if all(has(case.layouts.get(name, PLAIN)) for case in wrong)
+            and not any(has(case.layouts.get(name, PLAIN)) for case in right)
+        ]
+        if fitting:
+            return f"where the rows of {' and '.join(fitting)} are {kind}"
         everywhere = all(any(map(has, case.layouts.values())) for case in wrong)
         if everywhere and not any(any(map(has, case.layouts.values())) for case in right):
             return f"where a tensor is {kind}"
+    fitting = [
+        f"`{name}`"
+        for name in names
+        if all(name in case.layouts for case in wrong) and not any(name in case.layouts for case in right)
+    ]
+    return f"where {' and '.join(fitting)} {_is(len(fitting))} not contiguous" if fitting else ""
+
+
+def _is(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def _by_what_is_made(wrong: Sequence[Case], right: Sequence[Case]) -> str:
+    if all(case.allocates for case in wrong) and not any(case.allocates for case in right):
+        return "where no tensor for the result is passed"
     return ""
 
 

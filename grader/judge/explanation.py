@@ -102,6 +102,13 @@ def is_unclear(outcome: Outcome) -> bool:
     return outcome.verdict is Verdict.CRASHED and (not outcome.cause or outcome.cause.startswith(UNLIKE))
 
 
+def _seen_apart(wrong: Wrong) -> set[str]:
+    """Return the names of wrong cases of which something was seen to be wrong, if others lack that."""
+    failed = [(item.case.name, outcome) for item, outcome in wrong.answers if is_open(outcome)]
+    seen = {name for name, outcome in failed if outcome.plain_cause}
+    return seen if len(seen) < len(failed) else set()
+
+
 def is_rare(outcome: Outcome) -> bool:
     """Return whether few elements are wrong: of a random choice any other numbers may have none of these."""
     found = outcome.error_map
@@ -145,6 +152,7 @@ class Explainer:
                 tried = dict.fromkeys(own, needed[0]) | (tried or {})
             most = SHARE_OF_TOLD if told_already else 1.0
             told = {item.case.name for item, _ in wrong.answers if item.id in (tried or {})}
+            told = told or _seen_apart(wrong)
             repair, formula = (None, "") if another else self._by_edits(wrong, key, most, told)
             another = another or ("" if repair else self._by_another(wrong, key))
         except NotRunError:
@@ -208,19 +216,23 @@ class Explainer:
         seen = {name: replace(failed[name], cause=fact) for name, fact in facts.items() if fact}
         seen |= {name: outcome for name, outcome in failed.items() if is_unclear(outcome)}
         guessed = {name: outcome for name, outcome in failed.items() if name not in seen}
-        if formula:
-            return seen | {
-                name: replace(outcome, cause=formula, hint=hint) for name, outcome in guessed.items()
-            }
+        if formula:  # which says nothing of elements that were never written
+            follow = [name for name, one in guessed.items() if one.reason is not Reason.UNWRITTEN]
+            seen |= {name: replace(guessed.pop(name), cause=formula, hint=hint) for name in follow}
+            if not guessed:
+                return seen
         causes = {outcome.cause for outcome in guessed.values()}
         signs = DOUBTFUL | {*wrong.answers[0][0].entry.lab.signs}
         # A symptom of a file that also fails, or has another mistake, may come of the same one.
         fails = any(outcome.verdict in FAILURES for _, outcome in wrong.answers) or bool(seen)
         doubtful = fails or any(outcome.symptom in signs for outcome in guessed.values())
-        if not guessed or (len(causes) == 1 and not doubtful):
-            return failed | seen
         shown = wrong.cases(right=False, hidden=False)
         found = contrast(shown, wrong.cases(right=True, hidden=False)) if shown else ""
+        some = found and len(failed) > 1 and bool(wrong.cases(right=True, hidden=False))
+        if not guessed and some and len({*facts.values()}) == 1:  # one symptom, that some cases have
+            return {name: replace(one, cause=f"{one.cause}; {found}") for name, one in seen.items()}
+        if not guessed or (len(causes) == 1 and not doubtful):
+            return failed | seen
         words = "; ".join(filter(None, ("not found", self._measured(wrong), found)))
         return seen | {name: replace(outcome, cause=words, hint=hint) for name, outcome in guessed.items()}
 

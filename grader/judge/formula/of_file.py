@@ -9,7 +9,7 @@ import torch
 
 from grader.course.spec import Case, Exercise
 from grader.judge import comparison
-from grader.judge.formula.search import Followed, formula_of
+from grader.judge.formula.search import PLACES, Followed, formula_of
 from grader.judge.formula.terms import terms_of
 from grader.judge.inputs import in_dtype, output_shapes
 from grader.judge.shapes import shapes_of
@@ -30,20 +30,19 @@ def formula_of_file(worker: SubmissionWorker, exercise: Exercise, failing: Seque
     """
     if exercise.follow is not None:  # its outputs depend on a random choice
         return ""
-    chosen = of_several_sizes([case for case in failing if results_of(exercise, case) <= MOST_RESULTS])
+    small = [case for case in failing if results_of(exercise, case) <= MOST_RESULTS]
+    output = _first_wrong(worker, exercise, small)
+    chosen = of_several_sizes(
+        [case for case in small if output and math.prod(_shapes(exercise, case)[output]) >= PLACES]
+    )
     if len(chosen) < FEWEST_CASES:
         return ""
     seen: list[Followed] = []
-    output = ""
     for case, drawn in [(chosen[0], 0), (chosen[0], 1), *((case, 0) for case in chosen[1:])]:
         trial = Trial(exercise, case, worker.session.seed, drawn=drawn)
         called = trial.call(worker)
         if called is None:
             return ""
-        finding, _ = comparison.examine(exercise, case, trial.expected, called.outputs)
-        if finding is None and not seen:  # what is wrong with this case is not seen here
-            return ""
-        output = output or (finding.output if finding else "")
         got = called.outputs[exercise.outputs.index(output)].double()
         terms = terms_of(exercise.reference, in_dtype(trial.values, torch.float64))
         seen.append(Followed(terms, got))
@@ -51,10 +50,23 @@ def formula_of_file(worker: SubmissionWorker, exercise: Exercise, failing: Seque
     return f"the values in `{output}` are those of `{found.text}`" if found else ""
 
 
+def _first_wrong(worker: SubmissionWorker, exercise: Exercise, failing: Sequence[Case]) -> str:
+    """Return the first output that is wrong in one of these cases; "" if none is."""
+    for case in of_several_sizes(failing)[:1]:
+        trial = Trial(exercise, case, worker.session.seed)
+        called = trial.call(worker)
+        finding = comparison.examine(exercise, case, trial.expected, called.outputs)[0] if called else None
+        return finding.output if finding else ""
+    return ""
+
+
 def results_of(exercise: Exercise, case: Case) -> int:
     """Return the number of elements of the largest output of a case."""
-    shapes = output_shapes(exercise, shapes_of(exercise, case))
-    return max(math.prod(shape) for shape in shapes.values())
+    return max(math.prod(shape) for shape in _shapes(exercise, case).values())
+
+
+def _shapes(exercise: Exercise, case: Case) -> dict[str, tuple[int, ...]]:
+    return output_shapes(exercise, shapes_of(exercise, case))
 
 
 def of_several_sizes(failing: Sequence[Case]) -> list[Case]:

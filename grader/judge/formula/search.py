@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
 
-from grader.judge.formula.terms import Term, enclosed
+from grader.judge.formula.formula import Formula, One, Two, follows
+from grader.judge.formula.sums import sums_of_products
+from grader.judge.formula.terms import Term
 
 PLACES = 61  # elements that every formula is tried on; all elements, once it fits there
 FEWER = 5  # of which each so many-th is enough to leave out nearly all formulas of three terms
-CLOSE = 5e-4  # relative error of an element that follows a formula, in fp32
-NOISE = 1e-5  # of the largest element, which is added: where terms cancel, digits are lost
 SUMMED = re.compile(r"sum\((\w+)")
 MOST_TERMS = 36
 MOST_HITS = 50  # formulas of one kind that are tried on all elements
 LEAST_FACTOR, MOST_FACTOR = 1e-5, 1e5  # of a term with a factor that is fitted
-One = Callable[[torch.Tensor], torch.Tensor]
-Two = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 UNARY: dict[str, One] = {
     "exp({})": torch.exp,
     "log({})": torch.log,
@@ -33,48 +30,6 @@ UNARY: dict[str, One] = {
     "{} ** 2": torch.square,
 }
 BINARY: dict[str, Two] = {"+": torch.add, "-": torch.sub, "*": torch.mul, "/": torch.div}
-
-
-@dataclass(frozen=True)
-class Formula:
-    """A formula of some of the terms, which can be computed again from the terms of other inputs."""
-
-    text: str
-    parts: tuple[int, ...]  # the terms, by number
-    compute: Callable[[Sequence[torch.Tensor]], torch.Tensor]
-
-    def of(self, terms: Sequence[Term], shape: torch.Size) -> torch.Tensor:
-        """Return its values, in the shape of the output."""
-        return self.compute([terms[part].value for part in self.parts]).expand(shape)
-
-    def inside(self, words: str, function: One) -> Formula:
-        """Return a function of this formula."""
-        text = self.text if words.endswith(")") else enclosed(self.text)
-        return Formula(words.format(text), self.parts, lambda values: function(self.compute(values)))
-
-    def joined(self, sign: str, operate: Two, other: Formula) -> Formula:
-        """Return this formula, an operator, and another one."""
-        split = len(self.parts)
-        return Formula(
-            f"{enclosed(self.text)} {sign} {enclosed(other.text)}",
-            (*self.parts, *other.parts),
-            lambda values: operate(self.compute(values[:split]), other.compute(values[split:])),
-        )
-
-    def times(self, factor: float) -> Formula:
-        """Return this formula with a factor; one over a whole number is written as a quotient."""
-        whole = round(1.0 / factor)
-        if abs(whole) > 1 and abs(whole * factor - 1.0) < CLOSE:
-            text = f"{enclosed(self.text)} / {whole}"
-        else:
-            text = f"{factor:.3g} * {enclosed(self.text)}"
-        return Formula(text, self.parts, lambda values: factor * self.compute(values))
-
-
-def follows(got: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """Return whether `got` are these values but for rounding, for each row of values."""
-    near = CLOSE * got.abs() + NOISE * got.abs().max()
-    return ((values - got).abs() <= near).all(dim=-1)
 
 
 class Followed(NamedTuple):
@@ -100,10 +55,11 @@ def formula_of(terms: Sequence[Term], got: torch.Tensor, others: Sequence[Follow
     plain, rows = _sampled(terms, got.shape, places)
     if not plain:
         return None
-    for stage in (_of_one, _of_two, _functions_of_two, _of_three, _with_factors, _with_an_input):
+    stages = (_of_one, _of_two, _functions_of_two, None, _of_three, _with_factors, _with_an_input)
+    for stage in stages:
         fitting = [
             one
-            for one in stage(plain, rows, sample)
+            for one in (stage(plain, rows, sample) if stage else sums_of_products(terms, got))
             if not _counts(one.text)
             and _holds(one, terms, got)
             and all(_holds(one, _in_order(terms, other.terms), other.got) for other in others)

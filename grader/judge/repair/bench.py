@@ -69,10 +69,12 @@ class Bench:
         told: Collection[str] = (),
     ):
         self._worker, self._exercise, self._start = worker, exercise, start
-        self._small = [case for case in failing if elements(case) <= MOST_ELEMENTS] or [*failing[:1]]
+        self._told = {case.name for case in failing if case.name in told}
+        self._small = [case for case in failing if elements(case) <= MOST_ELEMENTS]
+        if all(case.name in self._told for case in self._small):  # those that are not told come first
+            self._small = list(dict.fromkeys((*failing[:1], *self._small)))
         self._large = [case for case in failing if case not in self._small]
         self.failing = [self._trial(case) for case in self._small]
-        self._told = {case.name for case in failing if case.name in told}
         few = [case for case in passing if elements(case) <= MOST_ELEMENTS]
         self._passing = [self._trial(case) for case in few]
         self._target = self.failing[0]
@@ -279,7 +281,7 @@ class Bench:
         """
         case = [*self._small, *self._large][at]
         self.aim(case)
-        base = self.score(text) if elements(case) <= MOST_ELEMENTS else None
+        base = self.score(text) if at < len(self._small) else None
         for name, value in case.params.items():
             if type(value) is not int:
                 continue
@@ -329,7 +331,7 @@ class Bench:
         for at, trial in enumerate(self.failing):
             if self._is_right(trial):
                 found.add(at)
-            else:
+            elif trial.case.name not in self._told:
                 missed += 1
             if missed >= MISSES and len(found) < 2:
                 return frozenset()

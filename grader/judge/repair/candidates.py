@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from grader.judge.repair import (
     addresses,
@@ -27,7 +27,7 @@ from grader.judge.repair import (
     updates,
 )
 from grader.judge.repair.edit import Edit
-from grader.judge.repair.source import Source
+from grader.judge.repair.source import Source, names_in
 
 MODULES = (
     autograd, operators, calls, functions, host, statements, passes, updates, axes, blocks, siblings,
@@ -38,19 +38,24 @@ MODULES = (
 def candidates(source: Source, function: str, settled: Collection[str] = ()) -> list[Edit]:
     """Return the edits of what `function` runs, the most likely first, each new text of the file once.
 
-    Functions that are `settled` are left as they are.
+    Functions that are `settled` are left as they are, but for what runs under a condition: whoever settled
+    them may not have run it.
 
     A mistake is often made in several places: edits that replace the same text by the same are tried together
     as well. Of two kinds of edits that are as common the one with fewer edits comes first: each of them is
     more likely.
     """
-    reached = [one for one in source.reached_from(function) if one.name not in settled]
+    reached = source.reached_from(function)
+    branches = [node for one in reached if one.name in settled for node in one.branches]
+    under = {name.id for node in branches for name in names_in(node)}
+    spans = [source.span(node) for node in branches]
     singles = [
         edit
         for module in MODULES
         for one in reached
         for edit in module.edits(source, one)
-        if not _tunes(source, edit)
+        if (one.name not in settled or one.name in under or _is_within(edit, spans))
+        and not _tunes(source, edit)
     ]
     found: dict[str, Edit] = {}
     for edit in sorted((*singles, *_together(source, singles)), key=lambda edit: edit.rank):
@@ -59,6 +64,10 @@ def candidates(source: Source, function: str, settled: Collection[str] = ()) -> 
             found.setdefault(text, edit)
     many = Counter((edit.rank, edit.kind) for edit in found.values())
     return sorted(found.values(), key=lambda edit: -(2.0**-edit.rank) / many[edit.rank, edit.kind] ** 0.5)
+
+
+def _is_within(edit: Edit, spans: Sequence[tuple[int, int]]) -> bool:
+    return all(any(begin <= at and end <= until for begin, until in spans) for (at, end), _ in edit.parts)
 
 
 def _tunes(source: Source, edit: Edit) -> bool:

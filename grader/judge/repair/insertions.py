@@ -75,6 +75,8 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
         for around in FUNCTIONS:
             mistake = f"a function such as `{around}` is missing around {quoted(code)}"
             yield Edit.of_node(source, 5, node, f"{around}({code})", mistake)
+        mistake = f"what is below 0 is not set to 0 (ReLU) in {quoted(code)}"
+        yield Edit.of_node(source, 4, node, f"tl.maximum({code}, 0.0)", mistake)
 
 
 def _is_argument(node: ast.expr, call: ast.AST) -> bool:
@@ -82,12 +84,14 @@ def _is_argument(node: ast.expr, call: ast.AST) -> bool:
 
 
 def _places(function: ast.FunctionDef) -> Iterator[tuple[ast.expr, int]]:
-    """Yield the values of assignments and updates, of stores, and what reductions and exp work on."""
+    """Yield values of assignments, updates, stores and helpers, and what reductions and exp work on."""
     for node in ast.walk(function):
         match node:
             case ast.Assign([ast.Name()], value) | ast.AugAssign(value=value):
                 if not isinstance(value, ast.Constant | ast.Compare | ast.Tuple):
                     yield value, node.lineno
+            case ast.Return(ast.BinOp() | ast.UnaryOp() | ast.Call() as value):
+                yield value, node.lineno
             case ast.Call(args=[_, value, *_]) if called(node) == "store":
                 yield value, node.lineno
             case ast.Call(args=[value, *_]) if called(node) in ("sum", "exp", "exp2", "rsqrt", "sqrt", "log"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from itertools import combinations
 from typing import NamedTuple
@@ -21,6 +21,8 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     whole = {id(inner): node for node in ast.walk(function.node) for inner in ast.iter_child_nodes(node)}
     yield from _exchanged(source, function, kinds)
     yield from _passed_twice(source, function, names)
+    if not function.kernel:
+        yield from _filled_for_nothing(source, function)
     yield from _exchanged_in_a_statement(source, function, kinds)
     for node in function.nodes:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names:
@@ -57,6 +59,25 @@ def _passed_twice(source: Source, function: Function, names: list[str]) -> Itera
                 mistake = f"`{one.id}` is passed twice in {quoted(source.text_of(node))}"
                 for other in (name for name in names if name not in passed):
                     yield Edit.of_node(source, 0, one, other, mistake)
+
+
+def _filled_for_nothing(source: Source, function: Function) -> Iterator[Edit]:
+    """Pass a tensor that one launch fills, and nothing uses, in place of an argument of a later launch."""
+    launches = [
+        node for node in function.nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript)
+    ]
+    read = [node for node in function.nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
+    times = Counter(node.id for node in read)
+    for first in launches:
+        filled = [one.id for one in first.args if isinstance(one, ast.Name) and times[one.id] == 1]
+        for name in (one for one in filled if one in function.stored):
+            for later in launches:
+                for one in later.args if later.lineno > first.lineno else ():
+                    if isinstance(one, ast.Name):
+                        mistake = (
+                            f"`{name}`, which line {first.lineno} fills, is not used: `{one.id}` is passed"
+                        )
+                        yield Edit.of_node(source, 0, one, name, mistake)
 
 
 def _exchanged_in_a_statement(source: Source, function: Function, kinds: dict[str, Kind]) -> Iterator[Edit]:

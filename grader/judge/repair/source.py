@@ -73,6 +73,17 @@ class Function:
         return [one for part in self.node.body for one in ast.walk(part) if one not in self.tuning]
 
     @cached_property
+    def branches(self) -> list[ast.AST]:
+        """What runs under a condition."""
+        bodies = list[ast.AST]()
+        for node in self.nodes:
+            if isinstance(node, ast.If):
+                bodies += [*node.body, *node.orelse]
+            elif isinstance(node, ast.IfExp):
+                bodies += [node.body, node.orelse]
+        return bodies
+
+    @cached_property
     def stored(self) -> list[str]:
         """The names that its body binds, in the order of their first binding."""
         names = (node.id for node in ast.walk(self.node) if isinstance(node, ast.Name) and not _is_read(node))

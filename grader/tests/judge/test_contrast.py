@@ -6,8 +6,8 @@ from grader.course.spec import Case, Layout
 from grader.judge.contrast import contrast
 
 
-def case(dtype="fp32", layouts=None, **params):
-    return Case(params, dtype, layouts or {})
+def case(dtype="fp32", layouts=None, allocates=False, **params):
+    return Case(params, dtype, layouts or {}, allocates=allocates)
 
 
 SETS = {
@@ -22,6 +22,14 @@ SETS = {
     "wrong only where the rows of `x` are padded": (
         [case(n=5, layouts={"x": Layout(pad=3)})], [case(n=5), case(n=5, layouts={"y": Layout(pad=3)})],
     ),
+    "wrong only where the rows of `x` and `out` are padded": (
+        [case(n=5, layouts={"x": Layout(pad=3), "out": Layout(pad=3)})], [case(n=5)],
+    ),
+    "wrong only where `x` is not contiguous": (
+        [case(n=5, layouts={"x": Layout(pad=3)}), case(n=5, layouts={"x": Layout(transposed=True)})],
+        [case(n=layout.pad, layouts={"y": layout}) for layout in (Layout(pad=3), Layout(transposed=True))],
+    ),
+    "wrong only where no tensor for the result is passed": ([case(n=5, allocates=True)], [case(n=5)]),
     "wrong only where n is no multiple of 128": ([case(n=100), case(n=300)], [case(n=128), case(n=256)]),
     "wrong only in fp16": ([case("fp16", n=4)], [case("fp32", n=4), case("fp32", n=5)]),
     "": ([case(n=4)], [case(n=3), case(n=8), case(n=4, m=2)]),

@@ -452,6 +452,27 @@ def test_of_two_mistakes_the_one_that_an_edit_mends_is_named_where_it_alone_matt
     assert re.match(r"line \d+ launches 1 program; with 2 every element is right", large)
 
 
+def test_beside_loads_that_are_seen_to_be_outside_a_second_mistake_is_named(submissions):
+    text = (BLIND / "blind_mistakes_15" / "autotuned_matmul_06_helpers.py").read_text()
+    cases = [f"matmul_bias_relu/m={m},n={n},k={k},fp32" for m, n, k in ((128, 128, 128), (100, 300, 257))]
+    found, _ = causes(submissions, 3, text, *cases, "matmul/m=100,n=300,k=257,fp32")
+    plain, inside, outside = found.values()
+    assert "what is below 0 is not set to 0 (ReLU) in" in inside
+    for cause in (outside, plain):
+        assert cause.startswith(f"line {line_of(text, 'return tl.load(ptr + ks')}: the load from `b_ptr`")
+
+
+def test_an_output_that_is_not_used_is_told_with_the_cases_in_which_it_is_not(submissions, monkeypatch):
+    monkeypatch.setattr(Search, "mend", lambda *_: None)
+    text = changed(LAB_2, ("if out is None:", "if out is None or not out.is_contiguous():"))
+    names = ("rows=5,cols=127,fp32", "rows=3,cols=2600,out padded 15,fp32", "rows=3,cols=257,OUT")
+    names = [name.replace("OUT", "x rows far apart,out rows far apart,fp16") for name in names]
+    found, _ = causes(submissions, 2, text, *[f"softmax_forward/{name}" for name in names])
+    assert len(found) == 2
+    for cause in found.values():
+        assert cause.endswith("; wrong only where `out` is not contiguous"), cause
+
+
 def test_a_choice_that_any_other_random_numbers_would_mend_has_no_edit(submissions, monkeypatch):
     text = changed(DROPOUT, ("tl.rand4x(seed, counters)", "tl.rand4x(seed, counters // 2)"))
     searched = []

@@ -64,6 +64,8 @@ FOUND = [
     ("softmax_backward", of_a_mean, "(dy - mean(y * dy, axis=1)) * y"),
     ("layer_norm_forward", not_centred, "((rsqrt(var(x, axis=1) + 1e-05) * weight) * x) + bias"),
     ("rms_norm_forward", without_weight, "x * rsqrt(mean(x * x, axis=1) + 1e-06)"),
+    ("rms_norm_backward", lambda dy, x, **_: (dy * x).sum(0), "sum(dy * x, axis=0)"),
+    ("layer_norm_backward", lambda dy, x, **_: (dy * x * x).sum(0), "sum(dy * x * x, axis=0)"),
     ("matmul", lambda a, b: 1.5 * (a @ b), "1.5 * (a @ b)"),
     ("matmul_bias_relu", lambda a, b, bias: (a @ b).relu() + bias, "bias + max(a @ b, 0)"),
 ]

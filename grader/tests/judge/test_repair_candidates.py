@@ -4,6 +4,7 @@ import ast
 
 import pytest
 
+from grader.judge.repair import names
 from grader.judge.repair.candidates import candidates
 from grader.judge.repair.source import Source
 
@@ -368,3 +369,72 @@ def test_an_edit_that_leaves_out_or_changes_several_lines_is_not_local():
     assert removed
     assert several
     assert not any(one.is_local for one in (*removed, *several))
+
+
+BY_FLAG = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def shifted(x):
+    return x + 1.0
+
+
+@triton.jit
+def kernel(x_ptr, out_ptr, n, SHIFT: tl.constexpr, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs, mask=offs < n, other=0.0)
+    if SHIFT:
+        x = shifted(x)
+    tl.store(out_ptr + offs, x, mask=offs < n)
+
+
+def plain(x, *, out=None):
+    kernel[(1,)](x, out, x.numel(), False, BLOCK=16)
+    return out
+
+
+def function(x, *, out=None):
+    kernel[(1,)](x, out, x.numel(), True, BLOCK=16)
+    return out
+"""
+
+
+def test_what_runs_under_a_condition_is_not_settled_by_another_function():
+    source = Source(BY_FLAG)
+    settled = {one.name for one in source.reached_from("plain")}
+    assert settled == {"plain", "kernel", "shifted"}
+    lines = {BY_FLAG.splitlines()[edit.line - 1].strip() for edit in candidates(source, "function", settled)}
+    assert lines == {
+        "return x + 1.0", "x = shifted(x)", "kernel[(1,)](x, out, x.numel(), True, BLOCK=16)",
+        "return out",
+    }  # fmt: skip
+
+
+FILLED = """
+def function(x, weight, *, out):
+    scaled = torch.empty_like(weight)
+    scale[(4,)](weight, scaled, x.shape[1])
+    product[(4,)](
+        x,
+        weight,
+        out,
+    )
+    return out
+"""
+
+
+def edits_of_names(text):
+    source = Source(text)
+    return [*names.edits(source, source.functions["function"])]
+
+
+def test_a_tensor_that_is_filled_and_not_used_is_passed_to_what_comes_later():
+    found = [edit for edit in edits_of_names(FILLED) if "line 4 fills" in edit.mistake]
+    assert [(edit.line, edit.mistake) for edit in found] == [
+        (line, f"`scaled`, which line 4 fills, is not used: `{name}` is passed")
+        for line, name in ((6, "x"), (7, "weight"), (8, "out"))
+    ]
+    used = FILLED.replace("return out", "return out + scaled")
+    assert not [edit for edit in edits_of_names(used) if "fills" in edit.mistake]
