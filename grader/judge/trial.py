@@ -88,6 +88,7 @@ class Trial:
         bounds: bool = False,
         only: OneProgram | None = None,
         kept: Kept | None = None,
+        most: int | None = None,
     ) -> Called | None:
         """Call the worker's present file, with another number of `programs` if given; None if that fails.
 
@@ -96,6 +97,7 @@ class Trial:
 
         `worker.witnessed` says afterwards what was seen of its loads and stores, if they were `witnessed`;
         only those outside of a tensor, if `bounds`; or where NaN and inf came from, if they were `traced`.
+        What is watched fails after `most` loads and stores.
         """
         arena = worker.arena
         for buffer in self._inputs:
@@ -120,7 +122,7 @@ class Trial:
             filled=True,  # what no program has written is not right by chance
         )
         if isinstance(plan, Outcome) or worker.go(
-            plan, limit_s, witnessed=witnessed, traced=traced, bounds=bounds
+            plan, limit_s, witnessed=witnessed, traced=traced, bounds=bounds, most=most
         ):
             return None
         is_clean = all(

@@ -105,7 +105,8 @@ class Go:
 
     If `exchanged`, kernels and the operators in `may_call` get other inputs than host code. If `witnessed`,
     the interpreter watches every load and store, with `bounds` alone only whether they stay in bounds, which
-    is faster; if `traced`, every operation on floats in place of them.
+    is faster; if `traced`, every operation on floats in place of them. With a `most`, a call that is watched
+    fails after so many loads and stores.
     """
 
     plan: int
@@ -114,6 +115,7 @@ class Go:
     witnessed: bool = False
     traced: bool = False
     bounds: bool = False
+    most: int | None = None
 
 
 @dataclass(frozen=True)

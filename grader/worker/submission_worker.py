@@ -278,15 +278,17 @@ class SubmissionWorker:
         witnessed: bool = False,
         traced: bool = False,
         bounds: bool = False,
+        most: int | None = None,
         meanwhile: Callable[[], None] | None = None,
     ) -> Outcome | None:
         """Run a prepared plan, and call `meanwhile` while it runs; return an outcome if it failed.
 
         With an `exchanger` only kernels, and the torch operators in `may_call`, get what is graded. If
         `witnessed`, the interpreter watches loads and stores; if `bounds`, only whether they stay in bounds;
-        if `traced`, where NaN and inf come from.
+        if `traced`, where NaN and inf come from. With a `most`, what is watched fails after so many loads and
+        stores.
         """
-        asked = Go(plan, exchanger is not None, tuple(may_call), witnessed, traced, bounds)
+        asked = Go(plan, exchanger is not None, tuple(may_call), witnessed, traced, bounds, most)
         began = time.monotonic()
         failed = self._ask(Kind.GO, encode(asked), limit_s, exchanger=exchanger, meanwhile=meanwhile)
         self._took_s = time.monotonic() - began

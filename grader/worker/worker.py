@@ -414,7 +414,7 @@ def _witness(go: Go, setup: Setup, module: ModuleType | nvcc.Library | None, are
     files = [str(getattr(module, "__file__", setup.file))]
     if go.traced:
         return births.traced(files)
-    return recorder.recorded(files, arena.addresses, only_bounds=not go.witnessed)
+    return recorder.recorded(files, arena.addresses, only_bounds=not go.witnessed, most=go.most)
 
 
 def _exchanged(

@@ -33,8 +33,10 @@ MOST_MENDED = 0.75  # share of the small failing cases
 MOST_RECORDS = 4  # of one text; a process that has ended has lost its own
 MOST_REPEATED, OTHER_DRAWS = 3, (1, 2)  # mended cases that are called on other inputs, and these
 MISSES = 3  # failing cases that an edit leaves wrong, after which the others are not looked at
+SHRINKING_S = 3.0  # for a smaller case; calls without an end take longest
 LARGE_LIMIT_S = 30.0  # of one call of a larger case, which few texts get to
 SLOWER, SHORTEST_S = 4.0, 1.0  # a call that takes so many times as long as the unedited file's has no end
+FEWEST_ACCESSES = 2000  # that each call may have
 
 
 class Observed(NamedTuple):
@@ -81,9 +83,11 @@ class Bench:
         self._base: str | None = None
         self._seen = Observed()
         self.touched = Touched()  # by the last text
+        self.fails = False
         self.gained = frozenset[int]()  # outputs that the last text makes right, where others stay wrong
         self.spent = 0  # work of the last text
         self.limit_s = LIMIT_S
+        self.most: int | None = None  # loads and stores of a call of an edited file
         self._records = 0  # of the launches of the base
         self._limits: dict[str, float] = {}  # of one call of a larger case, by its name
 
@@ -112,13 +116,15 @@ class Bench:
         if worker.start() or worker.edit(text, LIMIT_S, self._base):
             return -1.0
         if only is not None and not (whole and any(self._seen.right)):
-            called = target.call(worker, limit_s=self.limit_s, bounds=True, only=only, kept=kept)
+            called = target.call(
+                worker, limit_s=self.limit_s, bounds=True, only=only, kept=kept, most=self.most
+            )
             self.spent = self.work() if called else WORK_OF_A_TRY
             share = target.right_of_one(called, worker.witnessed)
             if share is not None:
                 self._compare(called, one_program=True)
                 return share
-        called = target.call(worker, limit_s=self.limit_s, bounds=True, kept=kept)
+        called = target.call(worker, limit_s=self.limit_s, bounds=True, kept=kept, most=self.most)
         self.spent = self.work() if called else WORK_OF_A_TRY
         self._compare(called, one_program=False)
         share = target.share(called, worker.witnessed)
@@ -248,6 +254,10 @@ class Bench:
         called = self._target.call(self._worker, bounds=True, only=self._seen.only)
         return self._worker.alternatives if called else {}
 
+    def accesses(self) -> int:
+        """Return the loads and stores of the last call."""
+        return self._worker.witnessed.accesses
+
     def work(self) -> int:
         """Return the work of the last score, as the loads and stores of its call show it."""
         seen = self._worker.witnessed
@@ -279,9 +289,11 @@ class Bench:
         Its sizes are those of other cases, one after the other as small as they can be. A large case is not
         called: there a smaller one is taken that is wrong in any way.
         """
-        case = [*self._small, *self._large][at]
+        case, end = [*self._small, *self._large][at], time.monotonic() + SHRINKING_S
         self.aim(case)
-        base = self.score(text) if at < len(self._small) else None
+        # Beside those that are told a large one counts: a smaller one may have what is told.
+        called = elements(case) <= MOST_ELEMENTS or (self._told and at < len(self._small))
+        base = self.score(text) if called else None
         for name, value in case.params.items():
             if type(value) is not int:
                 continue
@@ -290,6 +302,8 @@ class Bench:
                 smaller = replace(case, params={**case.params, name: other})
                 if elements(smaller) < FEWEST_ELEMENTS:
                     continue
+                if time.monotonic() > end:
+                    return case
                 try:
                     self.aim(smaller)
                 except (RuntimeError, ValueError):  # no such case can be drawn
@@ -384,11 +398,18 @@ class Bench:
     def worst(self, text: str, mended: Collection[int] = ()) -> int:
         """Return the number of the failing case of which a text gets least right, the first of several.
 
-        A larger one, of those that are not known to be `mended`, only if every other one is right.
+        A larger one, of those that are not known to be `mended`, only if every other one is right. Afterwards
+        `self.fails` says whether the text fails there, or has no end.
         """
+        self.fails = True
         if self._worker.start() or self._worker.edit(text, LIMIT_S):
             return 0
-        scores = [trial.right(self._worker, witnessed=True, limit_s=LIMIT_S) for trial in self.failing]
+        scores = list[float]()
+        for trial in self.failing:
+            scores.append(trial.right(self._worker, witnessed=True, limit_s=LIMIT_S))
+            if scores[-1] < 0.0:  # it fails, or has no end: nothing is worse
+                return len(scores) - 1
+        self.fails = False
         larger = [at for at in range(len(scores), len(scores) + len(self._large)) if at not in mended]
         return larger[0] if min(scores) == 1.0 and larger else scores.index(min(scores))
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from grader.course.spec import Case, Exercise
-from grader.judge.repair.bench import NEARER, Bench, Observed, slowest
+from grader.judge.repair.bench import FEWEST_ACCESSES, NEARER, SLOWER, Bench, Observed, slowest
 from grader.judge.repair.candidates import candidates
 from grader.judge.repair.edit import Edit
 from grader.judge.repair.effects import Effects, Known
@@ -109,6 +109,7 @@ class Search:
         edits = candidates(self._source, exercise.name, settled)
         self._errors = frozenset(errors)
         self._found: Known | None = None
+        self._may_fail = False
         self._seen = Observed()  # of the unedited file, in the case that is tried
         self._one, self._two = round(share * WORK_FOR_ONE), round(share * WORK_FOR_TWO)
         # In all of its places one size of a block gives the other's config, with which the case is right.
@@ -128,7 +129,7 @@ class Search:
         returned for some cases alone: what it changes may be right in the others. NotRunError if the unedited
         file does not run here, unless it `may_fail`; its cases may have failed on a GPU.
         """
-        self._end = time.monotonic() + GIVE_UP_S
+        self._end, self._may_fail = time.monotonic() + GIVE_UP_S, may_fail
         first = self._benches[0].cheapest(self._source.text)
         base = self._aim(first, ())
         if base < 0.0 and not may_fail:
@@ -187,6 +188,8 @@ class Search:
         if too_little or time.monotonic() > self._end:
             return None
         at = bench.cheapest(text) if cheapest else bench.worst(text, mended)
+        if not cheapest and bench.fails and not self._may_fail:  # where the file as it was did not
+            return None
         base = self._aim(at, first.parts)
         # What is left may show in a case that is too large, or not at all.
         if base == 1.0 or most < FEWEST_TRIES * bench.work():
@@ -227,7 +230,7 @@ class Search:
     def _aim(self, at: int, parts: Sequence[Part]) -> float:
         """Aim at a failing case, as small as it can be; return how much of it the edited file gets right."""
         text, first = self._source.with_replaced(parts), self._benches[0]
-        first.limit_s = LIMIT_S
+        first.limit_s, first.most = LIMIT_S, None
         case = first.shrunk(text, at, self._sizes)
         first.aim(case, text)
         self._seen = first.observed(text)
@@ -236,8 +239,9 @@ class Search:
         began = time.monotonic()
         base = first.score(text)
         limit_s = min(LIMIT_S, slowest(time.monotonic() - began))
+        most = max(FEWEST_ACCESSES, int(SLOWER * first.accesses()))
         for bench in self._benches:
-            bench.limit_s = limit_s
+            bench.limit_s, bench.most = limit_s, most
         return base
 
     def _sweep(self, before: Sequence[Part], work: int, base: float) -> tuple[list[Mend], list[Step]]:

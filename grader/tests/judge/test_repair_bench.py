@@ -181,3 +181,21 @@ def test_launches_before_a_changed_kernel_are_repeated_and_not_run(bench):
     # What the first kernel stores is repeated: an edit of it does nothing if another one is said to change.
     lost = swap(edited, "tl.load(x_ptr + offs, mask=offs < n), mask", "0.0, mask")
     assert bench.score(lost, most=2, changed=("first",)) < 1.0
+
+
+def test_a_call_ends_after_so_many_loads_and_stores(bench):
+    bench.aim(bench.failing[0].case)
+    bench.most = 16 * 3  # two loads and a store of each program
+    assert bench.score(RIGHT) == 1.0
+    assert bench.accesses() == bench.most
+    begin, end = RIGHT.split("    tl.store(out_ptr + offs, x + y, mask=mask)\n")
+    endless = f"{begin}    while n > 0:\n        tl.store(out_ptr + offs, x + y, mask=mask)\n{end}"
+    assert bench.score(endless) == -1.0
+    assert bench.accesses() <= bench.most
+
+
+def test_a_text_that_fails_in_a_case_is_told_from_one_that_is_wrong_there(bench):
+    assert bench.worst(WRONG) == 0
+    assert not bench.fails
+    assert bench.worst(swap(RIGHT, "    tl.store(", "    tl.no_such_function(")) == 0
+    assert bench.fails

@@ -14,6 +14,7 @@ from grader.worker.interpreted import (
     overflow,
     own_names,
     reductions,
+    repeated,
     rounding,
     syntax,
     warm_kernels,
@@ -31,6 +32,7 @@ def apply() -> None:
     syntax.read_kernels_as_the_compiler_does()
     own_names.leave_a_file_its_own_names()
     launches.replace_once_for_a_launch()
+    repeated.repeat_what_types_decide()
     reductions.combine_whole_blocks()
     rounding.round_as_a_gpu_does()
     configs.pass_over_refused_configs()

@@ -50,11 +50,15 @@ Lanes: TypeAlias = NDArray[np.bool_]
 class Recorder:
     """Collects what is seen of the launches of one call."""
 
-    def __init__(self, files: Collection[str], lent: range, only_bounds: bool = False):
+    def __init__(
+        self, files: Collection[str], lent: range, only_bounds: bool = False, most: int | None = None
+    ):
         """`lent` are the addresses of the memory that the judge lends: all of it can be touched safely.
 
-        If `only_bounds`, races are not looked for, nor how far each line reaches.
+        If `only_bounds`, races are not looked for, nor how far each line reaches. With a `most`, one access
+        more is an error.
         """
+        self._most = math.inf if most is None else most
         self._files, self._lent, self._only_bounds = files, lent, only_bounds
         self._outside: dict[tuple[int, int, bool], Outside] = {}
         self._races: list[Race] = []
@@ -123,6 +127,8 @@ class Recorder:
             return None
         self._accesses += 1
         self._lanes += addresses.size
+        if self._accesses > self._most:
+            raise RuntimeError("more loads and stores than this call may have")
         region, safe = launch.regions.get(id(pointers.dtype)), None
         size = region.size if region else max(1, pointers.get_element_ty().primitive_bitwidth // 8)
         low, high = int(LOWEST(addresses, axis=None)), int(HIGHEST(addresses, axis=None))
@@ -318,14 +324,14 @@ class _Launch:
 
 @contextlib.contextmanager
 def recorded(
-    files: Collection[str], lent: range, only_bounds: bool = False
+    files: Collection[str], lent: range, only_bounds: bool = False, most: int | None = None
 ) -> Iterator[Callable[[], Witnessed]]:
     """Yield a function that returns what kernels did so far in the interpreter; lines are those of `files`.
 
     `lent` are the addresses of the memory that the judge lends. If `only_bounds`, only accesses outside of a
-    tensor are noted.
+    tensor are noted. With a `most`, a call fails after so many.
     """
-    recorder = Recorder(files, lent, only_bounds)
+    recorder = Recorder(files, lent, only_bounds, most)
     builder = type(interpreter.interpreter_builder)
     kept = {name: getattr(builder, name) for name in WATCHED}
     run, convert = InterpretedFunction.run, interpreter._implicit_cvt
