@@ -43,8 +43,15 @@ class Found(NamedTuple):
 
     def cause(self, strides: Strides) -> str:
         """Say what makes a case with these strides wrong; "" if nothing of it does."""
-        said = [_sentence(lines, one.text) for one, lines in self.lines.items() if one.matters(strides)]
+        said = [_sentence(lines, one.text) for one, lines in self.lines.items() if _matters(one, strides)]
         return "; and ".join(said) if len(said) <= MOST_TEXTS else ""
+
+
+def _matters(mistake: Mistake, strides: Strides) -> bool:
+    try:
+        return mistake.matters(strides)
+    except IndexError:  # in this case its tensor has fewer axes
+        return False
 
 
 def mistaken_strides(worker: SubmissionWorker, exercise: Exercise, failing: Sequence[Case]) -> Found | None:

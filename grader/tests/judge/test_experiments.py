@@ -1,6 +1,7 @@
 """Causes found by experiment: through which strides a line steps, and how many programs a launch needs."""
 
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -470,3 +471,11 @@ def test_a_row_stride_that_is_ignored_is_no_cause_where_there_are_no_gaps(say):
     causes = say("softmax_forward", swap(solution_of("softmax_forward").read_text(), *ignored, *halved))
     assert causes
     assert all("x padded" in name for name in causes), causes
+
+
+def test_strides_of_a_matrix_are_no_cause_where_the_tensor_is_a_vector(say):
+    text = (Path(__file__).parents[1] / "blind_mistakes_16" / "dropout_03_raven.py").read_text()
+    causes = say("dropout", text)
+    vectors = {name for name in causes if "rows=" not in name}
+    assert causes.keys() - vectors
+    assert not any("stride" in causes[name] for name in vectors)
