@@ -112,8 +112,8 @@ class Search:
         self._may_fail = False
         self._seen = Observed()  # of the unedited file, in the case that is tried
         self._one, self._two = round(share * WORK_FOR_ONE), round(share * WORK_FOR_TWO)
-        # In all of its places one size of a block gives the other's config, with which the case is right.
-        tuned = self._source.tuned if any(case.configs for case in failing) else frozenset[str]()
+        # In all of its places one size of a block gives another config's, with which the case may be right.
+        tuned = self._source.tuned
         self._edits = [
             one
             for one in edits
