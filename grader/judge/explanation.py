@@ -226,10 +226,10 @@ class Explainer:
         # A symptom of a file that also fails, or has another mistake, may come of the same one.
         fails = any(outcome.verdict in FAILURES for _, outcome in wrong.answers) or bool(seen)
         doubtful = fails or any(outcome.symptom in signs for outcome in guessed.values())
-        shown = wrong.cases(right=False, hidden=False)
-        found = contrast(shown, wrong.cases(right=True, hidden=False)) if shown else ""
-        some = found and len(failed) > 1 and bool(wrong.cases(right=True, hidden=False))
-        if not guessed and some and len({*facts.values()}) == 1:  # one symptom, that some cases have
+        shown, right = (wrong.cases(is_right, hidden=False) for is_right in (False, True))
+        found = contrast(shown, right) if shown else ""
+        has_one = not guessed and len(failed) > 1 and len({*facts.values()}) == 1
+        if has_one and found and right:  # one symptom, that some cases have
             return {name: replace(one, cause=f"{one.cause}; {found}") for name, one in seen.items()}
         if not guessed or (len(causes) == 1 and not doubtful):
             return failed | seen

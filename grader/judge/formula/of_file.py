@@ -51,13 +51,14 @@ def formula_of_file(worker: SubmissionWorker, exercise: Exercise, failing: Seque
 
 
 def _first_wrong(worker: SubmissionWorker, exercise: Exercise, failing: Sequence[Case]) -> str:
-    """Return the first output that is wrong in one of these cases; "" if none is."""
-    for case in of_several_sizes(failing)[:1]:
-        trial = Trial(exercise, case, worker.session.seed)
-        called = trial.call(worker)
-        finding = comparison.examine(exercise, case, trial.expected, called.outputs)[0] if called else None
-        return finding.output if finding else ""
-    return ""
+    """Return the output that is wrong in the first of these cases; "" if none is."""
+    chosen = of_several_sizes(failing)
+    if not chosen:
+        return ""
+    trial = Trial(exercise, chosen[0], worker.session.seed)
+    called = trial.call(worker)
+    finding = comparison.examine(exercise, chosen[0], trial.expected, called.outputs)[0] if called else None
+    return finding.output if finding else ""
 
 
 def results_of(exercise: Exercise, case: Case) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -55,11 +56,16 @@ def formula_of(terms: Sequence[Term], got: torch.Tensor, others: Sequence[Follow
     plain, rows = _sampled(terms, got.shape, places)
     if not plain:
         return None
-    stages = (_of_one, _of_two, _functions_of_two, None, _of_three, _with_factors, _with_an_input)
+    sampled = plain, rows, sample
+    stages: tuple[Callable[[], Iterator[Formula]], ...] = (
+        *(partial(stage, *sampled) for stage in (_of_one, _of_two, _functions_of_two)),
+        partial(sums_of_products, terms, got),
+        *(partial(stage, *sampled) for stage in (_of_three, _with_factors, _with_an_input)),
+    )
     for stage in stages:
         fitting = [
             one
-            for one in (stage(plain, rows, sample) if stage else sums_of_products(terms, got))
+            for one in stage()
             if not _counts(one.text)
             and _holds(one, terms, got)
             and all(_holds(one, _in_order(terms, other.terms), other.got) for other in others)

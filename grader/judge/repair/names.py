@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from grader.judge.repair.edit import Edit, quoted
 from grader.judge.repair.kinds import Kind, exchangeable, kinds_of
-from grader.judge.repair.launched import STRIDE
+from grader.judge.repair.launched import STRIDE, kernel_of
 from grader.judge.repair.source import Function, Source, called, names_in
 
 
@@ -63,9 +63,9 @@ def _passed_twice(source: Source, function: Function, names: list[str]) -> Itera
 
 def _filled_for_nothing(source: Source, function: Function) -> Iterator[Edit]:
     """Pass a tensor that one launch fills, and nothing uses, in place of an argument of a later launch."""
-    launches = [
-        node for node in function.nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript)
-    ]
+    kernels = [name for name, one in source.functions.items() if one.kernel]
+    calls = [node for node in function.nodes if isinstance(node, ast.Call)]
+    launches = [call for call in calls if kernel_of(function.node, call, kernels)]
     read = [node for node in function.nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
     times = Counter(node.id for node in read)
     for first in launches:

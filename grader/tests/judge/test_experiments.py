@@ -13,6 +13,8 @@ from grader.judge.experiments.of_file import Failed, by_experiment
 from grader.judge.experiments.outputs import exchanged_outputs
 from grader.judge.experiments.reach import steps
 from grader.judge.experiments.strides import mistakes
+from grader.judge.formula.of_file import formula_of_file
+from grader.judge.formula.search import PLACES
 from grader.judge.trial import Trial, elements
 from grader.results.outcome import Outcome
 from grader.tests.helpers.course import ROOT, swap
@@ -479,3 +481,14 @@ def test_strides_of_a_matrix_are_no_cause_where_the_tensor_is_a_vector(say):
     vectors = {name for name in causes if "rows=" not in name}
     assert causes.keys() - vectors
     assert not any("stride" in causes[name] for name in vectors)
+
+
+def test_a_vector_follows_a_sum_that_is_sought_where_the_vector_is_long_enough(started):
+    name = "rms_norm_backward"
+    text = swap(solution_of(name).read_text(), "dweight += dy * x * rstd", "dweight += dy * x")
+    cases = sorted((one for one in on_a_cpu(HOMES[name][1]) if one.dtype == "fp32"), key=elements)
+    assert cases[0].params["cols"] < PLACES
+    worker = started(name, text)
+    assert worker.start() is None
+    said = formula_of_file(worker, HOMES[name][1], cases)
+    assert said == "the values in `dweight` are those of `sum(dy * x, axis=0)`"

@@ -9,7 +9,7 @@ import pytest
 from grader.course.spec import Verdict
 from grader.course.submission import Submission
 from grader.judge import explanation
-from grader.judge.explanation import Wrong, outside_of_right
+from grader.judge.explanation import Explainer, Wrong, outside_of_right
 from grader.judge.repair.bench import ACCESSES_OF_WORK, Bench
 from grader.judge.repair.edit import Edit
 from grader.judge.repair.search import WORK_FOR_ONE, Search
@@ -460,6 +460,19 @@ def test_beside_loads_that_are_seen_to_be_outside_a_second_mistake_is_named(subm
     assert "what is below 0 is not set to 0 (ReLU) in" in inside
     for cause in (outside, plain):
         assert cause.startswith(f"line {line_of(text, 'return tl.load(ptr + ks')}: the load from `b_ptr`")
+
+
+def test_what_is_said_of_values_is_not_said_of_elements_that_were_never_written(submissions, monkeypatch):
+    said = "the values in `out` are those of `x - y`"
+    monkeypatch.setattr(Explainer, "_by_edits", lambda *_: (None, said))
+    monkeypatch.setattr(Explainer, "_tried", lambda *_: {})
+    text = changed(
+        LAB_1, ("x + y, mask", "x - y, mask"), ("(triton.cdiv(n, BLOCK),)", "(max(1, n // BLOCK),)")
+    )
+    found, _ = causes(submissions, 1, text, *sizes("n=7,fp32", "n=65537,fp32"))
+    whole, last = found.values()
+    assert whole == said
+    assert said not in last
 
 
 def test_an_output_that_is_not_used_is_told_with_the_cases_in_which_it_is_not(submissions, monkeypatch):

@@ -416,12 +416,23 @@ FILLED = """
 def function(x, weight, *, out):
     scaled = torch.empty_like(weight)
     scale[(4,)](weight, scaled, x.shape[1])
-    product[(4,)](
+    launch = on(product, x)[(4,)]
+    launch(
         x,
         weight,
         out,
     )
     return out
+
+
+@triton.jit
+def scale(weight, scaled, n_cols):
+    pass
+
+
+@triton.jit
+def product(x, weight, out):
+    pass
 """
 
 
@@ -434,7 +445,7 @@ def test_a_tensor_that_is_filled_and_not_used_is_passed_to_what_comes_later():
     found = [edit for edit in edits_of_names(FILLED) if "line 4 fills" in edit.mistake]
     assert [(edit.line, edit.mistake) for edit in found] == [
         (line, f"`scaled`, which line 4 fills, is not used: `{name}` is passed")
-        for line, name in ((6, "x"), (7, "weight"), (8, "out"))
+        for line, name in ((7, "x"), (8, "weight"), (9, "out"))
     ]
     used = FILLED.replace("return out", "return out + scaled")
     assert not [edit for edit in edits_of_names(used) if "fills" in edit.mistake]

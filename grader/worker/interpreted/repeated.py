@@ -18,56 +18,29 @@ import triton.language as tl
 from triton.runtime import interpreter
 from triton.runtime.interpreter import TensorHandle
 
-MOST_PLANS = (
-    2000  # of one builtin; a kernel with a constant for each iteration may need more, and begins anew
-)
-ARITHMETIC = "add sub mul truediv floordiv mod and or xor lshift rshift"
+MOST_PLANS = 2000  # of one builtin; a constant that is another one in each iteration makes many
 OPERATORS = {
-    *(f"__{side}{name}__" for side in ("", "r") for name in ARITHMETIC.split()),
-    *(f"__{name}__" for name in ["lt", "le", "gt", "ge", "eq", "ne", "neg", "invert", "getitem"]),
-    *["to", "expand_dims", "broadcast_to", "logical_and", "logical_or", "exp", "sqrt", "abs", "cast"],
-}
+    "__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__", "__rtruediv__",
+    "__floordiv__", "__rfloordiv__", "__mod__", "__rmod__", "__and__", "__rand__", "__or__", "__ror__",
+    "__xor__", "__rxor__", "__lshift__", "__rlshift__", "__rshift__", "__rrshift__", "__lt__", "__le__",
+    "__gt__", "__ge__", "__eq__", "__ne__", "__neg__", "__invert__", "__getitem__", "to", "expand_dims",
+    "broadcast_to", "logical_and", "logical_or", "exp", "sqrt", "abs", "cast",
+}  # fmt: skip
 FUNCTIONS = {
-    *[
-        "add",
-        "sub",
-        "mul",
-        "fma",
-        "div_rn",
-        "where",
-        "maximum",
-        "minimum",
-        "clamp",
-        "abs",
-        "floor",
-        "ceil",
-        "cast",
-        "load",
-        "store",
-        "dot",
-    ],
-    *[
-        "exp",
-        "exp2",
-        "log",
-        "log2",
-        "sqrt",
-        "sqrt_rn",
-        "rsqrt",
-        "sin",
-        "cos",
-        "erf",
-        "arange",
-        "full",
-        "program_id",
-        "num_programs",
-    ],
-    *["expand_dims", "broadcast_to", "trans", "permute", "reshape"],
-}
+    "add", "sub", "mul", "fma", "div_rn", "where", "maximum", "minimum", "clamp", "abs", "floor", "ceil",
+    "cast", "load", "store", "dot", "exp", "exp2", "log", "log2", "sqrt", "sqrt_rn", "rsqrt", "sin", "cos",
+    "erf", "arange", "full", "program_id", "num_programs", "expand_dims", "broadcast_to", "trans", "permute",
+    "reshape",
+}  # fmt: skip
 Plan = Callable[[Any, Sequence[tl.tensor]], object]
 
 _recording: list[object] = []  # the call that is recorded; those inside it are a part of it
 _known: dict[object, Callable[..., object]] = {}  # by the builtin, what stands in its place
+
+
+def _new(*_: object) -> object:
+    """Stand for the plan of types that were not seen yet."""
+    raise NotImplementedError
 
 
 def repeat_what_types_decide() -> None:
@@ -95,28 +68,16 @@ def _repeated(member: Callable[..., object]) -> Callable[..., object]:
 
     def called(*values: object, **options: object) -> object:
         options.pop("_semantic", None)
-        if _recording:
+        types = None if _recording else _types_of(values, options)
+        plan = None if types is None else plans.get(types, _new)
+        if types is None or plan is None:
             return member(*values, **options, _semantic=interpreter.interpreter_semantic)
-        key: list[object] = []
-        tensors: list[tl.tensor] = []
-        try:
-            for value in values:
-                _describe(value, key, tensors)
-            for name, value in options.items():
-                key.append(name)
-                _describe(value, key, tensors)
-        except _OtherError:
-            return member(*values, **options, _semantic=interpreter.interpreter_semantic)
-        wanted = tuple(key)
-        if wanted in plans:
-            plan = plans[wanted]
-            if plan is None:
-                return member(*values, **options, _semantic=interpreter.interpreter_semantic)
+        tensors = [one for one in (*values, *options.values()) if one.__class__ is tl.tensor]
+        if plan is not _new:
             return plan(interpreter.interpreter_builder, tensors)
-        result, plan = _recorded(member, values, options)
         if len(plans) >= MOST_PLANS:
             plans.clear()
-        plans[wanted] = plan
+        result, plans[types] = _recorded(member, values, options, tensors)
         return result
 
     return called
@@ -126,33 +87,51 @@ class _OtherError(Exception):
     """A value of which its type does not say everything."""
 
 
-def _describe(value: Any, key: list[object], tensors: list[tl.tensor]) -> None:
+def _types_of(values: Sequence[object], options: dict[str, object]) -> tuple[object, ...] | None:
+    """Return what decides what a builtin does with its arguments; None if their types do not say it."""
+    key: list[object] = []
+    try:
+        for value in values:
+            _describe(value, key)
+        for name, value in options.items():
+            key.append(name)
+            _describe(value, key)
+    except _OtherError:
+        return None
+    return tuple(key)
+
+
+def _describe(value: Any, key: list[object]) -> None:
     """Add what decides what is done with a value: the type of a tensor, the value of anything else.
 
-    Raises _OtherError for values of other classes.
+    Raises _OtherError for values of other classes, and for what has tensors inside.
     """
-    kind = value.__class__
-    if kind is tl.tensor:
-        if value.handle.__class__ is not TensorHandle:
-            raise _OtherError
+    if value.__class__ is not tl.tensor:
+        _describe_constant(value, key)
+    elif value.handle.__class__ is TensorHandle:
         key.append(value.type.name)
-        tensors.append(value)
-    elif kind is int or kind is bool or kind is str or value is None:
+    else:
+        raise _OtherError
+
+
+def _describe_constant(value: Any, key: list[object]) -> None:
+    kind = value.__class__
+    if kind is int or kind is bool or kind is str or value is None:
         key += (kind, value)
     elif kind is float:
         # -0.0 is equal to 0.0, and NaN to nothing.
         key += (kind, "nan" if value != value else value, math.copysign(1.0, value))
     elif kind is tl.constexpr:
         key.append(kind)
-        _describe(value.value, key, tensors)
+        _describe_constant(value.value, key)
     elif kind is tuple or kind is list or kind is tl.tuple:
         key += (kind, len(value))
         for one in value:
-            _describe(one, key, tensors)
+            _describe_constant(one, key)
     elif kind is slice:
         key.append(kind)
         for one in (value.start, value.stop, value.step):
-            _describe(one, key, tensors)
+            _describe_constant(one, key)
     elif kind is tl.dtype:
         key += (kind, value.name)
     else:
@@ -200,21 +179,21 @@ class _Name(str):
 
 
 def _recorded(
-    member: Callable[..., object], values: Sequence[object], options: dict[str, object]
+    member: Callable[..., object],
+    values: Sequence[object],
+    options: dict[str, object],
+    tensors: Sequence[tl.tensor],
 ) -> tuple[object, Plan | None]:
-    """Call a builtin; return its result, and what repeats the call, None if that is not possible."""
-    given: list[tl.tensor] = []
-    own: list[tl.tensor] = []
+    """Call a builtin; return its result, and what repeats the call, None if that is not possible.
 
-    def apart(value: Any) -> Any:
-        """Return tensors of the same values, of which no two are one object."""
-        if value.__class__ is tl.tensor:
-            given.append(value)
-            own.append(tl.tensor(TensorHandle(value.handle.data, value.handle.dtype), value.type))
-            return own[-1]
-        if value.__class__ is tuple or value.__class__ is list:
-            return value.__class__(apart(one) for one in value)
-        return value
+    `tensors` are those among its arguments, in their order.
+    """
+    # Of the same values, but no two are one object: the next call may have two.
+    own = [tl.tensor(TensorHandle(one.handle.data, one.handle.dtype), one.type) for one in tensors]
+    left = iter(own)
+
+    def apart(value: object) -> object:
+        return next(left) if value.__class__ is tl.tensor else value
 
     placed = [apart(value) for value in values]
     named = {name: apart(value) for name, value in options.items()}
@@ -229,7 +208,7 @@ def _recorded(
         _recording.pop()
     for at, mine in enumerate(own):
         if result is mine:
-            return given[at], partial(_handed_back, at)
+            return tensors[at], partial(_handed_back, at)
     return result, _plan(recorder, result, len(own))
 
 
