@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from grader.course import catalog, hidden_cases
-from grader.course.items import SPEED, Item, graded_items
+from grader.course.items import CODEGEN, SPEED, Item, graded_items
 from grader.course.spec import Verdict
 from grader.course.tiers import AUTO
 from grader.grading.options import DECLARED, Declaration, Reader, RunOptions
@@ -121,13 +121,22 @@ def _is_lab(path: Path) -> bool:
     return path.name == "lab.py" and catalog.FOLDER.fullmatch(path.parent.name) is not None
 
 
+def _turn(item: pytest.Item) -> tuple[bool, int, bool]:
+    """Return when an item's turn comes: all timed shapes last, and of each lab first the cases."""
+    if not isinstance(item, LabItem):
+        return False, 0, False
+    kind = item.asked.kind
+    return kind == SPEED, item.asked.entry.number * (kind != SPEED), kind == CODEGEN
+
+
 @pytest.hookimpl(trylast=True)  # after -m and -k
 def pytest_collection_modifyitems(config, items):
     """Put timed shapes last, apply --shard, and deselect the tests that --resume knows as passed.
 
-    While the cases of all labs run, the kernels of the timed shapes are compiled on other cores.
+    While the cases of all labs run, the kernels of the timed shapes are compiled on other cores; and while
+    those of one lab do, what its generated code is checked with.
     """
-    items.sort(key=lambda item: isinstance(item, LabItem) and item.asked.kind == SPEED)
+    items.sort(key=_turn)
     shard = config.getoption("shard")
     if shard:
         try:

@@ -28,6 +28,7 @@ from grader.worker.session import Session
 from grader.worker.shared_memory import Arena, Call
 from grader.worker.submission_worker import SubmissionWorker
 
+TUNINGS = ("chance", "full")  # of the cases, and of the timed shapes
 MOST_WORKERS = 16
 MOST_FOR_A_FILE = 4  # workers that compile one file; several files are compiled at once
 SHARE_OF_THE_FIRST = 0.6  # of all workers, for the file whose cases are graded first
@@ -45,7 +46,7 @@ class Launching:
 
     exercise: Exercise
     case: Case
-    tuning: str  # "chance" or "full"
+    tuning: str  # one of TUNINGS
     set_bytes: int = 0  # of a buffer set, if the case is a timed shape: a smaller one is taken if it must be
 
 
@@ -92,18 +93,17 @@ class CompileAhead:
         self._closed = False
 
     def start(self, files: Iterable[File]) -> None:
-        """Begin to compile these files, in their order."""
+        """Begin to compile these files, in their order: first for the cases of all, which are graded first."""
         sys.setswitchinterval(SWITCH_S)
-        files = list(files)
-        for number, file in enumerate(files):
-            plans = _Plans(file.calls, self._limit_s)
-            workers = min(self._many, MOST_FOR_A_FILE)
-            if number == 0:  # it is waited for, while the others compile
-                workers = (
-                    self._many if len(files) == 1 else max(workers, round(self._many * SHARE_OF_THE_FIRST))
-                )
-            begun = [self._threads.submit(self._compile, file, plans) for _ in range(workers)]
-            self._begun.setdefault(file.submission.path, []).extend(begun)
+        planned = [(file, _Plans(file.calls, self._limit_s)) for file in files]
+        for tuning in TUNINGS:
+            for number, (file, plans) in enumerate(planned):
+                workers = min(self._many, MOST_FOR_A_FILE)
+                if number == 0 and tuning == TUNINGS[0]:  # it is waited for, while the others compile
+                    alone, share = len(planned) == 1, round(self._many * SHARE_OF_THE_FIRST)
+                    workers = self._many if alone else max(workers, share)
+                begun = [self._threads.submit(self._compile, file, plans, tuning) for _ in range(workers)]
+                self._begun.setdefault(file.submission.path, []).extend(begun)
 
     def wait(self, path: Path | None = None) -> None:
         """Wait until a file is compiled, or all are: before a clock runs that busy cores would disturb."""
@@ -119,13 +119,12 @@ class CompileAhead:
             wait(begun, timeout=SHORT_S)  # one that was about to start is running then
         self._threads.shutdown()
 
-    def _compile(self, file: File, plans: _Plans) -> None:
-        """Make all calls of a file in one worker; others make them, too, and share the work."""
+    def _compile(self, file: File, plans: _Plans, tuning: str) -> None:
+        """Make the calls of a file in one worker; others make them, too, and share the work."""
         with contextlib.suppress(Exception):
-            for tuning in ("chance", "full"):
-                if not self._closed:
-                    laid_out, deadline = plans.all()
-                    self._make(file, tuning, [plan for plan in laid_out if plan.tuning == tuning], deadline)
+            if not self._closed:
+                laid_out, deadline = plans.all()
+                self._make(file, tuning, [plan for plan in laid_out if plan.tuning == tuning], deadline)
 
     def _make(self, file: File, tuning: str, plans: Sequence[_Plan], deadline: float) -> None:
         if not plans:
