@@ -20,15 +20,16 @@ def install(arch: int, folder: str) -> None:
     """Make launches compile for sm_`arch` without running, and write PTX, cubin and facts to `folder`."""
     absent_gpu.install(arch)
     os.nice(NICENESS)
-    launch, seen = JITFunction.run, set[str]()
+    launch, stems = JITFunction.run, dict[str, Path]()
 
     def compile_only(self: JITFunction, *args: object, **options: object) -> CompiledKernel | None:
         options["warmup"] = True
         kernel = launch(self, *args, **options)
-        if kernel is None or kernel.hash in seen or len(seen) >= MAX_KERNELS:
+        if kernel is None or (kernel.hash not in stems and len(stems) >= MAX_KERNELS):
             return kernel
-        stem = Path(folder) / f"kernel-{len(seen):03d}"
-        seen.add(kernel.hash)
+        stem = stems.setdefault(kernel.hash, Path(folder) / f"kernel-{len(stems):03d}")
+        if stem.with_suffix(".json").exists():  # each exercise begins with an empty folder
+            return kernel
         stem.with_suffix(".ptx").write_text(kernel.asm["ptx"])
         stem.with_suffix(".cubin").write_bytes(kernel.asm["cubin"])
         facts = {

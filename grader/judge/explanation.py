@@ -24,6 +24,7 @@ from grader.judge.experiments.numbers import MOST_CASES, other_number
 from grader.judge.experiments.of_file import Failed, by_experiment
 from grader.judge.experiments.outputs import exchanged_outputs
 from grader.judge.experiments.programs import NEEDED
+from grader.judge.experiments.shifts import breaking_shift
 from grader.judge.facts import births
 from grader.judge.formula.of_file import formula_of_file
 from grader.judge.measured import measured_of_file
@@ -67,6 +68,8 @@ SHARE_OF_TOLD = 0.2  # of the work, where an experiment has shown what is wrong
 SHARE_OF_FAILED = 0.5  # of the work, where the file fails: most edits fail, too, which takes longer
 SHARE_OF_ITS_OWN = 0.1  # of the work, for the code of a function besides a wrong one that it calls
 MOST_TOLD = 0.6  # share of the wrong cases of which it must have done so
+TELLING = ("adding", "subtracting", "in a row, each block")  # measured, and as good as a cause
+MOST_BESIDE = 3  # cases of another exercise of the file that an edit must keep right
 RARE = 1e-3  # share of the elements
 MORE = "The file has another mistake"
 FAILURES = (Verdict.CRASHED, Verdict.COMPILE_ERROR)
@@ -80,6 +83,7 @@ class Wrong(NamedTuple):
     submission: Submission
     answers: Sequence[tuple[CaseItem, Outcome]]
     right: Collection[str] = ()  # other exercises of the file, of which every case is right
+    beside: Sequence[tuple[Exercise, Case]] = ()  # a few of these cases
 
     def cases(self, right: bool, hidden: bool = True) -> list[Case]:
         """Return the cases that are right or wrong, by size; without hidden ones their sizes may be shown."""
@@ -122,6 +126,7 @@ class Explainer:
         self._workers_for = workers_for
         self._mended: dict[str, list[Edit]] = {}  # by the hash of a file
         self._wrong: dict[str, list[str]] = {}  # names of wrong functions, by the hash of their file
+        self._unmended: dict[str, list[str]] = {}  # of these, the ones for which no edit was found
 
     def explain(self, wrong: Wrong) -> dict[str, Outcome]:
         """Return the outcomes of an exercise's wrong cases by the item's id, with one cause for all.
@@ -137,7 +142,8 @@ class Explainer:
         failed = {item.id: outcome for item, outcome in wrong.answers if is_open(outcome)}
         tried: dict[str, str] | None = None
         try:
-            calls = "" if key in self._mended else self._by_another(wrong, key)
+            unmended = _called(wrong, self._unmended.get(key, ()))
+            calls = self._by_another(wrong, key) if unmended or key not in self._mended else ""
             if calls:
                 return self._of_its_own(wrong, failed, calls, key)
             another = exchanged = self._exchanged(wrong)
@@ -164,6 +170,7 @@ class Explainer:
             same = failed | (returned if exchanged else {})
             return {name: replace(outcome, cause=another, hint=hint) for name, outcome in same.items()}
         if repair is None:
+            self._unmended.setdefault(key, []).append(wrong.exercise.name)
             return self._not_mended(wrong, failed, formula, tried)
         if repair.outputs:
             formula = f"{sentence(repair)}: with another value there {_listed(repair.outputs)} right. {MORE}"
@@ -186,6 +193,7 @@ class Explainer:
         Its own code may be wrong, too: experiments are made, and edits of what only it runs.
         """
         self._wrong[key].append(wrong.exercise.name)
+        self._unmended.setdefault(key, []).append(wrong.exercise.name)
         hint, tried = _common_hint(failed), self._tried(wrong)
         left = [pair for pair in wrong.answers if pair[0].id not in tried]
         repair = None
@@ -233,7 +241,9 @@ class Explainer:
             return {name: replace(one, cause=f"{one.cause}; {found}") for name, one in seen.items()}
         if not guessed or (len(causes) == 1 and not doubtful):
             return failed | seen
-        words = "; ".join(filter(None, ("not found", self._measured(wrong), found)))
+        told = self._shifted(wrong) or self._measured(wrong)
+        unknown = "" if told.startswith(TELLING) else "not found"
+        words = "; ".join(filter(None, (unknown, told, found)))
         return seen | {name: replace(outcome, cause=words, hint=hint) for name, outcome in guessed.items()}
 
     def _tried(self, wrong: Wrong) -> dict[str, str]:
@@ -294,6 +304,20 @@ class Explainer:
         finally:
             worker.close()
 
+    def _shifted(self, wrong: Wrong) -> str:
+        """Say that a constant added to an input spoils a result, where only some values of inputs do."""
+        if not all("values" in case.params for case in wrong.cases(right=False)):
+            return ""
+        right = [
+            case for case in wrong.cases(right=True) if FEWEST_ELEMENTS <= elements(case) <= MOST_ELEMENTS
+        ]
+        plain = [case for case in right if not ("values" in case.params or case.needs_gpu or case.is_far)]
+        worker = self._workers_for(wrong.answers[0][0])[0]
+        try:
+            return "" if worker.start() else breaking_shift(worker, wrong.exercise, plain)
+        finally:
+            worker.close()
+
     def _measured(self, wrong: Wrong) -> str:
         """Say how the wrong results relate to the right ones."""
         worker = self._workers_for(wrong.answers[0][0])[0]
@@ -342,7 +366,7 @@ class Explainer:
                 found = by_smaller_blocks(workers, text, wrong.exercise, failing, passing, share)
             if not found:
                 errors = {one.frames[0].line for _, one in unclear if one.frames}
-                given = wrong.exercise, failing, passing, settled, masks, share, told, errors
+                given = wrong.exercise, failing, passing, settled, masks, share, told, errors, wrong.beside
                 found = Search(workers, text, *given).mend(self._mended.get(key, ()), bool(unclear))
             if found and not found.outputs:
                 self._mended[key] = [*dict.fromkeys((*self._mended.get(key, ()), *found.edits))]
@@ -374,13 +398,19 @@ class Explainer:
         return {function.name for other in others for function in source.reached_from(other)}
 
     def _by_another(self, wrong: Wrong, key: str) -> str:
-        """Name a function that is wrong, and that this one calls."""
-        reached = Source(wrong.submission.text).reached_from(wrong.exercise.name)
-        names = {function.name for function in reached} - {wrong.exercise.name}
-        others = [name for name in self._wrong.get(key, ()) if name in names]
+        """Name the wrong functions that this one calls."""
+        others = _called(wrong, self._wrong.get(key, ()))
         if not others:
             return ""
-        return f"it calls `{others[0]}`, which is wrong: its cause comes first"
+        more = "which is wrong: its cause comes" if len(others) == 1 else "which are wrong: their causes come"
+        return f"it calls {' and '.join(f'`{name}`' for name in others)}, {more} first"
+
+
+def _called(wrong: Wrong, among: Collection[str]) -> list[str]:
+    """Return the functions `among` others that a wrong one calls."""
+    reached = Source(wrong.submission.text).reached_from(wrong.exercise.name)
+    names = {function.name for function in reached} - {wrong.exercise.name}
+    return [name for name in among if name in names]
 
 
 def outside_of_right(wrong: Wrong, seen: Sequence[Birth]) -> Sequence[Birth]:
@@ -432,6 +462,22 @@ def _all_right(
     return {name for name, found in graded.items() if found == {Verdict.PASS}}
 
 
+def _some_cases(items: Sequence[Item], names: Collection[str]) -> list[tuple[Exercise, Case]]:
+    """Return the smallest cases that are large enough, a few of each of these exercises."""
+    found: dict[Exercise, list[Case]] = {}
+    for item in items:
+        is_case = isinstance(item, CaseItem) and item.kind == CORRECTNESS and item.exercise.name in names
+        if is_case and isinstance(item.exercise, Exercise) and item.case is not None:
+            runs = not (item.case.needs_gpu or item.case.is_far)
+            if runs and FEWEST_ELEMENTS <= elements(item.case) <= MOST_ELEMENTS:
+                found.setdefault(item.exercise, []).append(item.case)
+    return [
+        (exercise, case)
+        for exercise, cases in found.items()
+        for case in sorted(cases, key=elements)[:MOST_BESIDE]
+    ]
+
+
 def explained(
     answers: Sequence[Answered],
     submission_of: Callable[[Item], Submission],
@@ -458,7 +504,8 @@ def explained(
             submission = submission_of(mine[0][0])
             beside = [pair for pair in answers if pair[0].entry.folder == folder]
             right = _all_right(beside, submission.path, submission_of)
-            found = explainer.explain(Wrong(exercise, submission, mine, right))
+            also = _some_cases([item for item, _, _ in beside], right)
+            found = explainer.explain(Wrong(exercise, submission, mine, right, also))
             changed |= {(folder, name): outcome for name, outcome in found.items()}
     return [
         (item, changed.get((item.entry.folder, item.id), outcome), seconds)

@@ -152,6 +152,32 @@ def _row_sums(results: Sequence[Seen]) -> str:
     return f"each row sums to {_numbers(found)} and not to 1, and its elements have the right proportions"
 
 
+def _blocks(results: Sequence[Seen]) -> str:
+    """Say that each block of a row has a factor, or an offset, of its own; of the largest such blocks."""
+    longest = max(one.got.shape[1] for one in results)
+    for block in (1 << power for power in range(longest.bit_length() - 1, 3, -1)):
+        several = [one for one in results if one.got.shape[1] > block]
+        if len(several) == len(results) and all(_is_of_blocks(one, block) for one in results):
+            return (
+                f"in a row, each block of {block} columns is right but for a factor of its own: what belongs "
+                "to a whole row, its sum or its maximum, is that of one block alone"
+            )
+    return ""
+
+
+def _is_of_blocks(one: Seen, block: int) -> bool:
+    """Return whether each block of each row has one factor, and those of a row are not the same."""
+    values, factors = torch.empty_like(one.got), list[torch.Tensor]()
+    for begin in range(0, one.got.shape[1], block):
+        part = slice(begin, begin + block)
+        got, expected = one.got[:, part], one.expected[:, part]
+        factors.append((got * expected).sum(1) / expected.square().sum(1))
+        values[:, part] = factors[-1][:, None] * expected
+    each = torch.stack(factors)
+    spread = (each.max(0).values - each.min(0).values).max()
+    return bool(each.isfinite().all()) and float(spread) > CLOSE[one.dtype] and one.follows(values)
+
+
 def _order(results: Sequence[Seen]) -> str:
     """Say that the right values are in other places, and where the first one is."""
     for one in results:
@@ -228,6 +254,7 @@ RELATIONS: tuple[Relation, ...] = (
     _order,
     _power,
     _row_sums,
+    _blocks,
     _factor(ROW, "every element of a row has one factor:"),
     _offset(ROW, "a whole row"),
     _factor(COLUMN, "every element of a column has one factor:"),

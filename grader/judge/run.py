@@ -414,8 +414,9 @@ class Run:
             outcome = replace(outcome, printed=worker.printed)
         if outcome.verdict is Verdict.PASS:
             self._note_verified(item, outcome)
-        # The interpreter stores nothing outside of a tensor; on a GPU such a store may have changed anything.
-        ended_well = WRONG_RESULTS if self.tier == "cpu" else (Verdict.WRONG,)
+        # The interpreter stores nothing outside of a tensor, and an exception ends nothing but the call; on a
+        # GPU either may have changed anything.
+        ended_well = (*WRONG_RESULTS, Verdict.CRASHED) if self.tier == "cpu" else (Verdict.WRONG,)
         if outcome.verdict not in (Verdict.PASS, *ended_well):
             worker.close()  # the next case gets a new worker
         self._begin_following(item)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Generic, NamedTuple, TypeVar
+from typing import BinaryIO, Generic, NamedTuple, TypeVar
 
 from grader.course.spec import Exercise, Reason, Verdict
 from grader.course.submission import Submission
@@ -99,6 +99,7 @@ class SubmissionWorker:
         self._never_loads: Outcome | None = None
         self._base: str | None = None  # a text of which the process keeps the module, for edits of it
         self._source_folder: Path | None = None  # with the file, where no worker can write
+        self._edited: BinaryIO | None = None  # beside the file; opened once, which takes longer than a write
 
     def start(self) -> Outcome | None:
         """Make sure that a worker runs and has imported the file; return an outcome if that fails."""
@@ -142,6 +143,7 @@ class SubmissionWorker:
             (copy.parent / part.name).write_bytes(part.data or b"")
         copy.parent.chmod(0o755)
         self._source_folder = copy.parent
+        self._close_edited()
         on_cpu, handle = self.arena.device == "cpu", self.arena.handle
         environment = {name: os.environ[name] for name in KEPT_ENVIRONMENT if name in os.environ}
         for name in ("HOME", "TMPDIR", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH"):
@@ -316,10 +318,14 @@ class SubmissionWorker:
     def _edit(
         self, text: str, limit_s: float, is_base: bool = False, is_near: bool = False
     ) -> Outcome | None:
-        assert self._source_folder is not None
-        path = self._source_folder / "edited.py"
-        path.write_text(text, "utf-8")
-        return self._ask(Kind.EDIT, encode(Edited(str(path), is_base, is_near)), limit_s)
+        if self._edited is None:
+            assert self._source_folder is not None
+            self._edited = open(self._source_folder / "edited.py", "wb", buffering=0)  # noqa: SIM115 - lives with self
+        data = text.encode()
+        self._edited.seek(0)
+        self._edited.truncate()
+        self._edited.write(data)
+        return self._ask(Kind.EDIT, encode(Edited(self._edited.name, is_base, is_near)), limit_s)
 
     @property
     def is_gated(self) -> bool:
@@ -529,11 +535,17 @@ class SubmissionWorker:
     def close(self) -> None:
         """End the worker, also one that is still setting itself up."""
         self.is_setting_up = False
+        self._close_edited()
         if self._worker:
             self._worker.end()
         if self._gate:
             self._gate.close()
             self._gate = None
+
+    def _close_edited(self) -> None:
+        if self._edited:
+            self._edited.close()
+            self._edited = None
 
 
 def _place(buffer: Buffer) -> Place:

@@ -32,9 +32,11 @@ FARTHER = 1.1  # times the error of an output that was before
 MOST_MENDED = 0.75  # share of the small failing cases
 MOST_RECORDS = 4  # of one text; a process that has ended has lost its own
 MOST_REPEATED, OTHER_DRAWS = 3, (1, 2)  # mended cases that are called on other inputs, and these
+MOST_IN_CASES = 5_000  # work of an edit in all failing cases that are small: it may make calls much longer
 MISSES = 3  # failing cases that an edit leaves wrong, after which the others are not looked at
 SHRINKING_S = 3.0  # for a smaller case; calls without an end take longest
 LARGE_LIMIT_S = 30.0  # of one call of a larger case, which few texts get to
+UNKNOWN_LIMIT_S = 2.0  # the same, where the unedited file fails
 SLOWER, SHORTEST_S = 4.0, 1.0  # a call that takes so many times as long as the unedited file's has no end
 FEWEST_ACCESSES = 2000  # that each call may have
 
@@ -69,6 +71,7 @@ class Bench:
         passing: Sequence[Case],
         start: int,
         told: Collection[str] = (),
+        beside: Sequence[tuple[Exercise, Case]] = (),
     ):
         self._worker, self._exercise, self._start = worker, exercise, start
         self._told = {case.name for case in failing if case.name in told}
@@ -79,13 +82,14 @@ class Bench:
         self.failing = [self._trial(case) for case in self._small]
         few = [case for case in passing if elements(case) <= MOST_ELEMENTS]
         self._passing = [self._trial(case) for case in few]
+        self._beside = [Trial(one, case, worker.session.seed, start) for one, case in beside]
         self._target = self.failing[0]
         self._base: str | None = None
         self._seen = Observed()
         self.touched = Touched()  # by the last text
         self.fails = False
         self.gained = frozenset[int]()  # outputs that the last text makes right, where others stay wrong
-        self.spent = 0  # work of the last text
+        self.spent = 0  # work of the last text, in all cases that it was called in
         self.limit_s = LIMIT_S
         self.most: int | None = None  # loads and stores of a call of an edited file
         self._records = 0  # of the launches of the base
@@ -315,7 +319,7 @@ class Bench:
 
     def keeps(self) -> bool:
         """Return whether the text of the last score is right in the cases that were right before."""
-        return all(self._is_right(trial) for trial in self._passing)
+        return all(self._is_right(trial) for trial in (*self._passing, *self._beside))
 
     def holds(self, cases: Collection[int]) -> bool:
         """Return whether the text of the last score is right in some cases on other inputs as well.
@@ -341,8 +345,10 @@ class Bench:
         It is that of the last score. Of a text that leaves many wrong only the first few are looked at. In a
         large case it may take a few times as long as the text `before` does.
         """
-        found, missed = set[int](), 0
+        found, missed, most = set[int](), 0, self.spent + MOST_IN_CASES
         for at, trial in enumerate(self.failing):
+            if self.spent > most:
+                return frozenset()
             if self._is_right(trial):
                 found.add(at)
             elif trial.case.name not in self._told:
@@ -364,11 +370,11 @@ class Bench:
     def _limit_of(self, case: Case, before: str) -> float:
         """Return the seconds that one call of a large case may take."""
         if case.name not in self._limits:
-            limit_s = LARGE_LIMIT_S
+            limit_s = UNKNOWN_LIMIT_S
             if not (self._worker.start() or self._worker.edit(before, LIMIT_S)):
                 began = time.monotonic()
                 called = self._trial(case).call(self._worker, witnessed=True, limit_s=LARGE_LIMIT_S)
-                limit_s = slowest(time.monotonic() - began) if called else LARGE_LIMIT_S
+                limit_s = slowest(time.monotonic() - began) if called else UNKNOWN_LIMIT_S
             self._limits[case.name] = min(LARGE_LIMIT_S, limit_s)
         return self._limits[case.name]
 
@@ -436,7 +442,9 @@ class Bench:
         return len(mended) == len(self._small) + len(self._large)
 
     def _is_right(self, trial: Trial, limit_s: float = LIMIT_S) -> bool:
-        return trial.right(self._worker, witnessed=True, limit_s=limit_s) == 1.0
+        is_right = trial.right(self._worker, witnessed=True, limit_s=limit_s) == 1.0
+        self.spent += self.work()
+        return is_right
 
 
 def _particulars(case: Case) -> int:

@@ -24,6 +24,7 @@ ALIKE = (
     ("cumsum", "sum"),
     ("atomic_add", "store"),
 )
+OPPOSITES = ({"max", "min"}, {"maximum", "minimum"})
 BINARY = {"maximum", "minimum", "fdiv"}
 CHECKED = ("(0, 1)", "(0,)", "(1,)")
 UNARY = {"exp", "exp2", "log", "log2", "sqrt", "rsqrt", "abs", "sigmoid", "floor", "ceil"}
@@ -169,9 +170,9 @@ def _of_a_name(source: Source, node: ast.Call, name: str) -> Iterator[Edit]:
             for other in group:
                 if other != name:
                     mistake = f"`{spelled}` is the wrong function in {code}"
-                    yield Edit.of_node(
-                        source, 2, function, spelled[: len(spelled) - len(name)] + other, mistake
-                    )
+                    rank = 1 if {name, other} in OPPOSITES else 2
+                    text = spelled[: len(spelled) - len(name)] + other
+                    yield Edit.of_node(source, rank, function, text, mistake)
     if name in UNARY and len(node.args) == 1:
         mistake = f"`{spelled}` does not belong around {quoted(source.text_of(node.args[0]))}"
         yield Edit.of_node(source, 3, node, f"({source.text_of(node.args[0])})", mistake)
@@ -291,8 +292,11 @@ def _of_the_arguments(source: Source, node: ast.Call, function: Function) -> Ite
         mistake = f"in {code} the arguments {quoted(first)} and {quoted(second)} are exchanged"
         first_at, second_at = plain.index(one), plain.index(other)
         near = second_at - first_at == 1
-        named_so = second_at < len(parameters) and (
-            _is_named_after(parameters[first_at], other) and _is_named_after(parameters[second_at], one)
+        # Names tell where they are unlike now, and one is alike, or both, when exchanged.
+        into = parameters[first_at : first_at + 1] + parameters[second_at : second_at + 1]
+        now = any(_is_named_after(name, value) for name, value in zip(into, (one, other), strict=False))
+        named_so = not now and any(
+            _is_named_after(name, value) for name, value in zip(into, (other, one), strict=False)
         )
         yield Edit(0 if named_so else 1 if near else 2, one.lineno, mistake, parts)
     named = [one for one in node.keywords if one.arg and not isinstance(one.value, ast.Constant)]

@@ -73,7 +73,7 @@ def _near(value: object) -> tuple[str, ...]:
             return (INFINITE, *scaled)
         if abs(value) <= 1 / LARGE:
             return ("0.0", *scaled)
-        return (repr(1.0 / value), repr(-value), "0.0", *scaled)
+        return (repr(1.0 / value), repr(-value), "0.0", "1.0", *scaled)
     return FLOATS.get(value, ()) if isinstance(value, float) else ()
 
 

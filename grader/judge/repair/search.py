@@ -21,12 +21,14 @@ from grader.worker.submission_worker import SubmissionWorker
 
 # What is tried is counted in work and not in seconds, so that two runs say the same. A unit is about a
 # millisecond of one core where a kernel is short; where it is long, rewriting it takes more.
-WORK_FOR_ONE, WORK_FOR_TWO = 14_000, 5_000  # of single edits, and of second ones
+WORK_FOR_ONE, WORK_FOR_TWO = 11_000, 4_000  # of single edits, and of second ones
 GIVE_UP_S = 25.0  # on a machine that is so slow that the work takes longer
 MORE_S = 15.0  # for the second mistake, where one was found
+SHARE_OF_AGAIN = 0.3  # of the work, without the edits of another function, on top of which all were tried
 FEWEST_MENDED = 2  # cases that an edit makes right for which it is named, where it does not mend all
 FURTHER = 120  # edits that are tried after one that mends all, but lets programs do more than before
 MUCH_MORE = 2  # times the lanes that there were before
+MOST_OWN = 30  # edits of code that no right exercise runs, of which every two are tried together
 MOST_STEPS = 4  # edits that bring a file nearer, on top of which a second one is tried
 FEWEST_TRIES = 20  # for which a second search is worth what it takes to begin it
 
@@ -92,8 +94,11 @@ class Search:
         share: float = 1.0,
         told: Collection[str] = (),
         errors: Collection[int] = (),
+        beside: Sequence[tuple[Exercise, Case]] = (),
     ):
         """`failing` and `passing` are cases of the unedited file, with this `text`; each runs on a CPU.
+
+        So do those `beside`, of other exercises, which are right as well.
 
         One of the first failing ones is tried with every edit. Functions in `settled` are not edited, and
         masks only if `masks`. `share` is how much of the usual work may be done. Failing cases whose names
@@ -103,9 +108,11 @@ class Search:
         self._source = Source(text)
         part = workers[0].arena.size // len(workers)
         self._benches = [
-            Bench(worker, exercise, failing, passing, part * at, told) for at, worker in enumerate(workers)
+            Bench(worker, exercise, failing, passing, part * at, told, beside)
+            for at, worker in enumerate(workers)
         ]
         self._sizes = (*failing, *passing)
+        self._name, self._right = exercise.name, {one.name for one, _ in beside}
         edits = candidates(self._source, exercise.name, settled)
         self._errors = frozenset(errors)
         self._found: Known | None = None
@@ -136,11 +143,16 @@ class Search:
             raise NotRunError("the file does not run in the interpreter of this machine")
         if base == 1.0:  # what is wrong with this case is not seen here
             return None
-        if likely:
-            found = self._on_top_of(likely)
+        known = self._reached(likely)
+        if known:
+            found, tried = self._on_top_of(known, base)
             if found:
                 return found
             base = self._aim(first, ())
+            self._one = round(self._one * (SHARE_OF_AGAIN if tried else 1.0))
+        found = self._of_its_own(base)
+        if found:
+            return found
         mends, steps = self._sweep((), self._one, base)
         if mends and mends[0].is_all:
             return Repair((mends[0].edit,))
@@ -160,6 +172,25 @@ class Search:
             if second:
                 return second
         return self._for_outputs(steps)
+
+    def _of_its_own(self, base: float) -> Repair | None:
+        """Return one or two edits, which mend all, of code that no right exercise of the file runs."""
+        right = {function.name for name in self._right for function in self._source.reached_from(name)}
+        reached = self._source.reached_from(self._name)
+        spans = [self._source.span(one.node) for one in reached if one.name not in right]
+        own = [
+            edit
+            for edit in self._edits
+            if all(any(begin <= at < end for begin, end in spans) for (at, _), _ in edit.parts)
+        ]
+        if not self._right or not 0 < len(own) <= MOST_OWN:
+            return None
+        for first in (None, *own):
+            others = own[own.index(first) + 1 :] if first else own
+            mends, _ = self._try_all(others, first.parts if first else (), base, self._one)
+            if mends and mends[0].is_all:
+                return Repair((first, mends[0].edit) if first else (mends[0].edit,))
+        return None
 
     def _for_some(self, found: Mend) -> Repair:
         """Return an edit with all cases that it makes right, the large ones as well."""
@@ -200,22 +231,38 @@ class Search:
         # With the second one right, the first may be another: in a small case several help.
         return self._second(found[0].edit, most, mended=found[0].cases, again=False)
 
-    def _on_top_of(self, known: Sequence[Edit]) -> Repair | None:
-        """Return the known edits, with one more if they do not mend all; None if they mend nothing."""
+    def _reached(self, edits: Sequence[Edit]) -> list[Edit]:
+        """Return the edits of code that the exercise's function runs."""
+        reached = self._source.reached_from(self._name)
+        spans = [self._source.span(function.node) for function in reached]
+        every = [self._source.span(function.node) for function in self._source.functions.values()]
+
+        def runs(at: int) -> bool:
+            inside = [span for span in every if span[0] <= at < span[1]]
+            return not inside or any(span in spans for span in inside)  # code of the module runs always
+
+        return [edit for edit in edits if any(runs(begin) for (begin, _), _ in edit.parts)]
+
+    def _on_top_of(self, known: Sequence[Edit], base: float) -> tuple[Repair | None, bool]:
+        """Return the known edits, with one more if they do not mend all; None if they mend nothing.
+
+        And whether others were tried on top of them: without that where they bring the case no nearer than
+        its `base`.
+        """
         bench, parts = self._benches[0], [part for edit in known for part in edit.parts]
-        self._try(bench, parts)
+        score = self._try(bench, parts)
         mended = bench.mended(self._source.with_replaced(parts), self._source.text)
-        if not bench.keeps():
-            return None
+        if not bench.keeps() or not (mended or score >= base + NEARER):
+            return None, False
         if bench.is_all(mended):
-            return Repair((*known,))
+            return Repair((*known,)), False
         base = self._aim(bench.worst(self._source.with_replaced(parts), mended), parts)
         second, _ = self._sweep(parts, self._one, base)
         if second and second[0].is_all:
             # The known ones may be of other functions.
             alone, _ = self._try_all([second[0].edit], (), base, self._one)
-            return Repair((*(() if alone and alone[0].is_all else known), second[0].edit))
-        return Repair((*known,), bench.names(mended)) if mended else None
+            return Repair((*(() if alone and alone[0].is_all else known), second[0].edit)), True
+        return (Repair((*known,), bench.names(mended)) if mended else None), True
 
     def _known(self, before: Sequence[Part]) -> Known:
         """Return the edits with the effect of each in the present case, on top of others."""
@@ -276,7 +323,12 @@ class Search:
 
         def run(number: int) -> None:
             bench, relevance, left = self._benches[number], Relevance(self._source), work
+            bench.spent = 0
             for index in range(number, len(edits), len(self._benches)):
+                left -= (
+                    len(self._benches) * bench.spent
+                )  # on the last one, in all cases that it was called in
+                bench.spent = 0
                 if index > best[0] or left <= 0 or time.monotonic() > self._end:
                     return
                 if relevance.is_useless(edits[index]):
@@ -284,7 +336,6 @@ class Search:
                 parts = (*before, *edits[index].parts)
                 kept = self._kept(edits[index])
                 score = self._try(bench, parts, relevance.is_new(edits[index]), *kept)
-                left -= len(self._benches) * bench.spent
                 relevance.note(edits[index], bench.touched)
                 if score == 1.0 and bench.stored_again() > self._seen.again:
                     continue  # right by chance: what one program stores, or one iteration, hides another's
