@@ -93,7 +93,7 @@ class CompileAhead:
         self._closed = False
 
     def start(self, files: Iterable[File]) -> None:
-        """Begin to compile these files, in their order: first for the cases of all, which are graded first."""
+        """Begin to compile these files, in their order: for the cases of all, and then for timed shapes."""
         sys.setswitchinterval(SWITCH_S)
         planned = [(file, _Plans(file.calls, self._limit_s)) for file in files]
         for tuning in TUNINGS:

@@ -1,8 +1,8 @@
 """Say that a constant added to an input changes the result, where by mathematics it must not.
 
-A metamorphic relation (Chen, Cheung and Yiu, Metamorphic testing, 1998): softmax of x + c is softmax of x. Which
-inputs have it is found with the reference. A file that computes exp(x) without subtracting the maximum is right
-for usual values, and breaks the relation for large ones.
+A metamorphic relation (Chen, Cheung and Yiu, Metamorphic testing, 1998): softmax of x + c is softmax of x.
+Which inputs have it is found with the reference. A file that computes exp(x) without subtracting the maximum
+is right for usual values, and breaks the relation for large ones.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ SAME = 1e-9  # relative norm of the change of a result in fp64 that is none
 def breaking_shift(worker: SubmissionWorker, exercise: Exercise, right: Sequence[Case]) -> str:
     """Say which constant changes the result of the first of some `right` cases; "" if none does.
 
-    Of fp32 cases alone, in which a shift by these constants leaves digits enough. They run in the interpreter.
+    Of fp32 cases alone: a shift by these constants leaves digits enough. They run in the interpreter.
     """
     cases = [case for case in right if case.dtype == "fp32" and not case.layouts]
     if not cases or exercise.follow is not None:
         return ""
-    for name in tensors(Trial(exercise, cases[0], worker.session.seed).values):
+    for name, value in tensors(Trial(exercise, cases[0], worker.session.seed).values).items():
         for shift in SHIFTS:
             trial = Trial(exercise, cases[0], worker.session.seed)
             if not _is_invariant(exercise, trial, name, shift):
                 break
-            shifted = (trial.values[name].double() + shift).to(TORCH_DTYPES[cases[0].dtype])
+            shifted = (value.double() + shift).to(TORCH_DTYPES[cases[0].dtype])
             trial.values = {**trial.values, name: shifted}
             trial.expected = comparison.expect(exercise, cases[0], trial.values)
             if trial.right(worker) < 1.0:
