@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import NamedTuple
 
 import torch
@@ -51,6 +53,7 @@ torch.set_num_threads(1)
 ELSEWHERE = "nothing was written to it: the function returned something else in its place"
 # Inputs may happen to allow a wide tolerance, where the error of PyTorch's own operator is unusually large.
 ATTEMPTS = 3
+MOST_TUNED = 4096  # elements of a case in which autotuned kernels run once more
 FIRST_DECOY = 2_000_000  # call numbers from here on give data that is never graded
 
 
@@ -159,14 +162,22 @@ def _grade(
     for attempt in range(ATTEMPTS):
         wanted = _Wanted(worker.session, exercise, case, calls, attempt)
         grade = partial(_graded_on, wanted, calls, worker, lab, exercise, case, count_kernels)
-        outcome = usual_config.explained(grade(), wanted.configs, partial(_with_one_config, worker, grade))
+        again = partial(_with_one_config, worker, grade)
+        outcome = usual_config.explained(grade(), wanted.configs, again, _is_tuned(case))
         if not wanted.accepted:
             break
     return outcome
 
 
-def _with_one_config(worker: SubmissionWorker, grade: Callable[..., Outcome]) -> Outcome:
-    return worker.start() or grade(one_config=True)
+def _with_one_config(
+    worker: SubmissionWorker, grade: Callable[..., Outcome], config: usual_config.Configs | None = None
+) -> Outcome:
+    return worker.start() or grade(one_config=config or {})
+
+
+def _is_tuned(case: Case) -> bool:
+    """Return whether kernels run once more in a case: that takes time where it is large."""
+    return math.prod(size for size in case.params.values() if isinstance(size, int)) <= MOST_TUNED
 
 
 def _graded_on(
@@ -177,9 +188,12 @@ def _graded_on(
     exercise: Exercise,
     case: Case,
     count_kernels: bool,
-    one_config: bool = False,
+    one_config: usual_config.Configs | None = None,
 ) -> Outcome:
-    """Make the calls of a case; on a CPU each with another config of its kernels, or with `one_config`."""
+    """Make the calls of a case; on a CPU each with another config of its kernels.
+
+    Or all with the same: with those in `one_config`, if it has any.
+    """
     session = worker.session
     inputs, outputs = lay_out(exercise, case, Placer(), shapes_in(wanted.inputs[0]))
     rng = Rng(session.seed, f"poison/{exercise.name}/{case.name}", "cpu")
@@ -189,7 +203,7 @@ def _graded_on(
     used, launched = 0.0, Counter[str]()
     unlike: Outcome | None = None
     # In the interpreter nothing is compiled, so that another config costs nothing.
-    varies = exercise.follow is None and session.device == "cpu" and not one_config
+    varies = exercise.follow is None and session.device == "cpu" and one_config is None
     for call in calls:
         values = wanted.inputs[call]
         # A random choice is the same for every config.
@@ -205,6 +219,8 @@ def _graded_on(
             values,
             opens_first=not results or changes_config,
             other_configs=changes_config or (varies and bool(results)),
+            tunes=varies and bool(results) and _is_tuned(case),
+            configs=one_config or {},
             meanwhile=None if wanted.expected else wanted.compute,
         )
         if varies:
@@ -339,13 +355,15 @@ def _call(
     values: Inputs,
     opens_first: bool = False,
     other_configs: bool = False,
+    tunes: bool = False,
+    configs: usual_config.Configs = MappingProxyType({}),
     meanwhile: Callable[[], None] | None = None,
 ) -> Written | Outcome:
     """Make one call: return what it wrote, or an outcome if something other than the values is wrong.
 
     With `opens_first` a gated call comes after one with the gate open, which compiles and allocates. With
-    `other_configs` the autotuner chooses among configs that it has not chosen yet. `meanwhile` is called
-    while the worker is busy.
+    `other_configs` the autotuner chooses among configs that it has not chosen yet, and runs kernels once
+    before if it `tunes`; those in `configs` have this one. `meanwhile` is called while the worker is busy.
     """
     arena, session = worker.arena, worker.session
     named = numbers(values)
@@ -357,6 +375,8 @@ def _call(
         allocates=case.allocates,
         separate=case.separate,
         other_configs=other_configs,
+        tunes=tunes,
+        configs=configs,
     )
     if isinstance(plan, Outcome):
         return plan

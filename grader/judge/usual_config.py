@@ -5,26 +5,41 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from grader.course.spec import Verdict
+from grader.course.spec import Reason, Verdict
 from grader.judge.usual_layout import WRONG
 from grader.results.outcome import Outcome
 
 Configs = Mapping[str, str]  # the text of a config, by the name of its kernel
 
 
-def explained(outcome: Outcome, ran: Sequence[Configs], grade: Callable[[], Outcome]) -> Outcome:
-    """Return the outcome of a case whose calls `ran` with these configs.
+def explained(
+    outcome: Outcome, ran: Sequence[Configs], grade: Callable[..., Outcome], is_tuned: bool = False
+) -> Outcome:
+    """Return the outcome of a case whose calls `ran` with these configs; if it `is_tuned`, the last twice.
 
     If it is wrong and they differ, the case is graded once more, with the first config in all calls. If it is
-    wrong there as well, that outcome is returned: it is not about the config.
+    wrong there as well, that outcome is returned: it is not about the config. If it is right with the last
+    one in all calls, too, it is wrong because kernels ran twice.
     """
-    if len(ran) < 2 or ran[0] == ran[-1] or outcome.verdict not in WRONG:
+    if len(ran) < 2 or not ran[-1] or outcome.verdict not in WRONG or (ran[0] == ran[-1] and not is_tuned):
         return outcome
     usual = grade()
     if usual.verdict is not Verdict.PASS:
         return usual
+    if is_tuned and (ran[0] == ran[-1] or grade(ran[-1]).verdict is Verdict.PASS):
+        cause = when_tuned([*ran[-1]])
+        return replace(outcome, reason=Reason.NONDETERMINISTIC, cause=cause, plain_cause=cause)
     cause = in_words(ran[0], ran[-1])
     return replace(outcome, cause=cause, plain_cause=cause, configs=ran[-1])
+
+
+def when_tuned(kernels: Sequence[str]) -> str:
+    """Say that running kernels more than once spoils the result."""
+    named = " or ".join(f"`{name}`" for name in kernels)
+    return (
+        f"right where {named} runs once, and wrong where the autotuner has run it before, to time its "
+        "configs: what a kernel adds to, or overwrites and reads, needs `reset_to_zero=` or `restore_value=`"
+    )
 
 
 def in_words(right: Configs, wrong: Configs) -> str:

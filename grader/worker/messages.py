@@ -92,6 +92,7 @@ class Plan:
     calls: tuple[tuple[tuple[Place, ...], dict[str, Place]], ...]
     separate: bool = False  # each gradient is asked for by itself
     other_configs: bool = False  # autotuned kernels take another config than in earlier calls
+    tunes: bool = False  # and run once before, as where they are tuned
     configs: dict[str, str] = field(default_factory=dict)  # the text of one, by the kernel's name
     programs: Programs | None = None  # in place of those that host code launches; in the interpreter alone
     only: OneProgram | None = None  # in the interpreter alone

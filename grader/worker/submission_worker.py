@@ -229,6 +229,7 @@ class SubmissionWorker:
         allocates: bool = False,
         separate: bool = False,
         other_configs: bool = False,
+        tunes: bool = False,
         configs: Mapping[str, str] = MappingProxyType({}),
         programs: Programs | None = None,
         only: OneProgram | None = None,
@@ -239,8 +240,8 @@ class SubmissionWorker:
 
         If the function `allocates` its results, no output is passed, and what it returns is copied. If its
         gradients are `separate`, it is called once for each. With `other_configs` autotuned kernels take
-        another config than in earlier calls, where they have one; those in `configs`, by name, take the one
-        with this text.
+        another config than in earlier calls, where they have one, and run once before if this `tunes` them;
+        those in `configs`, by name, take the one with this text.
         `programs` change the grid of one launch; of a launch that has an `only` program no other one runs,
         and launches that are `kept` do not run either. If `filled`, tensors that host code makes hold NaN.
         """
@@ -257,6 +258,7 @@ class SubmissionWorker:
             allocates=allocates,
             separate=separate,
             other_configs=other_configs,
+            tunes=tunes,
             configs=dict(configs),
             programs=programs,
             only=only,

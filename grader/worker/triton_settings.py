@@ -26,6 +26,7 @@ TUNE_WARM_MS, TUNE_MS = 10, 40
 MOST_TEXT = 200  # characters of a config in a report
 LARGE = 256  # elements along an axis, which are several blocks of a small config
 
+_tunes: list[bool] = []  # not empty while kernels run as where they are tuned
 _times_run = Counter[tuple[str, str]]()  # configs of autotuned kernels, by the kernel's name
 
 
@@ -121,9 +122,12 @@ def tune_by_chance(seed: int, runs_first: bool) -> None:
     Autotuner.prune_configs = shuffled
     if not runs_first:
         Autotuner.run = _counted(Autotuner.run)
-    driver = triton.runtime.driver.active
-    # Of configs that take the same time the autotuner picks the first.
-    benchmark = first_that_runs() if runs_first else lambda *_, **__: [1.0] * 3
+    driver, running = triton.runtime.driver.active, first_that_runs()
+
+    def benchmark(call: Callable[[], object], **more: object) -> list[float]:
+        # Of configs that take the same time the autotuner picks the first.
+        return running(call, **more) if runs_first or _tunes else [1.0] * 3
+
     driver.get_benchmarker = lambda: benchmark
 
 
@@ -141,11 +145,13 @@ class _NoChoice(dict[object, triton.Config]):
 
 
 @contextlib.contextmanager
-def other_configs() -> Iterator[None]:
+def other_configs(tunes: bool = False) -> Iterator[None]:
     """Let autotuned kernels run another config than in earlier calls, where they have one.
 
     In the interpreter the one that has run least often: each of a file's configs runs in some case then.
-    Afterwards the earlier choices hold again. What a kernel computes must not depend on the config.
+    Afterwards the earlier choices hold again. What a kernel computes must not depend on the config. If this
+    `tunes` them they run once before that, as on a GPU, where each config is timed: what they add to has to
+    be reset.
     """
 
     def others(self: Autotuner, configs: list[triton.Config]) -> list[triton.Config]:
@@ -153,8 +159,12 @@ def other_configs() -> Iterator[None]:
         left = [one for one in configs if one is not known] or configs
         return sorted(left, key=lambda one: _times_run[_named(self, one)])
 
-    with _chosen_anew(others):
-        yield
+    _tunes[:] = [True] * tunes
+    try:
+        with _chosen_anew(others):
+            yield
+    finally:
+        _tunes.clear()
 
 
 @contextlib.contextmanager

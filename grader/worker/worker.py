@@ -269,9 +269,8 @@ def _ready(module: ModuleType | nvcc.Library | None, arena: Arena, plan: Plan) -
         else:
             calls.append(ReadyCall(function, inputs, {**outputs, **plan.named}, outputs))
     if plan.other_configs:
-        calls = [
-            call._replace(function=_within(triton_settings.other_configs, call.function)) for call in calls
-        ]
+        others = functools.partial(triton_settings.other_configs, plan.tunes)
+        calls = [call._replace(function=_within(others, call.function)) for call in calls]
     if plan.configs:
         given = functools.partial(triton_settings.these_configs, plan.configs)
         calls = [call._replace(function=_within(given, call.function)) for call in calls]
