@@ -7,6 +7,7 @@ ones do not.
 
 from __future__ import annotations
 
+import ast
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
@@ -127,6 +128,7 @@ class Explainer:
         self._mended: dict[str, list[Edit]] = {}  # by the hash of a file
         self._wrong: dict[str, list[str]] = {}  # names of wrong functions, by the hash of their file
         self._unmended: dict[str, list[str]] = {}  # of these, the ones for which no edit was found
+        self._wrong_in: dict[str, list[str]] = {}  # names of wrong functions, by the module of their file
 
     def explain(self, wrong: Wrong) -> dict[str, Outcome]:
         """Return the outcomes of an exercise's wrong cases by the item's id, with one cause for all.
@@ -146,6 +148,10 @@ class Explainer:
             calls = self._by_another(wrong, key) if unmended or key not in self._mended else ""
             if calls:
                 return self._of_its_own(wrong, failed, calls, key)
+            imports = self._by_imported(wrong)
+            if imports:  # what is wrong here is seen when that is right
+                hint = _common_hint(failed)
+                return {name: replace(outcome, cause=imports, hint=hint) for name, outcome in failed.items()}
             another = exchanged = self._exchanged(wrong)
             seen = {(outcome.verdict, outcome.reason) for outcome in failed.values()}
             # A launch with too few programs is found within a second; two symptoms may be two mistakes.
@@ -164,6 +170,7 @@ class Explainer:
         except NotRunError:
             return {}
         self._wrong.setdefault(key, []).append(wrong.exercise.name)
+        self._wrong_in.setdefault(Path(wrong.exercise.file).stem, []).append(wrong.exercise.name)
         hint = _common_hint(failed)
         if another:  # results that are exchanged look as if they were returned in another order, too
             returned = {item.id: one for item, one in wrong.answers if one.reason is Reason.RETURNED}
@@ -396,6 +403,14 @@ class Explainer:
             return set()
         source, others = Source(wrong.submission.text), self._wrong.get(key, ())
         return {function.name for other in others for function in source.reached_from(other)}
+
+    def _by_imported(self, wrong: Wrong) -> str:
+        """Name a wrong function of another file that this one imports."""
+        for node in Source(wrong.submission.text).tree.body:
+            if isinstance(node, ast.ImportFrom) and self._wrong_in.get(node.module or ""):
+                name = self._wrong_in[node.module or ""][0]
+                return f"it imports from `{node.module}`, where `{name}` is wrong: its cause comes first"
+        return ""
 
     def _by_another(self, wrong: Wrong, key: str) -> str:
         """Name the wrong functions that this one calls."""
