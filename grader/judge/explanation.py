@@ -65,6 +65,7 @@ PLAIN_REASONS = (
 )  # they say by themselves what is wrong
 TRACED = (Reason.NONFINITE, Reason.PRECISION)  # of which every operation of a case is looked at
 SHARE_OF_MORE = 0.3  # of the work, for another function of a file in which one was looked for in vain
+SHARE_OF_LONG = 0.4  # of the work, in long rows, after short ones with smaller blocks have not helped
 SHARE_OF_TOLD = 0.2  # of the work, where an experiment has shown what is wrong
 SHARE_OF_FAILED = 0.5  # of the work, where the file fails: most edits fail, too, which takes longer
 SHARE_OF_ITS_OWN = 0.1  # of the work, for the code of a function besides a wrong one that it calls
@@ -153,18 +154,21 @@ class Explainer:
                 hint = _common_hint(failed)
                 return {name: replace(outcome, cause=imports, hint=hint) for name, outcome in failed.items()}
             another = exchanged = self._exchanged(wrong)
-            seen = {(outcome.verdict, outcome.reason) for outcome in failed.values()}
-            # A launch with too few programs is found within a second; two symptoms may be two mistakes.
-            if not another and (len(seen) > 1 or Reason.UNWRITTEN in {reason for _, reason in seen}):
+            # A launch with too few programs, or a wrong stride, is found within a second.
+            if not another:
                 tried = self._tried(wrong)
             needed = [words for words in (tried or {}).values() if NEEDED in words]
-            told_already = len(needed) >= MOST_TOLD * max(1, len(failed))
-            if told_already:  # what the file allocates is not marked: what is never written may be any number
+            if len(needed) >= MOST_TOLD * max(1, len(failed)):
+                # What the file allocates is not marked: what is never written may be any number.
                 own = [item.id for item, _ in wrong.answers if item.case.allocates and item.id in failed]
                 tried = dict.fromkeys(own, needed[0]) | (tried or {})
+            told_already = len(tried or {}) >= MOST_TOLD * max(1, len(failed))
             most = SHARE_OF_TOLD if told_already else 1.0
-            told = {item.case.name for item, _ in wrong.answers if item.id in (tried or {})}
-            told = told or _seen_apart(wrong)
+            told = {item.case.name for item, _ in wrong.answers if item.id in (tried or {})} or _seen_apart(
+                wrong
+            )
+            if told_already:  # the few others may have the same mistake
+                told = set()
             repair, formula = (None, "") if another else self._by_edits(wrong, key, most, told)
             another = another or ("" if repair else self._by_another(wrong, key))
         except NotRunError:
@@ -371,6 +375,7 @@ class Explainer:
             text, found = wrong.submission.text, None
             if key not in self._mended and not told and is_long(failing, passing):
                 found = by_smaller_blocks(workers, text, wrong.exercise, failing, passing, share)
+                share *= 1.0 if found else SHARE_OF_LONG
             if not found:
                 errors = {one.frames[0].line for _, one in unclear if one.frames}
                 given = wrong.exercise, failing, passing, settled, masks, share, told, errors, wrong.beside

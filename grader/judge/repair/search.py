@@ -22,7 +22,7 @@ from grader.worker.submission_worker import SubmissionWorker
 # What is tried is counted in work and not in seconds, so that two runs say the same. A unit is about a
 # millisecond of one core where a kernel is short; where it is long, rewriting it takes more.
 WORK_FOR_ONE, WORK_FOR_TWO = 11_000, 4_000  # of single edits, and of second ones
-GIVE_UP_S = 25.0  # on a machine that is so slow that the work takes longer
+GIVE_UP_S = 20.0  # on a machine that is so slow that the work takes longer
 MORE_S = 15.0  # for the second mistake, where one was found
 SHARE_OF_AGAIN = 0.3  # of the work, without the edits of another function, on top of which all were tried
 FEWEST_MENDED = 2  # cases that an edit makes right for which it is named, where it does not mend all
@@ -116,6 +116,7 @@ class Search:
         edits = candidates(self._source, exercise.name, settled)
         self._errors = frozenset(errors)
         self._found: Known | None = None
+        self._took = 0  # work of the edits that were tried last
         self._may_fail = False
         self._seen = Observed()  # of the unedited file, in the case that is tried
         self._one, self._two = round(share * WORK_FOR_ONE), round(share * WORK_FOR_TWO)
@@ -185,11 +186,16 @@ class Search:
         ]
         if not self._right or not 0 < len(own) <= MOST_OWN:
             return None
+        left = self._one // 2
         for first in (None, *own):
             others = own[own.index(first) + 1 :] if first else own
-            mends, _ = self._try_all(others, first.parts if first else (), base, self._one)
+            mends, _ = self._try_all(others, first.parts if first else (), base, left)
             if mends and mends[0].is_all:
                 return Repair((first, mends[0].edit) if first else (mends[0].edit,))
+            left -= self._took
+            if left <= 0:
+                break
+        self._one -= self._one // 2 - max(left, 0)
         return None
 
     def _for_some(self, found: Mend) -> Repair:
@@ -321,16 +327,14 @@ class Search:
         best, mends = [len(edits)], list[tuple[int, Mend]]()
         steps = list[tuple[float, int, frozenset[int]]]()
 
-        def run(number: int) -> None:
+        def run(number: int) -> int:
             bench, relevance, left = self._benches[number], Relevance(self._source), work
             bench.spent = 0
             for index in range(number, len(edits), len(self._benches)):
-                left -= (
-                    len(self._benches) * bench.spent
-                )  # on the last one, in all cases that it was called in
+                left -= len(self._benches) * bench.spent  # on the last one, in all cases
                 bench.spent = 0
                 if index > best[0] or left <= 0 or time.monotonic() > self._end:
-                    return
+                    break
                 if relevance.is_useless(edits[index]):
                     continue
                 parts = (*before, *edits[index].parts)
@@ -352,10 +356,10 @@ class Search:
                         best[0] = min(best[0], index + FURTHER)
                 elif score >= base + NEARER:
                     steps.append((-score, index, frozenset()))
+            return work - left
 
         with ThreadPoolExecutor(len(self._benches)) as pool:
-            for done in [pool.submit(run, number) for number in range(len(self._benches))]:
-                done.result()
+            self._took = max(pool.map(run, range(len(self._benches))))
         found = sorted(((at, one) for at, one in mends if at <= best[0]), key=lambda one: one[0])
         by_cases = sorted((one for _, one in found), key=_most_first)
         nearer = [(rank, at, gained) for rank, at, gained in steps if at <= best[0]]

@@ -12,6 +12,7 @@ from grader.judge.experiments.numbers import other_number
 from grader.judge.experiments.of_file import Failed, by_experiment
 from grader.judge.experiments.outputs import exchanged_outputs
 from grader.judge.experiments.reach import steps
+from grader.judge.experiments.shifts import breaking_shift
 from grader.judge.experiments.strides import mistakes
 from grader.judge.formula.of_file import formula_of_file
 from grader.judge.formula.search import PLACES
@@ -377,6 +378,38 @@ def test_of_programs_that_take_turns_a_mistake_between_turns_is_no_launch_that_i
     assert not any("launches" in cause for cause in causes.values())
 
 
+WITHOUT_GAPS = """import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def swiglu_kernel(
+    gate_ptr, up_ptr, out_ptr, n_rows, n_cols, stride_gate, stride_up, stride_out, BLOCK: tl.constexpr
+):
+    at = tl.program_id(axis=0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    row, col = at // n_cols, at % n_cols
+    gate = tl.load(gate_ptr + row * stride_gate + col, mask=row < n_rows, other=0.0).to(tl.float32)
+    up = tl.load(up_ptr + row * stride_up + col, mask=row < n_rows, other=0.0).to(tl.float32)
+    last = (n_rows - 1) * stride_out + n_cols
+    tl.store(out_ptr + at, gate * tl.sigmoid(gate) * up, mask=at < last)
+
+
+def swiglu(gate, up, *, out=None):
+    out = torch.empty_like(gate) if out is None else out
+    strides = gate.stride(0), up.stride(0), out.stride(0)
+    grid = (triton.cdiv(gate.numel(), 32),)
+    swiglu_kernel[grid](gate, up, out, *gate.shape, *strides, BLOCK=32)
+    return out
+"""
+
+
+def test_a_launch_that_writes_between_rows_is_not_said_to_have_too_few_programs(say):
+    """With more of them memory is written up to the last row, but not with what belongs there."""
+    causes = say("swiglu", WITHOUT_GAPS, own_layout)
+    assert not any("launches" in cause for cause in causes.values()), causes
+
+
 def functions_of(path):
     """The functions that a file of the blind mistakes or of the solutions answers, if they have layouts."""
     first = path.read_text("utf-8").split("\n")[0]
@@ -492,3 +525,13 @@ def test_a_vector_follows_a_sum_that_is_sought_where_the_vector_is_long_enough(s
     assert worker.start() is None
     said = formula_of_file(worker, HOMES[name][1], cases)
     assert said == "the values in `dweight` are those of `sum(dy * x, axis=0)`"
+
+
+def test_a_constant_that_spoils_a_softmax_without_its_maximum_is_told(started):
+    exercise, text = HOMES["softmax_forward"][1], solution_of("softmax_forward").read_text()
+    cases = [one for one in on_a_cpu(exercise) if elements(one) >= 128 and "values" not in one.params]
+    assert breaking_shift(started("softmax_forward", text), exercise, cases) == ""
+    clamped = swap(text, "tl.exp(x - shift)", "tl.exp(tl.minimum(x, 80.0))", "d * tl.exp(m - shift)", "d")
+    clamped = swap(clamped, "tl.exp(x - m)", "tl.exp(tl.minimum(x, 80.0))")
+    said = breaking_shift(started("softmax_forward", clamped), exercise, cases)
+    assert said.startswith("adding 100 to every element of `x` must not change the result, and spoils it: ")

@@ -12,7 +12,7 @@ from grader.judge import explanation
 from grader.judge.explanation import Explainer, Wrong, outside_of_right
 from grader.judge.repair.bench import ACCESSES_OF_WORK, Bench
 from grader.judge.repair.edit import Edit
-from grader.judge.repair.search import WORK_FOR_ONE, Search
+from grader.judge.repair.search import WORK_FOR_ONE, Repair, Search
 from grader.judge.repair.smaller import by_smaller_blocks, smaller_blocks
 from grader.judge.repair.source import Source
 from grader.system.text import one_line
@@ -183,6 +183,84 @@ def test_of_a_caller_of_a_function_whose_mistake_was_not_found_its_own_code_is_s
     assert cause == "it calls `softmax_forward`, which is wrong: its cause comes first"
     first, second = searched  # of softmax_forward, and of what only softmax runs
     assert 10 * len(second._edits) < len(first._edits)
+
+
+IN_BOTH = (("y = (tl.exp(x - m) / d)", "y = (tl.exp(x - m) * d)"), ("(dy - dot)", "(dy + dot)"))
+OF_EACH = [f"{name}/rows=29,cols=1001,fp32" for name in ("softmax_forward", "softmax_backward", "softmax")]
+
+
+def test_known_edits_of_code_that_an_exercise_does_not_run_are_not_tried_on_top(submissions, monkeypatch):
+    tried, on_top_of = [], Search._on_top_of
+
+    def noted(search, known, *asked):
+        tried.append([edit.line for edit in known])
+        return on_top_of(search, known, *asked)
+
+    monkeypatch.setattr(Search, "_on_top_of", noted)
+    text = changed(LAB_2, *IN_BOTH)
+    found, begun = causes(submissions, 2, text, *OF_EACH)
+    assert begun == ["softmax_forward", "softmax_backward", "softmax"]
+    assert len(found) == len(OF_EACH)
+    assert tried == [[line_of(text, "(tl.exp(x - m) * d)"), line_of(text, "(dy + dot)")]]
+
+
+@pytest.mark.parametrize("unmended", [1, 2], ids=["one of them", "both"])
+def test_where_a_function_that_it_calls_was_not_mended_all_wrong_ones_are_named(
+    submissions, monkeypatch, unmended
+):
+    mend, lost = Search.mend, ("softmax_forward", "softmax_backward")[:unmended]
+
+    def of_some(search, *asked, **named):
+        return None if search._benches[0]._exercise.name in lost else mend(search, *asked, **named)
+
+    monkeypatch.setattr(Search, "mend", of_some)
+    found, _ = causes(submissions, 2, changed(LAB_2, *IN_BOTH), *OF_EACH)
+    assert found["softmax/correctness/rows=29,cols=1001,fp32"] == (
+        "it calls `softmax_forward` and `softmax_backward`, which are wrong: their causes come first"
+    )
+
+
+TURNED = """@triton.jit
+def turned(x, by, IS_GRADIENT: tl.constexpr):
+    if IS_GRADIENT:
+        x = x - by
+    else:
+        x = tl.exp(x - by)
+    return x
+
+
+@triton.jit
+def online_softmax_kernel("""
+
+
+def test_an_edit_that_would_make_a_right_exercise_of_the_file_wrong_is_not_named(submissions):
+    """With exp in both branches of the helper the forward pass is right, and the backward pass is not."""
+    text = changed(
+        LAB_2,
+        ("@triton.jit\ndef online_softmax_kernel(", TURNED),
+        ("tl.exp(x - m) / d", "turned(x, m, True) / d"),
+        ("(dy - dot)", "turned(dy, dot, True)"),
+    )
+    names = [f"{name}/{rows}" for name in ("softmax_forward", "softmax_backward") for rows in ROWS]
+    found, begun = causes(submissions, 2, text, *names)
+    assert begun == ["softmax_forward"]
+    line = line_of(text, "turned(x, m, True)")
+    assert set(found.values()) == {f"line {line}: `True` is the wrong choice in `turned(x, m, True)`"}
+
+
+def test_two_mistakes_of_host_code_between_right_functions_are_named_together(submissions):
+    text = changed(
+        LAB_2,
+        ("ctx.save_for_backward(y)", "ctx.save_for_backward(x)"),
+        ("softmax_backward(dy.contiguous(), y)", "softmax_backward(y, dy.contiguous())"),
+    )
+    found, begun = causes(submissions, 2, text, *OF_EACH)
+    assert begun == ["softmax"]
+    saved, exchanged = line_of(text, "ctx.save_for_backward(x)"), line_of(text, "softmax_backward(y, dy")
+    assert list(found.values()) == [
+        f"line {saved}: `x` is the wrong value in `ctx.save_for_backward(x)`; and line {exchanged}: "
+        "in `softmax_backward(y, dy.contiguous())` the arguments `y` and `dy.contiguous()` are exchanged"
+    ]
 
 
 def test_an_error_of_the_grader_leaves_the_answers_as_they_are(submissions, monkeypatch, capsys):
@@ -568,6 +646,38 @@ def test_a_mistake_of_long_rows_is_looked_for_in_short_ones(submissions, monkeyp
     assert {*found} == {"softmax_forward/correctness/rows=7,cols=20011,values=ascending,fp32"}
     assert all(cause.startswith(f"line {line}: ") for cause in found.values())
     assert [edit.line for repair in tried for edit in repair.edits] == [line]
+
+
+COUNTED_BY_THE_HOST = (
+    ('    BLOCK: tl.constexpr,\n):\n    """y[i', '    n_blocks,\n    BLOCK: tl.constexpr,\n):\n    """y[i'),
+    ("0, n_cols, BLOCK):\n        # BEGIN TODO 2", "0, n_blocks * BLOCK, BLOCK):\n        # BEGIN TODO 2"),
+    ("out.stride(0), BLOCK=block", "out.stride(0), triton.cdiv(n_cols, FORWARD_BLOCK), BLOCK=block"),
+)
+
+
+def test_what_only_leads_to_smaller_blocks_is_not_named_beside_the_mistake_of_long_rows(
+    submissions, monkeypatch
+):
+    """Smaller blocks are more than the host counts, which is right for the blocks of the file."""
+
+    def of_two(search, *_, **__):
+        source = search._source
+        pairs = (("n_blocks * BLOCK", "n_cols"), RESCALED[::-1])
+        places = [source.text.encode().index(old.encode()) for old, _ in pairs]
+        given = zip(places, pairs, ("the end is wrong", "not rescaled"), strict=True)
+        return Repair(
+            tuple(
+                Edit(1, source.text[:at].count("\n") + 1, mistake, (((at, at + len(old)), new),))
+                for at, (old, new), mistake in given
+            )
+        )
+
+    monkeypatch.setattr(Search, "mend", of_two)
+    text = changed(LAB_2, *COUNTED_BY_THE_HOST, RESCALED)
+    cases = [f"softmax_forward/{name}" for name in (*ROWS, "rows=7,cols=20011,values=ascending,fp32")]
+    found, _ = causes(submissions, 2, text, *cases)
+    line = line_of(text, RESCALED[1])
+    assert list(found.values()) == [f"line {line}: not rescaled"]
 
 
 def test_smaller_blocks_are_those_of_the_launch_and_edits_go_back():

@@ -31,6 +31,24 @@ def bench(warm, tmp_path):
     arena.close()
 
 
+def test_a_text_must_keep_cases_of_other_exercises_of_the_file_right(warm, tmp_path):
+    entry = next(entry for entry in catalog.find() if entry.number == 2)
+    forward, backward = entry.lab.exercises[:2]
+    case = next(one for one in forward.cases if one.name == "rows=5,cols=127,fp32")
+    text, path = solution(2), tmp_path / forward.file
+    path.write_text(swap(text, "(tl.exp(x - m) / d)", "(tl.exp(x - m) * d)"))
+    arena = Arena.create("cpu", 1 << 24)
+    worker = SubmissionWorker(warm, Submission.read(path), arena, interpreted=True)
+    alone = Bench(worker, forward, [case], [], 0)
+    beside = Bench(worker, forward, [case], [], 0, beside=[(backward, case)])
+    for edited, keeps in ((text, True), (swap(text, "(dy - dot)", "(dy + dot)"), False)):
+        assert alone.score(edited) == beside.score(edited) == 1.0
+        assert alone.keeps()
+        assert beside.keeps() is keeps
+    worker.close()
+    arena.close()
+
+
 def test_an_edit_with_which_other_kernels_run_says_so():
     edit = Edit(0, 3, "`a` is the wrong value in `b`", ())
     around = edit.avoiding()

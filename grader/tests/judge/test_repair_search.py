@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from grader.judge.repair.edit import Edit
-from grader.judge.repair.search import FEWEST_TRIES, Search
+from grader.judge.repair.search import FEWEST_TRIES, Mend, Repair, Search
 from grader.judge.repair.source import Source
 
 
@@ -33,3 +33,69 @@ def test_a_second_search_is_begun_where_its_work_is_enough_for_a_few_tries():
         search(50)._second(edit, 50 * FEWEST_TRIES)
     assert search(51)._second(edit, 50 * FEWEST_TRIES) is None
     assert search(50, left_s=-1.0)._second(edit, 50 * FEWEST_TRIES) is None
+
+
+TWO = """LIMIT = 4
+
+
+@triton.jit
+def shared(x):
+    return x + LIMIT
+
+
+@triton.jit
+def first(x):
+    return shared(x) * 2
+
+
+@triton.jit
+def second(x):
+    return shared(x) * 3
+"""
+
+
+def edit_of(*places):
+    """An edit of TWO that puts a 0 in some places, each given by the text that begins there."""
+    at = [TWO.index(place) for place in places]
+    return Edit(1, 1, "a mistake", tuple(((one, one + 1), "0") for one in at))
+
+
+OF_THE_MODULE, OF_SHARED = edit_of("4"), edit_of("LIMIT\n\n")
+OF_FIRST, OF_BOTH = edit_of("2"), edit_of("2", "3")
+OWN = [edit_of(place) for place in ("return shared(x) * 3", "shared(x) * 3", "3")]
+
+
+def search_of(name, *edits):
+    """A search for a function of TWO."""
+    one = Search.__new__(Search)
+    one._source, one._name, one._edits = Source(TWO), name, edits
+    return one
+
+
+def test_an_exercise_runs_its_own_code_and_what_that_calls_and_that_of_the_module():
+    edits = [OF_THE_MODULE, OF_SHARED, OF_FIRST, OF_BOTH, *OWN]
+    assert search_of("first")._reached(edits) == edits[:4]
+    assert search_of("second")._reached(edits) == [OF_THE_MODULE, OF_SHARED, OF_BOTH, *OWN]
+
+
+@pytest.mark.parametrize(
+    ("right", "most", "is_found"),
+    [({"first"}, 3, True), ({"first"}, 2, False), (set(), 3, False)],
+    ids=["a little", "much", "nothing is right"],
+)
+def test_two_edits_are_tried_together_of_a_little_code_that_nothing_right_runs(
+    monkeypatch, right, most, is_found
+):
+    monkeypatch.setattr("grader.judge.repair.search.MOST_OWN", most)
+    one, tried = search_of("second", OF_THE_MODULE, OF_SHARED, OF_FIRST, OF_BOTH, *OWN), []
+    one._right, one._one = right, 100
+
+    def try_all(edits, before, *_):
+        tried.append((before, edits))
+        is_mended = before == OWN[1].parts and OWN[2] in edits
+        return [Mend(OWN[2], frozenset({0}), True, 1)] if is_mended else [], []
+
+    one._try_all = try_all
+    assert one._of_its_own(0.5) == (Repair((OWN[1], OWN[2])) if is_found else None)
+    every = [((), OWN), (OWN[0].parts, OWN[1:]), (OWN[1].parts, OWN[2:])]
+    assert tried == (every if is_found else [])
