@@ -1,0 +1,120 @@
+# labs/lab3_autotuned_matmul/autotuned_matmul.py | none | programs (tile, part) add to the same tile of sums, an fp32 scratch tensor zeroed before the launch, by tl.atomic_add alone; finish_kernel, a second launch, loads the sums
+"""Matrix product tile by tile, autotuned, and the same with bias and ReLU in the epilogue."""
+
+import torch
+import triton
+import triton.language as tl
+
+SPLIT = 4  # programs that share the K of a tile
+
+
+def _config(block_m, block_n, block_k, num_stages, num_warps, pre_hook=None):
+    """One candidate: tile sizes, powers of two, with the depth of the pipeline and the warps per program."""
+    tile = {"BLOCK_M": block_m, "BLOCK_N": block_n, "BLOCK_K": block_k, "GROUP_M": 8}
+    return triton.Config(tile, num_stages=num_stages, num_warps=num_warps, pre_hook=pre_hook)
+
+
+CONFIGS = [
+    _config(128, 256, 64, 3, 8),
+    _config(256, 128, 64, 3, 8),
+    _config(128, 128, 64, 3, 8),
+    _config(64, 128, 64, 3, 4),
+    _config(64, 64, 32, 3, 4),
+    _config(32, 32, 32, 2, 4),
+]
+
+
+def fitting(configs, named_args, **kwargs):
+    """The configs worth a try for these sizes: tiles no larger than the result, small ones for fp32."""
+    # fp32 is computed without tensor cores, where a large tile unrolls into thousands of instructions.
+    widest = 64 if named_args["a_ptr"].dtype == torch.float32 else 256
+    size = min(named_args["M"], named_args["N"])
+    kept = [c for c in configs if max(c.kwargs["BLOCK_M"], c.kwargs["BLOCK_N"]) <= min(widest, size)]
+    return kept or configs[-1:]
+
+
+@triton.jit
+def place(tile, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP_M: tl.constexpr):
+    """First row and first column of one of the tiles of c."""
+    tiles_m = tl.cdiv(M, BLOCK_M)
+    tiles_n = tl.cdiv(N, BLOCK_N)
+    in_group = GROUP_M * tiles_n
+    first = (tile // in_group) * GROUP_M
+    height = tl.minimum(tiles_m - first, GROUP_M)
+    within = tile % in_group
+    return (first + within % height) * BLOCK_M, (within // height) * BLOCK_N
+
+
+@triton.autotune(
+    configs=CONFIGS, key=["M", "N", "K"], prune_configs_by={"early_config_prune": fitting}, reset_to_zero=["sums_ptr"]
+)
+@triton.jit
+def matmul_kernel(
+    a_ptr, b_ptr, sums_ptr, M, N, K, stride_am, stride_ak, stride_bk, stride_bn, SPLIT: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
+):  # fmt: skip
+    """sums += a @ b for one of the SPLIT parts of K; program (tile, part) has one stretch of K.
+
+    a is (M, K), b (K, N), of one dtype, any strides; sums is (M, N) fp32, contiguous, 0 before the launch.
+    """
+    m, n = place(tl.program_id(axis=0), M, N, BLOCK_M, BLOCK_N, GROUP_M)
+    rows = m.to(tl.int64) + tl.arange(0, BLOCK_M)
+    cols = n.to(tl.int64) + tl.arange(0, BLOCK_N)
+    row_exists = (rows < M)[:, None]
+    col_exists = (cols < N)[None, :]
+    length = tl.cdiv(tl.cdiv(K, BLOCK_K), SPLIT) * BLOCK_K  # whole steps
+    begin = tl.program_id(axis=1) * length
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for k in range(begin, tl.minimum(begin + length, K), BLOCK_K):
+        ks = (k + tl.arange(0, BLOCK_K)).to(tl.int64)
+        a_ptrs = a_ptr + rows[:, None] * stride_am + ks[None, :] * stride_ak
+        b_ptrs = b_ptr + ks[:, None] * stride_bk + cols[None, :] * stride_bn
+        a = tl.load(a_ptrs, mask=row_exists & (ks < K)[None, :], other=0.0)
+        b = tl.load(b_ptrs, mask=(ks < K)[:, None] & col_exists, other=0.0)
+        acc = tl.dot(a, b, acc, input_precision="ieee")
+    tl.atomic_add(sums_ptr + rows[:, None] * N + cols[None, :], acc, mask=row_exists & col_exists, sem="relaxed")
+
+
+@triton.jit
+def finish_kernel(
+    sums_ptr, c_ptr, bias_ptr, M, N, stride_cm, stride_cn, BIAS_RELU: tl.constexpr,
+    ROWS: tl.constexpr, COLS: tl.constexpr,
+):  # fmt: skip
+    """c = sums, or relu(sums + bias), rounded once; program (i, k) owns a tile of ROWS x COLS."""
+    rows = tl.program_id(axis=0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    cols = tl.program_id(axis=1).to(tl.int64) * COLS + tl.arange(0, COLS)
+    inside = (rows < M)[:, None] & (cols < N)[None, :]
+    total = tl.load(sums_ptr + rows[:, None] * N + cols[None, :], mask=inside, other=0.0)
+    if BIAS_RELU:
+        bias = tl.load(bias_ptr + cols, mask=cols < N, other=0.0).to(tl.float32)
+        total = tl.maximum(total + bias[None, :], 0.0)
+    c_ptrs = c_ptr + rows[:, None] * stride_cm + cols[None, :] * stride_cn
+    tl.store(c_ptrs, total.to(c_ptr.dtype.element_ty), mask=inside)
+
+
+def _launch(a, b, bias, out, bias_relu):
+    (M, K), N = a.shape, b.shape[1]
+    out = torch.empty((M, N), device=a.device, dtype=a.dtype) if out is None else out
+    tiles = lambda meta: triton.cdiv(M, meta["BLOCK_M"]) * triton.cdiv(N, meta["BLOCK_N"])  # noqa: E731
+    sums = torch.zeros((M, N), device=a.device, dtype=torch.float32)
+    matmul_kernel[lambda meta: (tiles(meta), SPLIT)](
+        a, b, sums, M, N, K, a.stride(0), a.stride(1), b.stride(0), b.stride(1), SPLIT=SPLIT
+    )
+    finish_kernel[(triton.cdiv(M, 32), triton.cdiv(N, 64))](
+        sums, out, bias, M, N, out.stride(0), out.stride(1), BIAS_RELU=bias_relu, ROWS=32, COLS=64
+    )
+    return out
+
+
+def matmul(a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
+    """a @ b for a (M, K) and b (K, N) of one dtype, bf16, fp16 or fp32, any strides; fp32 sums, rounded once.
+
+    The result goes to `out`, (M, N) of that dtype, any strides, where one is given. K may not be 0.
+    """
+    # Without the epilogue no bias is read; any tensor stands in for its pointer.
+    return _launch(a, b, a, out, bias_relu=False)
+
+
+def matmul_bias_relu(a, b, bias, *, out: torch.Tensor | None = None) -> torch.Tensor:
+    """relu(a @ b + bias); bias is (N,) and contiguous, the rest as for matmul."""
+    return _launch(a, b, bias, out, bias_relu=True)
