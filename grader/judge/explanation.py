@@ -71,6 +71,7 @@ SHARE_OF_FAILED = 0.5  # of the work, where the file fails: most edits fail, too
 SHARE_OF_ITS_OWN = 0.1  # of the work, for the code of a function besides a wrong one that it calls
 MOST_TOLD = 0.6  # share of the wrong cases of which it must have done so
 TELLING = ("adding", "subtracting", "in a row, each block")  # measured, and as good as a cause
+SURE = (NEEDED, "is right", "steps through")  # in a cause by an experiment, with which a case is all right
 MOST_BESIDE = 3  # cases of another exercise of the file that an edit must keep right
 RARE = 1e-3  # share of the elements
 MORE = "The file has another mistake"
@@ -162,7 +163,8 @@ class Explainer:
                 # What the file allocates is not marked: what is never written may be any number.
                 own = [item.id for item, _ in wrong.answers if item.case.allocates and item.id in failed]
                 tried = dict.fromkeys(own, needed[0]) | (tried or {})
-            told_already = len(tried or {}) >= MOST_TOLD * max(1, len(failed))
+            sure = [words for words in (tried or {}).values() if any(sign in words for sign in SURE)]
+            told_already = len(sure) >= MOST_TOLD * max(1, len(failed))
             most = SHARE_OF_TOLD if told_already else 1.0
             told = {item.case.name for item, _ in wrong.answers if item.id in (tried or {})} or _seen_apart(
                 wrong
@@ -373,7 +375,7 @@ class Explainer:
             unclear = [(item.case.name, one) for item, one in wrong.answers if is_unclear(one)]
             share = min(share, most, SHARE_OF_FAILED if unclear else 1.0)
             text, found = wrong.submission.text, None
-            if key not in self._mended and not told and is_long(failing, passing):
+            if key not in self._mended and not told and most == 1.0 and is_long(failing, passing):
                 found = by_smaller_blocks(workers, text, wrong.exercise, failing, passing, share)
                 share *= 1.0 if found else SHARE_OF_LONG
             if not found:

@@ -88,7 +88,7 @@ def test_two_edits_are_tried_together_of_a_little_code_that_nothing_right_runs(
 ):
     monkeypatch.setattr("grader.judge.repair.search.MOST_OWN", most)
     one, tried = search_of("second", OF_THE_MODULE, OF_SHARED, OF_FIRST, OF_BOTH, *OWN), []
-    one._right, one._one = right, 100
+    one._right, one._one, one._took = right, 100, 1
 
     def try_all(edits, before, *_):
         tried.append((before, edits))
