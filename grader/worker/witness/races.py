@@ -165,21 +165,23 @@ class _Order:
     def __init__(self, accesses: Sequence[Access]):
         self.locks = {int(word) for one in accesses if one.waits for word in _active(one)}
         self._accesses = accesses
-        # By program: the words by which programs wait for each other, with the first and the last access to
-        # each, and with the memory that it lies in.
+        # By program: the words by which programs wait for each other, with the first access to each, the last
+        # atomic one, and with the memory that it lies in. A plain store may be seen before what precedes it.
         self._words: dict[int, dict[int, tuple[int, int, int]]] = defaultdict(dict)
         for at, access in enumerate(accesses):
             if access.addresses.size > MOST_OF_A_LOCK or not access.whole:
                 continue
             for word in map(int, _active(access)):
                 if access.kind == ATOMIC or word in self.locks:
-                    first, *_ = self._words[access.program].get(word, (at,))
-                    self._words[access.program][word] = (first, at, access.memory)
+                    first, last, _ = self._words[access.program].get(word, (at, -1, 0))
+                    last = at if access.kind == ATOMIC else last
+                    self._words[access.program][word] = (first, last, access.memory)
 
     def holds(self, earlier: int, later: int) -> bool:
         """Return whether the earlier access is over before the later one begins, on any machine.
 
-        So it is if its program changes a lock or a counter afterwards, and the other one looks at that first.
+        So it is if its program changes a lock or a counter afterwards, by an atomic operation, and the other
+        one looks at that first.
         A number among the data is no counter, although programs may add to it atomically.
         """
         released = self._words[self._accesses[earlier].program]
