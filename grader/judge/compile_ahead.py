@@ -88,26 +88,28 @@ class CompileAhead:
         self._session, self._arena, self._arch, self._limit_s = session, arena, arch, limit_s
         self._many = many or workers_here()
         self._threads = ThreadPoolExecutor(self._many, "ahead")
-        self._begun: dict[Path, list[Future[None]]] = {}
+        self._begun: dict[tuple[Path, str], list[Future[None]]] = {}  # by file and tuning
         self._running: set[SubmissionWorker] = set()
         self._closed = False
 
     def start(self, files: Iterable[File]) -> None:
         """Begin to compile these files, in their order: for the cases of all, and then for timed shapes."""
         sys.setswitchinterval(SWITCH_S)
-        planned = [(file, _Plans(file.calls, self._limit_s)) for file in files]
+        files = list(files)
         for tuning in TUNINGS:
-            for number, (file, plans) in enumerate(planned):
+            for number, file in enumerate(files):
+                plans = _Plans([call for call in file.calls if call.tuning == tuning], self._limit_s)
                 workers = min(self._many, MOST_FOR_A_FILE)
                 if number == 0 and tuning == TUNINGS[0]:  # it is waited for, while the others compile
-                    alone, share = len(planned) == 1, round(self._many * SHARE_OF_THE_FIRST)
+                    alone, share = len(files) == 1, round(self._many * SHARE_OF_THE_FIRST)
                     workers = self._many if alone else max(workers, share)
                 begun = [self._threads.submit(self._compile, file, plans, tuning) for _ in range(workers)]
-                self._begun.setdefault(file.submission.path, []).extend(begun)
+                self._begun.setdefault((file.submission.path, tuning), []).extend(begun)
 
     def wait(self, path: Path | None = None) -> None:
-        """Wait until a file is compiled, or all are: before a clock runs that busy cores would disturb."""
-        wait([one for file, begun in self._begun.items() if path in (None, file) for one in begun])
+        """Wait until a file is compiled for its cases, or all is: busy cores would disturb a clock."""
+        asked = [key for key in self._begun if path is None or key == (path, TUNINGS[0])]
+        wait([one for key in asked for one in self._begun[key]])
 
     def close(self) -> None:
         """End the workers; what they have not compiled is compiled when it is needed."""
@@ -123,8 +125,7 @@ class CompileAhead:
         """Make the calls of a file in one worker; others make them, too, and share the work."""
         with contextlib.suppress(Exception):
             if not self._closed:
-                laid_out, deadline = plans.all()
-                self._make(file, tuning, [plan for plan in laid_out if plan.tuning == tuning], deadline)
+                self._make(file, tuning, *plans.all())
 
     def _make(self, file: File, tuning: str, plans: Sequence[_Plan], deadline: float) -> None:
         if not plans:

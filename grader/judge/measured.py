@@ -153,11 +153,13 @@ def _row_sums(results: Sequence[Seen]) -> str:
 
 
 def _blocks(results: Sequence[Seen]) -> str:
-    """Say that each block of a row has a factor, or an offset, of its own; of the largest such blocks."""
+    """Say that each block of a row has a factor of its own; of the largest such blocks."""
+    if all(one.got.shape[0] == 1 for one in results):  # a vector is one row, and nothing in it need be a sum
+        return ""
     longest = max(one.got.shape[1] for one in results)
     for block in (1 << power for power in range(longest.bit_length() - 1, 3, -1)):
-        several = [one for one in results if one.got.shape[1] > block]
-        if len(several) == len(results) and all(_is_of_blocks(one, block) for one in results):
+        found = [_of_blocks(one, block) for one in results]
+        if None not in found and any(found):
             return (
                 f"in a row, each block of {block} columns is right but for a factor of its own: what belongs "
                 "to a whole row, its sum or its maximum, is that of one block alone"
@@ -165,17 +167,23 @@ def _blocks(results: Sequence[Seen]) -> str:
     return ""
 
 
-def _is_of_blocks(one: Seen, block: int) -> bool:
-    """Return whether each block of each row has one factor, and those of a row are not the same."""
+def _of_blocks(one: Seen, block: int) -> bool | None:
+    """Return whether two or more blocks of a row have factors of their own; None if a block has not one."""
     values, factors = torch.empty_like(one.got), list[torch.Tensor]()
     for begin in range(0, one.got.shape[1], block):
         part = slice(begin, begin + block)
         got, expected = one.got[:, part], one.expected[:, part]
-        factors.append((got * expected).sum(1) / expected.square().sum(1))
-        values[:, part] = factors[-1][:, None] * expected
+        each = (got * expected).sum(1) / expected.square().sum(1)
+        values[:, part] = each[:, None] * expected
+        if got.shape[1] >= FEWEST:  # a few columns always have a factor
+            factors.append(each)
+    if not factors or one.got.shape[1] <= block:  # a row of one block would be right
+        return None
     each = torch.stack(factors)
     spread = (each.max(0).values - each.min(0).values).max()
-    return bool(each.isfinite().all()) and float(spread) > CLOSE[one.dtype] and one.follows(values)
+    several = ((each - 1.0).abs() > CLOSE[one.dtype]).sum(0).max() > 1
+    is_apart = float(spread) > CLOSE[one.dtype] and bool(several)
+    return is_apart if bool(each.isfinite().all()) and one.follows(values) else None
 
 
 def _order(results: Sequence[Seen]) -> str:

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 ARCHS = (75, 80, 86, 87, 89, 90, 100, 103, 110, 120, 121)  # supported by Triton's compiler
 REFERENCE = "reference"  # as a source: times the baselines of lab.py as a submission, which should give 100 %
 CODEGEN_LIMIT_S = 180.0
+ASKED_LIMIT_S = 20.0  # where it is only asked if something compiles: a block of 2^20 elements takes minutes
 LEAN = "GRADER_LEAN"  # if set, one fork server at a time, for a container with less than a gigabyte
 MOST_DOCUMENT_BYTES = 1 << 24  # of a document that is handed in beside kernels
 # Largest size, and product of sizes, of a case that is run for a check of generated code alone: beyond them a
@@ -437,8 +438,11 @@ class Run:
         Asked once for an exercise and the line that failed.
         """
         key = (item.entry.folder, item.exercise.name, outcome.frames[:1])
+        begun = self._kernels.get(key[:2])
+        if begun and wait([begun], timeout=ASKED_LIMIT_S).not_done:
+            return False  # of the same file, and not over in the time that this may take
         if key not in self._compiled:
-            kernels = self._compiler.submit(self._compile, item).result()
+            kernels = self._compiler.submit(self._compile, item, ASKED_LIMIT_S).result()
             self._compiled[key] = not isinstance(kernels, Outcome)
         return self._compiled[key]
 
@@ -537,7 +541,7 @@ class Run:
             self._kernels[key] = self._compiler.submit(self._compile, item)
         return self._kernels[key].result()
 
-    def _compile(self, item: CaseItem) -> list[CompiledKernel] | Outcome:
+    def _compile(self, item: CaseItem, limit_s: float = CODEGEN_LIMIT_S) -> list[CompiledKernel] | Outcome:
         from grader.codegen import kernel_facts
         from grader.judge.correctness import lay_out
         from grader.judge.inputs import Placer, numbers_in
@@ -580,8 +584,8 @@ class Run:
         for case in cases if exercise.native else (item.case,):
             shapes = shapes_of(exercise, case)
             calls = [lay_out(exercise, case, Placer(), shapes)]
-            plan = worker.prepare(exercise, calls, CODEGEN_LIMIT_S, named=numbers_in(shapes))
-            failed = plan if isinstance(plan, Outcome) else worker.go(plan, CODEGEN_LIMIT_S)
+            plan = worker.prepare(exercise, calls, limit_s, named=numbers_in(shapes))
+            failed = plan if isinstance(plan, Outcome) else worker.go(plan, limit_s)
             if failed:
                 return failed
         try:

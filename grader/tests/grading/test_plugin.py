@@ -3,10 +3,13 @@
 import re
 import subprocess
 import sys
+from itertools import groupby
 
 import pytest
 
 from grader.course import catalog
+from grader.course.items import CODEGEN, CORRECTNESS, SPEED
+from grader.tests.helpers.commands import python
 
 TESTS = "import os\n\n\n" + "\n\n".join(
     f"def test_{name}():\n    assert not os.path.exists('broken_{name}')\n" for name in "abcdefg"
@@ -76,3 +79,15 @@ def test_changed_code_makes_every_test_run_again(run, tmp_path):
     assert run("--resume", "passed")[0] == set("abcdefg")
     (tmp_path / "labs" / "lab.py").write_text("x = 1\n")
     assert run("--resume", "passed")[0] == set("abcdefg")
+
+
+def test_cases_of_a_lab_come_before_its_generated_code_and_timed_shapes_of_all_labs_last():
+    labs = sorted(catalog.ROOT.glob("labs/lab[23]_*/lab.py"))
+    done = python("-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", *labs)
+    assert done.returncode == 0, done.stdout
+    found = re.findall(r"/lab(\d)_\w+/lab.py::(\w+)/(\w+)/", done.stdout)
+    assert len({function for _, function, kind in found if kind == CODEGEN}) == 4
+    assert [turn for turn, _ in groupby((lab, kind) for lab, _, kind in found)] == [
+        *((lab, kind) for lab in "23" for kind in (CORRECTNESS, CODEGEN)),
+        *((lab, SPEED) for lab in "23"),
+    ]

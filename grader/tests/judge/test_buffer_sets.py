@@ -115,6 +115,36 @@ def test_right_outputs_are_right_by_their_norms(verified, monkeypatch):
     assert len(bands) == sets.calls
 
 
+def test_a_check_that_is_not_close_looks_at_no_call_element_by_element(verified, monkeypatch):
+    verifier, sets, values = verified
+    within = counted(monkeypatch, timed_outputs.comparison, "within")
+    in_fp64 = counted(monkeypatch, timed_outputs.comparison, "expect")
+    by_norms = counted(monkeypatch, Verifier, "_agreement")
+    assert verifier.check(0, values, closely=False) is None
+    assert (len(within), len(in_fp64), len(by_norms)) == (0, 0, sets.calls)
+    assert Verifier(verifier.lab, sets).check(0, values, closely=False) is None
+    assert (len(within), len(in_fp64)) == (1, 1)  # the first check is close in any case: it calibrates
+
+
+@pytest.mark.parametrize("closely", [True, False])
+@pytest.mark.parametrize("call", range(4))
+def test_a_wrong_row_of_any_call_is_found_by_the_norm(closely, call):
+    lab = catalog.find()[1].lab
+    exercise = next(one for one in lab.exercises if one.speed)
+    case = replace(exercise.speed.shapes[0], params={"rows": 50, "cols": 300})
+    sets = BufferSets(Arena.create("cpu", 1 << 26), exercise, case, 4, seed=5)
+    values = sets.draw()
+    sets.write(values)
+    outs = [sets.arena.view(out.tensor) for _, (out,) in sets.sets[0]]
+    for out, drawn in zip(outs, values, strict=True):
+        out.copy_(drawn["x"].softmax(dim=1))
+    verifier = Verifier(lab, sets)
+    assert verifier.check(0, values) is None
+    assert verifier.check(0, values, closely) is None
+    outs[call][49] = outs[call][48]
+    assert verifier.check(0, values, closely).verdict is Verdict.WRONG
+
+
 def test_a_check_in_fp64_computes_the_unit_of_the_tolerance_once():
     """It is a formula of many steps; the tolerance for PyTorch's results follows from the same numbers."""
     lab = catalog.find()[1].lab
@@ -172,7 +202,8 @@ def test_a_random_choice_is_followed_once_for_each_call(wide):
     [("x", Verdict.MUTATED_INPUT), ("band", Verdict.OUT_OF_BOUNDS), ("out", Verdict.WRONG)],
 )
 @pytest.mark.parametrize("call", range(4))
-def test_damage_to_any_call_of_a_block_is_found(verified, name, verdict, call):
+@pytest.mark.parametrize("closely", [True, False])
+def test_damage_to_any_call_of_a_block_is_found(verified, name, verdict, call, closely):
     verifier, sets, values = verified
     inputs, (out,) = sets.sets[0][call]
     if name == "band":
@@ -180,4 +211,4 @@ def test_damage_to_any_call_of_a_block_is_found(verified, name, verdict, call):
     else:
         buffer = next(one for one in (*inputs, out) if one.name == name)
         sets.arena.view(buffer.tensor)[7] += 100.0
-    assert verifier.check(0, values).verdict is verdict
+    assert verifier.check(0, values, closely).verdict is verdict

@@ -5,7 +5,7 @@ import pytest
 from grader.codegen.kernel_facts import CompiledKernel, config_of
 from grader.codegen.ptx import multiplies_in_a_loop
 from grader.course import catalog
-from grader.course.items import CORRECTNESS, graded_items
+from grader.course.items import CODEGEN, CORRECTNESS, graded_items
 from grader.course.spec import Verdict
 from grader.judge.codegen_checks import CHECKS, SYMPTOMS, TENSOR_CORES, Verified, check, outcome
 from grader.judge.run import Run
@@ -177,6 +177,43 @@ def test_where_a_file_does_not_run_in_the_interpreter_its_launches_on_the_gpu_co
     text = SOLUTION.read_text().replace("acc = tl.zeros(", "acc = tl.nothing(")
     _, counted = count_products(text, {"only_on_a_gpu 0"})
     assert counted == Verified({"only_on_a_gpu 0": 1}, 1.0)
+
+
+ONE_KERNEL_FOR_TWO = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def copy(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(out_ptr + at, tl.load(x_ptr + at))
+
+
+def softmax_forward(x, *, out=None):
+    copy[(1,)](x, out, BLOCK=128)
+    copy[(2,)](x, out, BLOCK=128)
+    return out
+
+
+def softmax_backward(dy, y, *, out=None):
+    return softmax_forward(dy, out=out)
+"""
+
+
+def test_two_exercises_of_a_file_that_launch_the_same_kernel_are_both_told_of_it(warm, tmp_path):
+    entry = next(entry for entry in catalog.find() if entry.number == 2)
+    items = [item for item in graded_items(entry) if item.kind == CODEGEN]
+    file = entry.submission(tmp_path, items[0].exercise)
+    file.parent.mkdir()
+    file.write_text(ONE_KERNEL_FOR_TWO)
+    run = Run(tmp_path, "codegen", SEED, None, screened=False, session=warm)
+    outcomes = {item.exercise.name: run.answer(item) for item in items}
+    run.close()
+    assert outcomes.keys() == {"softmax_forward", "softmax_backward"}
+    assert {outcome.where for outcome in outcomes.values()} == {"1 kernel compiled for sm_90"}
+    assert {outcome.verdict for outcome in outcomes.values()} == {Verdict.PASS}
+    assert {kernel.name for outcome in outcomes.values() for kernel in outcome.kernels} == {"copy"}
 
 
 LOOP = """

@@ -120,7 +120,7 @@ def compiled(warm, arena):
     def compile_it(file, many=1, **more):
         begun.append(CompileAhead(warm, arena, ARCH, **more, many=many))
         begun[-1].start([file])
-        begun[-1].wait(file.submission.path)
+        begun[-1].wait()
         return warm.cache(file.submission.path)
 
     yield compile_it
@@ -273,6 +273,17 @@ def test_a_gpu_run_compiles_each_case_and_each_timed_shape_ahead(warmed):
     wanted = [(item.case, tunings[item.kind]) for item in items]
     assert [(one.case, one.tuning) for file in files for one in file.calls] == wanted
     assert begun._ahead.arch == H200.capability
+
+
+def test_the_cases_of_all_files_are_begun_before_the_timed_shapes_of_any(warm, arena, monkeypatch):
+    begun = []
+    monkeypatch.setattr(CompileAhead, "_make", lambda _, file, tuning, *__: begun.append((file, tuning)))
+    files = [file_of(ROOT / "solutions", number, [CORRECTNESS, SPEED]) for number in (1, 3)]
+    ahead = CompileAhead(warm, arena, ARCH, many=1)  # so that all begin in the order of their turns
+    ahead.start(files)
+    ahead.wait()
+    ahead.close()
+    assert begun == [(file, tuning) for tuning in ("chance", "full") for file in files]
 
 
 def test_other_tiers_a_lean_machine_and_the_reference_compile_nothing_ahead(warmed, monkeypatch):

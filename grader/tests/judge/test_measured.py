@@ -43,6 +43,11 @@ FOUND = {
     "offset of a row": (
         lambda x: x + column(x), "the result less what is expected is the same for a whole row: 1 to 6"
     ),
+    "factor of a block": (
+        lambda x: x * (1 + (line(x) - 1) // 32) / 10,
+        "in a row, each block of 32 columns is right but for a factor of its own: what belongs to a whole "
+        "row, its sum or its maximum, is that of one block alone",
+    ),
     "reversed": (lambda x: x.flip(1), "the values are right, and each row has them in the reverse order"),
     "shifted": (
         lambda x: x.roll(1, 1),
@@ -65,6 +70,22 @@ def test_a_factor_or_an_offset_of_a_column():
         "every element of a column has one factor: 0.1 to"
     )
     assert seen(lambda x: x + line(x), right).endswith("the same for a whole column: 1 to 129")
+
+
+def test_blocks_are_said_only_of_rows_that_have_several_with_factors_of_their_own():
+    factors = torch.rand((6, 5), generator=GENERATOR, dtype=torch.float64) + 0.5
+
+    def by_block(x):
+        return x * factors[: x.shape[0]].repeat_interleave(32, 1)[:, : x.shape[1]]
+
+    def at_random(x):
+        return torch.randn(x.shape, generator=GENERATOR, dtype=torch.float64)
+
+    assert "each block of 32 columns" in seen(by_block)
+    assert "each block of 64 columns" in seen(lambda x: x * (1 + (line(x) - 1) // 64) / 10, RIGHT[1:])
+    assert "block" not in seen(by_block, [*RIGHT, RIGHT[0][:, :32]])  # the last has one block
+    for wrong in (lambda x: (x * factors[: x.shape[0], :1]).float().double(), at_random):
+        assert "block" not in seen(wrong)
 
 
 def test_rows_that_should_sum_to_one():

@@ -148,6 +148,7 @@ IN_LONG = {
     "a factor missing in a product of an address": ("pid * BLOCK * rows +", "pid * BLOCK +"),
     "a factor missing in one term of a sum": ("acc - total * rstd * rstd", "acc - total * rstd"),
     "a square missing in one term of a sum": ("acc - total * rstd * rstd", "acc - total"),
+    "a factor that should be 1": ("(n) - start) * 1.0", "(n) - start) * 1.702"),
     "the maximum overwritten too early": ("    old = m\n    m = m_new\n", "    m = m_new\n    old = m\n"),
     "a value that is cut off": ("limited = acc + factor", "limited = tl.clamp(acc + factor, -1.0, 1.0)"),
     "the larger of two values": ("limited = acc + factor", "limited = tl.maximum(acc + factor, 0.0)"),
@@ -347,6 +348,39 @@ def test_of_two_kinds_of_one_rank_the_one_with_fewer_edits_comes_first():
     many = {kind: third.count(kind) for kind in third}
     assert max(many.values()) > 4 * min(many.values())
     assert third == sorted(third, key=lambda kind: many[kind])
+
+
+def places_of(text, *words):
+    """Where the edits stand among all, whose mistakes contain these words; each has some."""
+    tried = candidates(Source(text), "function")
+    found = [[at for at, edit in enumerate(tried) if one in edit.mistake] for one in words]
+    assert all(found)
+    return found
+
+
+@pytest.mark.parametrize(("right", "wrong"), [("maximum", "minimum"), ("minimum", "maximum")])
+def test_the_opposite_function_comes_before_leaving_out_one_of_its_arguments(right, wrong):
+    text = KERNEL.replace("tl.maximum(m", f"tl.{wrong}(m")
+    opposite, left_out = places_of(
+        text, f"`tl.{wrong}` is the wrong function", f"not belong in `tl.{wrong}(m"
+    )
+    assert len(left_out) == 2
+    assert max(opposite) < min(left_out)
+    edit = candidates(Source(text), "function")[opposite[0]]
+    assert plain(Source(text).with_replaced(edit.parts)) == plain(text.replace(f"tl.{wrong}", f"tl.{right}"))
+
+
+@pytest.mark.parametrize("names", [("stride_x", "step"), ("step", "stride_out")])
+def test_of_two_strides_exchanged_names_tell_that_the_launch_is_wrong(names):
+    right = KERNEL.replace("stride_x", names[0]).replace("stride_out", names[1])
+    words = "in the launch the arguments `{}` and `{}` are exchanged", "are exchanged in the arithmetic"
+    in_launch, in_kernel = places_of(
+        right.replace("x.stride(0), out.stride(0)", "out.stride(0), x.stride(0)"),
+        words[0].format("out.stride(0)", "x.stride(0)"), words[1],
+    )  # fmt: skip
+    assert max(in_launch) < min(in_kernel)
+    in_launch, in_kernel = places_of(right, words[0].format("x.stride(0)", "out.stride(0)"), words[1])
+    assert max(in_kernel) < min(in_launch)
 
 
 @pytest.mark.parametrize(

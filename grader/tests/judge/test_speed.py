@@ -285,6 +285,22 @@ def test_a_result_kept_from_an_earlier_block_is_wrong(fight):
     assert fight(ADD, LAUNCH, kept).verdict is Verdict.WRONG
 
 
+def test_of_the_two_halves_of_a_round_one_is_looked_at_closely(fight, monkeypatch):
+    closely, check = [], speed.Verifier.check
+
+    def noted(self, k, values, *close):
+        closely.append(all(close))
+        return check(self, k, values, *close)
+
+    monkeypatch.setattr(speed.Verifier, "check", noted)
+    assert fight(ADD).timing
+    first, *halves = closely  # the first one follows the warm-up
+    rounds = [*zip(halves[::2], halves[1::2], strict=True)]
+    assert first
+    assert len(rounds) >= statistics.FEWEST_ROUNDS
+    assert set(rounds) == {(True, False), (False, True)}
+
+
 def test_an_input_that_is_written_to_is_named(fight):
     outcome = fight(ADD, LAUNCH, LAUNCH + "\n        x[5] = 0.0")
     assert outcome.verdict is Verdict.MUTATED_INPUT

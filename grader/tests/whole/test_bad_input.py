@@ -168,6 +168,24 @@ def test_a_call_that_does_not_come_back_costs_its_case_alone(submissions, name):
     assert (good.verdict, good.share) == (Verdict.PASS, 1.0)
 
 
+RAISING = {
+    "in host code": function("if x.numel() == 7:\n    raise ValueError\nadd(x, y, out)"),
+    "in a kernel": swap(solution(1), KERNEL_ADD, f"if n == 7:\n        x = x.stoer()\n    {KERNEL_ADD}"),
+}
+
+
+@pytest.mark.parametrize("text", RAISING.values(), ids=RAISING)
+def test_a_call_that_raises_leaves_its_process_to_the_next_case_on_the_cpu_tier(
+    submissions, monkeypatch, text
+):
+    parent, begun = submissions.run.session.parent(interpreted=True), []
+    fork = parent.fork
+    monkeypatch.setattr(parent, "fork", lambda *asked: begun.append(asked) or fork(*asked))
+    bad, good = submissions.grade(1, text, ADD7, ADD129).values()
+    assert (bad.verdict, good.verdict) == (Verdict.CRASHED, Verdict.PASS)
+    assert len(begun) == 1
+
+
 def test_an_exception_shows_the_line_of_the_file_and_no_frame_of_ours(submissions):
     outcomes = submissions.grade(1, function("raise ValueError('no luck')"), ADD7)
     assert [frame.line for frame in only(outcomes).frames] == [3]
