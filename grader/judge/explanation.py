@@ -247,6 +247,9 @@ class Explainer:
         # A symptom of a file that also fails, or has another mistake, may come of the same one.
         fails = any(outcome.verdict in FAILURES for _, outcome in wrong.answers) or bool(seen)
         doubtful = fails or any(outcome.symptom in signs for outcome in guessed.values())
+        if guessed:  # what is said of the others may be another mistake
+            left = [pair for pair in wrong.answers if pair[0].id in guessed or not is_open(pair[1])]
+            wrong = wrong._replace(answers=left)
         shown, right = (wrong.cases(is_right, hidden=False) for is_right in (False, True))
         found = contrast(shown, right) if shown else ""
         has_one = not guessed and len(failed) > 1 and len({*facts.values()}) == 1
@@ -397,6 +400,9 @@ class Explainer:
                 if said and len(said) == len(asked[:MOST_CASES]):
                     return found, next(iter(said.values()))
             formula = formula_of_file(workers[0], wrong.exercise, left)
+            if not formula and not found:
+                measured = measured_of_file(workers[0], wrong.exercise, left)
+                formula = measured if measured.startswith(TELLING) else ""
             return found, formula or dependence(workers[0], wrong.exercise, left)
         except SyntaxError:
             return None, ""

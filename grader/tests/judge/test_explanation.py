@@ -86,6 +86,14 @@ def test_what_stores_elements_again_hides_a_mistake_and_mends_nothing(submission
     assert all(HIDDEN_BY_OVERLAP[name] in cause for cause in found.values()), found
 
 
+def test_what_is_measured_of_one_mistake_is_not_lost_beside_another(submissions):
+    file = BLIND / "blind_mistakes_18" / "elementwise_add_05_cedar.py"
+    cases = sizes("n=1,fp32", "n=1009,fp32", "n=65537,fp32", "n=4099,values=edges,fp32")
+    found, _ = causes(submissions, 1, file.read_text().partition("\n")[2], *cases)
+    assert "only the sign of zeros is wrong" in found["elementwise_add/correctness/n=4099,values=edges,fp32"]
+    assert "are needed" in found["elementwise_add/correctness/n=65537,fp32"]
+
+
 def test_where_the_file_does_not_run_each_case_keeps_its_own_cause(submissions, monkeypatch):
     text = changed(LAB_1, ("(triton.cdiv(n, BLOCK),)", "(n // BLOCK,)"))
     graded = submissions.grade(1, text, *sizes(*SIZES))
