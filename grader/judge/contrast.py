@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from grader.course.spec import PLAIN, Case
 
+LARGEST = (16384, 8192, 4096, 2048, 1024, 512, 256, 128)
 MULTIPLES = (1024, 512, 256, 128, 64, 32, 16, 8, 4, 2)
 
 
@@ -106,7 +107,18 @@ def _by_a_multiple(wrong: Sequence[Case], right: Sequence[Case]) -> str:
         for size in MULTIPLES:
             if all(value % size for value in values) and not any(value % size for value in others):
                 return f"where {key} is no multiple of {size}"
+        # A block is as large as the next power of two, up to some size.
+        for size in LARGEST if all(isinstance(value, int) for value in (*values, *others)) else ():
+            full, others_full = ([_is_full(value, size) for value in some] for some in (values, others))
+            if all(full) and not any(others_full):
+                return f"where {key} is a power of two, or a multiple of {size}: its last block is full"
+            if all(others_full) and not any(full):
+                return f"where {key} is no power of two and no multiple of {size}: its last block is not full"
     return ""
+
+
+def _is_full(value: float, size: int) -> bool:
+    return value % size == 0 or int(value) & (int(value) - 1) == 0
 
 
 def keys(wrong: Sequence[Case], right: Sequence[Case]) -> list[str]:

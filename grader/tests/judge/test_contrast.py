@@ -31,6 +31,12 @@ SETS = {
     ),
     "wrong only where no tensor for the result is passed": ([case(n=5, allocates=True)], [case(n=5)]),
     "wrong only where n is no multiple of 128": ([case(n=100), case(n=300)], [case(n=128), case(n=256)]),
+    "wrong only where n is a power of two, or a multiple of 8192: its last block is full": (
+        [case(n=n) for n in (1, 2, 128, 4096, 24576, 131072)], [case(n=n) for n in (127, 129, 16385, 40000)],
+    ),
+    "wrong only where n is no power of two and no multiple of 1024: its last block is not full": (
+        [case(n=n) for n in (3, 100, 1009, 9000)], [case(n=n) for n in (1, 4, 128, 2048, 5120)],
+    ),
     "wrong only in fp16": ([case("fp16", n=4)], [case("fp32", n=4), case("fp32", n=5)]),
     "": ([case(n=4)], [case(n=3), case(n=8), case(n=4, m=2)]),
 }  # fmt: skip
