@@ -168,7 +168,10 @@ def _blocks(results: Sequence[Seen]) -> str:
 
 
 def _of_blocks(one: Seen, block: int) -> bool | None:
-    """Return whether two or more blocks of a row have factors of their own; None if a block has not one."""
+    """Return whether two or more blocks of a row have factors of their own; None if that is not so.
+
+    False where a row has but one block, and a few columns more.
+    """
     values, factors = torch.empty_like(one.got), list[torch.Tensor]()
     for begin in range(0, one.got.shape[1], block):
         part = slice(begin, begin + block)
@@ -183,7 +186,9 @@ def _of_blocks(one: Seen, block: int) -> bool | None:
     spread = (each.max(0).values - each.min(0).values).max()
     several = ((each - 1.0).abs() > CLOSE[one.dtype]).sum(0).max() > 1
     is_apart = float(spread) > CLOSE[one.dtype] and bool(several)
-    return is_apart if bool(each.isfinite().all()) and one.follows(values) else None
+    if not bool(each.isfinite().all()) or not one.follows(values) or (len(factors) > 1 and not is_apart):
+        return None
+    return is_apart
 
 
 def _order(results: Sequence[Seen]) -> str:
