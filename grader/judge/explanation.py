@@ -70,8 +70,7 @@ SHARE_OF_TOLD = 0.2  # of the work, where an experiment has shown what is wrong
 SHARE_OF_FAILED = 0.5  # of the work, where the file fails: most edits fail, too, which takes longer
 SHARE_OF_ITS_OWN = 0.1  # of the work, for the code of a function besides a wrong one that it calls
 MOST_TOLD = 0.6  # share of the wrong cases of which it must have done so
-TELLING = ("adding", "subtracting", "in a row, each block")  # measured, and as good as a cause
-SURE = (NEEDED, "is right", "steps through")  # in a cause by an experiment, with which a case is all right
+STEPS = "steps through"  # in a cause by an experiment, with which a case is right
 MOST_BESIDE = 3  # cases of another exercise of the file that an edit must keep right
 RARE = 1e-3  # share of the elements
 MORE = "The file has another mistake"
@@ -163,7 +162,7 @@ class Explainer:
                 # What the file allocates is not marked: what is never written may be any number.
                 own = [item.id for item, _ in wrong.answers if item.case.allocates and item.id in failed]
                 tried = dict.fromkeys(own, needed[0]) | (tried or {})
-            sure = [words for words in (tried or {}).values() if any(sign in words for sign in SURE)]
+            sure = [words for words in (tried or {}).values() if NEEDED in words or STEPS in words]
             told_already = len(sure) >= MOST_TOLD * max(1, len(failed))
             most = SHARE_OF_TOLD if told_already else 1.0
             told = {item.case.name for item, _ in wrong.answers if item.id in (tried or {})} or _seen_apart(
@@ -257,9 +256,7 @@ class Explainer:
             return {name: replace(one, cause=f"{one.cause}; {found}") for name, one in seen.items()}
         if not guessed or (len(causes) == 1 and not doubtful):
             return failed | seen
-        told = self._shifted(wrong) or self._measured(wrong)
-        unknown = "" if told.startswith(TELLING) else "not found"
-        words = "; ".join(filter(None, (unknown, told, found)))
+        words = "; ".join(filter(None, ("not found", self._shifted(wrong) or self._measured(wrong), found)))
         return seen | {name: replace(outcome, cause=words, hint=hint) for name, outcome in guessed.items()}
 
     def _tried(self, wrong: Wrong) -> dict[str, str]:
@@ -322,12 +319,16 @@ class Explainer:
 
     def _shifted(self, wrong: Wrong) -> str:
         """Say that a constant added to an input spoils a result, where only some values of inputs do."""
-        if not all("values" in case.params for case in wrong.cases(right=False)):
+        if any(case.params.get("values") is None for case in wrong.cases(right=False)):
             return ""
         right = [
             case for case in wrong.cases(right=True) if FEWEST_ELEMENTS <= elements(case) <= MOST_ELEMENTS
         ]
-        plain = [case for case in right if not ("values" in case.params or case.needs_gpu or case.is_far)]
+        plain = [
+            case
+            for case in right
+            if case.params.get("values") is None and not (case.needs_gpu or case.is_far)
+        ]
         worker = self._workers_for(wrong.answers[0][0])[0]
         try:
             return "" if worker.start() else breaking_shift(worker, wrong.exercise, plain)
@@ -401,8 +402,7 @@ class Explainer:
                     return found, next(iter(said.values()))
             formula = formula_of_file(workers[0], wrong.exercise, left)
             if not formula and not found:
-                measured = measured_of_file(workers[0], wrong.exercise, left)
-                formula = measured if measured.startswith(TELLING) else ""
+                formula = measured_of_file(workers[0], wrong.exercise, left, telling=True)
             return found, formula or dependence(workers[0], wrong.exercise, left)
         except SyntaxError:
             return None, ""

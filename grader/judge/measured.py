@@ -47,8 +47,11 @@ class Seen(NamedTuple):
 Relation = Callable[[Sequence[Seen]], str]
 
 
-def measured(results: Sequence[Seen]) -> str:
-    """Return in words what holds for all wrong results, the most special relation; "" if nothing does."""
+def measured(results: Sequence[Seen], telling: bool = False) -> str:
+    """Return in words what holds for all wrong results, the most special relation; "" if nothing does.
+
+    If `telling`, of the relations alone that are as good as a cause.
+    """
     if results and all(map(_is_only_a_sign_of_zero, results)):
         return (
             "only the sign of zeros is wrong: 0.0 + -0.0 is 0.0, so a sum that begins at 0.0, and not with "
@@ -58,7 +61,8 @@ def measured(results: Sequence[Seen]) -> str:
         return ""
     if not any(one.got.numel() >= FEWEST for one in results):
         return ""
-    return next((words for relation in RELATIONS if (words := relation(results))), "")
+    relations = TELLING if telling else RELATIONS
+    return next((words for relation in relations if (words := relation(results))), "")
 
 
 def _is_only_a_sign_of_zero(seen: Seen) -> bool:
@@ -66,8 +70,13 @@ def _is_only_a_sign_of_zero(seen: Seen) -> bool:
     return bool(bad.any()) and bool((seen.got[bad] == 0.0).all()) and bool((seen.expected[bad] == 0.0).all())
 
 
-def measured_of_file(worker: SubmissionWorker, exercise: Exercise, failing: Sequence[Case]) -> str:
-    """Call the worker's present file for wrong cases that run here, and say how its results relate."""
+def measured_of_file(
+    worker: SubmissionWorker, exercise: Exercise, failing: Sequence[Case], telling: bool = False
+) -> str:
+    """Call the worker's present file for wrong cases that run here, and say how its results relate.
+
+    See `measured` for `telling`.
+    """
     if exercise.follow is not None:  # what is expected follows from a random choice
         return ""
     results: list[Seen] = []
@@ -87,7 +96,7 @@ def measured_of_file(worker: SubmissionWorker, exercise: Exercise, failing: Sequ
             return ""
         outputs.add(finding.output)
         results.append(Seen.of(called.outputs[k], trial.expected.reference[k], finding.bad, case.dtype))
-    return measured(results) if len(outputs) == 1 else ""
+    return measured(results, telling) if len(outputs) == 1 else ""
 
 
 def _sign(results: Sequence[Seen]) -> str:
@@ -275,3 +284,4 @@ RELATIONS: tuple[Relation, ...] = (
     _digits,
     _side,
 )
+TELLING: tuple[Relation, ...] = (_blocks,)
