@@ -21,7 +21,7 @@ from grader.cli import release as cli_release
 from grader.cli import report as cli_report
 from grader.cli import student as cli_student
 from grader.cli.options import Commands, run_option, run_options, typed
-from grader.cli.shared import entries_of, writable
+from grader.cli.shared import Ended, entries_of, writable
 from grader.course import catalog
 from grader.course.spec import lab_word
 from grader.course.submission import Submission
@@ -79,7 +79,11 @@ for command in (
 @run_options
 def grade(**asked):
     """Grade, show the report, and write results.json, summary.md and junit.xml."""
-    options = RunOptions(**asked)
+    raise Ended(_graded(RunOptions(**asked)))
+
+
+def _graded(options: RunOptions) -> int:
+    """Grade and report; return the exit code."""
     console = Console(soft_wrap=True)
     began = time.monotonic()
     entries = entries_of(options.labs)
@@ -96,13 +100,13 @@ def grade(**asked):
     follower = ProgressPlugin(Follower(console) if options.tell is None else Teller(options.tell))
     code = pytest_run.run(entries, options, [keeper, follower], ["--junitxml", str(folder / "junit.xml")])
     if keeper.config is None or plugin.ANSWERS not in keeper.config.stash:
-        sys.exit(USAGE)
+        return USAGE
     answered, run = keeper.config.stash[plugin.ANSWERS], keeper.config.stash[plugin.RUN]
     for broken in follower.broken:
         click.echo(f"GRADER FAULT  {broken}", err=True)
     if not answered:
         click.echo(f"nothing matches -k {keyword!r}" if keyword else "nothing was graded", err=True)
-        sys.exit(FAULT if follower.broken else USAGE)
+        return FAULT if follower.broken else USAGE
     graded = collect.collect(
         answered,
         run,
@@ -124,16 +128,17 @@ def grade(**asked):
         console.print(seen, highlight=False, markup=False)
     except OSError as error:
         click.echo(f"{folder}: the reports could not be written: {error.strerror}", err=True)
-        sys.exit(FAULT)
+        return FAULT
     if code == pytest.ExitCode.INTERRUPTED:
-        sys.exit(INTERRUPTED)
+        return INTERRUPTED
     if follower.broken or any(outcome.verdict.value == "GRADER_FAULT" for _, outcome, _ in answered):
-        sys.exit(FAULT)
+        return FAULT
     if options.least is not None and graded.points < options.least:
         console.print(
             f"below the {options.least:g} points that --min requires", highlight=False, markup=False
         )
-        sys.exit(BELOW)
+        return BELOW
+    return 0
 
 
 class _Keeper:

@@ -14,6 +14,10 @@ FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
 
 
+class Ended(SystemExit):
+    """The end of a command that has closed and written all that it holds: the process may end at once."""
+
+
 def writable(folder: Path) -> Path:
     """Return the folder, created if missing; exit if it is not writable."""
     try:

@@ -116,7 +116,10 @@ class Run:
             # waits for it, and on two cores each would slow the other down.
             self._first_parent = self.session.parent(interpreted=True)
         elif self._asks_for(cases, *((CODEGEN,) if self.tier != "gpu" else (CORRECTNESS, CODEGEN, SPEED))):
-            self.session.parent(interpreted=False)
+            # On a GPU workers of all files start at once, to compile. On a CPU those that need operators come
+            # later: there `begin` asks for them.
+            operators = self.tier == "gpu" and self._registers_operators(cases)
+            self.session.parent(interpreted=False, operators=operators)
         if self.tier == "gpu" and self.gpu and self.source != REFERENCE and LEAN not in os.environ:
             ahead = [item for item in cases if not item.exercise.native and self.ungradable(item) is None]
             if ahead:
@@ -134,6 +137,10 @@ class Run:
         self._timed = [item for item in cases if item.kind == SPEED and self.ungradable(item) is None]
         if lean and self._kernels:
             self._compile_first()
+
+    def _registers_operators(self, cases: Sequence[CaseItem]) -> bool:
+        """Return whether the file of one of these items may register torch operators."""
+        return any(b"triton_op" in (self.submission(item).data or b"") for item in cases)
 
     def _asks_for(self, cases: Sequence[CaseItem], *kinds: str) -> bool:
         """Return whether items of these kinds can be graded; looks at files only up to the first."""
@@ -171,7 +178,7 @@ class Run:
             if first is None:
                 return
             self._worker_for_cases(first).begin()
-            if any(b"triton_op" in (self.submission(item).data or b"") for item in graded):
+            if self._registers_operators(graded):
                 self.session.parent(interpreted=self.tier == "cpu").import_operators()
             if self.tier == "gpu":
                 from grader.judge import codegen_checks

@@ -55,10 +55,11 @@ class Findings:
     reached: tuple[str, ...] = ()  # with the attempts that succeeded
 
 
-def probe(judge: int, uid: int) -> Findings:
-    """Confine a child process like a worker, let it try what is forbidden, and report what was refused.
+def begin(judge: int, uid: int) -> Callable[[], Findings]:
+    """Confine a child process like a worker and let it try what is forbidden.
 
-    Call it in a process that has imported torch and triton and has only one thread.
+    Call it in a process that has imported torch and triton and has only one thread. What it returns waits for
+    the child, and says what was refused; this process can import other modules until then.
     """
     no_files = "" if landlock.abi() else "this kernel has no Landlock, or it is switched off"
     no_calls = _attempt(lambda: seccomp.install(False))
@@ -66,11 +67,16 @@ def probe(judge: int, uid: int) -> Findings:
     wanted = Confinement(
         uid=0 if no_user else uid, judge=0, programs=True, files=not no_files, calls=not no_calls
     )
-    answer = in_child(lambda: _try_everything(wanted, judge))
-    if answer is None:
-        return Findings(no_files, no_calls, no_user, (), ("the probe ended without an answer",))
-    refused, reached = answer
-    return Findings(no_files, no_calls, no_user, tuple(refused), tuple(reached))
+    answered = begin_in_child(lambda: _try_everything(wanted, judge))
+
+    def found() -> Findings:
+        answer = answered()
+        if answer is None:
+            return Findings(no_files, no_calls, no_user, (), ("the probe ended without an answer",))
+        refused, reached = answer
+        return Findings(no_files, no_calls, no_user, tuple(refused), tuple(reached))
+
+    return found
 
 
 def why_no_user(uid: int) -> str:
@@ -265,6 +271,11 @@ def _attempt(act: Callable[[], None]) -> str:
 
 def in_child(act: Callable[[], T]) -> T | None:
     """Return what `act` returns in a forked process, through JSON; None if the process ended before."""
+    return begin_in_child(act)()
+
+
+def begin_in_child(act: Callable[[], T]) -> Callable[[], T | None]:
+    """Start the same, and return what waits for the answer; call that once."""
     ours, theirs = os.pipe()
     child = os.fork()
     if child == 0:
@@ -273,8 +284,12 @@ def in_child(act: Callable[[], T]) -> T | None:
         finally:
             os._exit(0)
     os.close(theirs)
-    with os.fdopen(ours, "rb") as pipe:
-        data = pipe.read()
-    os.waitpid(child, 0)
-    answer: T | None = json.loads(data) if data else None
-    return answer
+
+    def answered() -> T | None:
+        with os.fdopen(ours, "rb") as pipe:
+            data = pipe.read()
+        os.waitpid(child, 0)
+        answer: T | None = json.loads(data) if data else None
+        return answer
+
+    return answered

@@ -8,7 +8,6 @@ import os
 import signal
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 import psutil
 
@@ -64,13 +63,12 @@ def orphans(known: Collection[int]) -> list[Process]:
     return _orphans(running(), known)
 
 
-def is_stopped(pid: int) -> bool:
-    """Return whether every thread of a process has stopped, after SIGSTOP; True for one that has ended."""
-    try:
-        states = [_stat(f"{pid}/task/{thread}")[0] for thread in os.listdir(f"/proc/{pid}/task")]
-    except (OSError, IndexError):
-        return not Path(f"/proc/{pid}").exists()
-    return all(state in "TtZX" for state in states)
+def is_stopped(child: int) -> bool:
+    """Return whether every thread of a child has stopped, after SIGSTOP; True for one that has ended."""
+    try:  # the kernel reports a stop when the last thread has stopped; nothing is reaped
+        return os.waitid(os.P_PID, child, os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return True
 
 
 def children() -> list[Process]:

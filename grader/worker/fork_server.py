@@ -19,19 +19,21 @@ from grader.worker.protocol import OPERATORS, encode
 FDS_PER_WORKER = 6
 
 
-def main(control: int, uid: int) -> None:
+def main(control: int, uid: int, operators: bool) -> None:
     """Import, probe and report the confinement of this machine, then fork one worker for each request.
 
-    Returns when the judge closes the socket `control`. The probe runs as the user `uid`.
+    Returns when the judge closes the socket `control`. The probe runs as the user `uid`. With `operators`
+    what files need that register torch operators is imported first, while it runs.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the judge handles Ctrl-C
-    import torch
+    import torch  # noqa: F401 - imported for the children, as are the next two
     import triton
-    import triton.language  # noqa: F401 - imported for the children
+    import triton.language  # noqa: F401
 
     from grader.sandbox import probe
     from grader.worker import kernel_source, triton_settings, worker
 
+    findings_of = probe.begin(os.getppid(), uid)
     kernel_source.read_from_the_tree()
     if os.environ.get("TRITON_INTERPRET") == "1":
         from grader.worker.interpreted import every_mend
@@ -40,16 +42,16 @@ def main(control: int, uid: int) -> None:
     else:
         triton_settings.do_once_for_all_workers()
     requests = socket.socket(fileno=control)
-    findings = json.dumps(encode(probe.probe(os.getppid(), uid))).encode()
+    if operators:
+        _import_operators()
+    findings = json.dumps(encode(findings_of())).encode()
     requests.sendall(struct.pack("<I", len(findings)) + findings)
     while True:
         message, fds, _, _ = socket.recv_fds(requests, 1, FDS_PER_WORKER)
         if not message:
             return
         if message == OPERATORS:
-            # Imported once here, because torch.library.triton_op would import it in every worker.
-            import torch._inductor.utils  # noqa: F401
-
+            _import_operators()
             continue
         pid_out, pid_in = os.pipe()
         middle = os.fork()
@@ -69,3 +71,8 @@ def main(control: int, uid: int) -> None:
         os.close(pid_out)
         for fd in fds:
             os.close(fd)
+
+
+def _import_operators() -> None:
+    """Import once, for all workers, what torch.library.triton_op would import in each of them."""
+    import torch._inductor.utils  # noqa: F401

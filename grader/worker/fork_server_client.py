@@ -36,7 +36,7 @@ births = threading.RLock()  # held while a worker is started, so that it is not 
 class ForkServer:
     """A process that has imported torch and triton and forks workers on request."""
 
-    def __init__(self, interpreted: bool, folder: Path, uid: int = 0):
+    def __init__(self, interpreted: bool, folder: Path, uid: int = 0, operators: bool = False):
         # Workers orphaned by their double fork become children of this process.
         adopt_orphans()
         ours, theirs = socket.socketpair()
@@ -51,8 +51,8 @@ class ForkServer:
         here = str(Path(__file__).resolve().parents[2])
         paths = [here, *(os.path.abspath(path) for path in sys.path if path)]
         command = (
-            f"import sys; sys.path[:] = {paths!r}; "
-            f"import grader.worker.fork_server; grader.worker.fork_server.main({theirs.fileno()}, {uid})"
+            f"import sys; sys.path[:] = {paths!r}; from grader.worker import fork_server; "
+            f"fork_server.main({theirs.fileno()}, {uid}, {operators})"
         )
         self._log = open(folder / f"warm-{'interpreted' if interpreted else 'compiled'}.log", "wb")  # noqa: SIM115 - lives with self
         self._process = subprocess.Popen(
@@ -66,7 +66,7 @@ class ForkServer:
         )
         theirs.close()
         self._socket = ours
-        self._broken = self._has_operators = False
+        self._broken, self._has_operators = False, operators
         self._findings: Findings | None = None
         self._turn = threading.Lock()  # the compiling thread starts workers, too
 

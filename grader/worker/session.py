@@ -35,13 +35,16 @@ class Session:
         self._folders = itertools.count(1)  # used by several threads
         self._lock = threading.Lock()
 
-    def parent(self, interpreted: bool) -> ForkServer:
-        """Return the fork server for a mode; started at the first call, usable once its imports are done."""
+    def parent(self, interpreted: bool, operators: bool = False) -> ForkServer:
+        """Return the fork server for a mode; started at the first call, usable once its imports are done.
+
+        With `operators` one that is started now imports what files that register torch operators need.
+        """
         with self._lock:
             if interpreted in self._parents and self._parents[interpreted].ended:
                 self._parents.pop(interpreted).close()
             if interpreted not in self._parents:
-                self._parents[interpreted] = ForkServer(interpreted, self.folder, self._first_user)
+                self._parents[interpreted] = ForkServer(interpreted, self.folder, self._first_user, operators)
             return self._parents[interpreted]
 
     def end_parent(self, interpreted: bool) -> None:

@@ -7,8 +7,8 @@ Only this process, the judge, is traced: workers run in separate processes.
 
 from __future__ import annotations
 
+import importlib
 import json
-import runpy
 import sys
 import threading
 from collections import Counter
@@ -18,7 +18,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 
 HERE = "grader.site.architecture.traced"
-MAIN = "grader.__main__"  # the only module whose body does work
+MAIN = "grader.__main__"  # calls what is traced, and is not run here: it ends its process
 
 
 class CallCounter:
@@ -40,7 +40,7 @@ class CallCounter:
     def __call__(self, frame: FrameType, event: str, _argument: object) -> None:
         """Count a call; Python calls this at each call and return."""
         called = self._module(frame.f_code)
-        if not called or called == MAIN:
+        if not called:
             return
         depth = getattr(self._imports, "depth", 0)
         if frame.f_code.co_name == "<module>":
@@ -52,7 +52,7 @@ class CallCounter:
         above = frame.f_back
         while above and not self._module(above.f_code):
             above = above.f_back
-        caller = (self._module(above.f_code) if above else None) or ""
+        caller = (self._module(above.f_code) if above else None) or MAIN
         self.first.setdefault(called, caller)
         self.calls[caller, called] += 1
 
@@ -79,7 +79,7 @@ def main(out: str, arguments: Sequence[str]) -> None:
     threading.setprofile(counter)
     sys.setprofile(counter)
     try:
-        runpy.run_module("grader", run_name="__main__", alter_sys=True)
+        importlib.import_module("grader.cli.main").main(prog_name="python -m grader")
     finally:
         sys.setprofile(None)
         threading.setprofile(None)

@@ -177,7 +177,7 @@ PACKAGE = {
         from grader.judge.run import Judge, decide
         from grader.judge.again import Renamed as Other
 
-        def main():
+        def main(prog_name=""):
             list(map(decide, range(3)))
             Judge(1).look()
             return run.figures(), Other

@@ -1,7 +1,8 @@
 """A config that a tl.static_assert refuses is not chosen.
 
 The autotuner of Triton 3.6 to 3.9 passes over a config that does not compile. In the interpreter nothing is
-compiled, and configs are not timed, so a refused one is only found when it runs as the choice.
+compiled, and an error of a kernel comes as the interpreter's own: a refused config is found when it runs, as
+the choice or before.
 """
 
 from __future__ import annotations
@@ -42,6 +43,11 @@ def pass_over_refused_configs() -> None:
     def benchmarked(self: Any, *args: object, config: triton.Config, **options: object) -> object:
         if any(one is config for one in refused):
             return INFINITE
-        return bench(self, *args, config=config, **options)
+        try:
+            return bench(self, *args, config=config, **options)
+        except Exception as error:
+            if not is_static_assert(error):
+                raise
+            return INFINITE
 
     Autotuner.run, Autotuner._bench = chosen_again, benchmarked

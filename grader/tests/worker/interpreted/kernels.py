@@ -223,6 +223,18 @@ def refused_configs():
     assert tuned.best_config.kwargs["BLOCK"] == 16
 
 
+def refused_configs_where_each_runs():
+    def timed(call, **_):
+        call()
+        return [1.0] * 3
+
+    tuned.do_bench = timed
+    out = torch.zeros(70)
+    tuned[lambda meta: (triton.cdiv(meta["n"], meta["BLOCK"]),)](out, 70)
+    assert torch.equal(out, lanes(70)), out
+    assert tuned.best_config.kwargs["BLOCK"] == 16
+
+
 @triton.autotune([_config(32), _config(64)], key=["n"])
 @triton.jit
 def never(out_ptr, n, BLOCK: tl.constexpr):
@@ -394,7 +406,8 @@ CHECKS = (
     scans_begin_again_at_flags,
     numbers_that_a_launch_passes, variables_of_loops, loops_of_wide_bounds, constants_and_blocks,
     words_of_python_on_blocks, reductions_round_as_a_tree, reductions_keep_order_and_shape,
-    functions_of_libdevice, refused_configs, configs_that_are_all_refused, grids_of_plain_numbers,
+    functions_of_libdevice, refused_configs, refused_configs_where_each_runs, configs_that_are_all_refused,
+    grids_of_plain_numbers,
     kernels_that_are_warmed_up, helpers_are_not_called_by_host_code,
 )  # fmt: skip
 
