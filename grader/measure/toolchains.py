@@ -26,7 +26,9 @@ RECORD = catalog.ROOT / "solutions" / "results" / "toolchains.json"
 FOLDER = catalog.ROOT / "results" / "toolchains"
 GRADED = FOLDER / "graded"
 LIMIT_S = 3600.0  # of one check
-SPECIMENS = ("grader/tests/whole/test_corpora.py", "-m", "not gpu and not browser and not slurm")
+SPECIMENS = (
+    "grader/tests/whole/test_corpora.py", "-n", "auto", "-m", "not gpu and not browser and not slurm",
+)  # fmt: skip
 _COUNTS = re.compile(r"(\d+) (passed|failed|error)")
 
 
@@ -37,6 +39,8 @@ class Check(Model):
     held: float
     of: float
     seconds: float
+    date: str
+    machine: Machine  # with the version of Triton that ran the command
 
     @property
     def cell(self) -> str:
@@ -52,10 +56,8 @@ class Toolchain(Model):
 
 
 class Toolchains(Model):
-    """A record of `make toolchains`; `machine` has the version of Triton that ran the command."""
+    """A record of `make toolchains`."""
 
-    date: str
-    machine: Machine
     toolchains: tuple[Toolchain, ...]
 
 
@@ -157,16 +159,19 @@ def measure(
         for name in checks:
             began = time.monotonic()
             held, of = CHECKS[name](python)
-            done = Check(name=name, held=held, of=of, seconds=round(time.monotonic() - began, 1))
+            done = Check(
+                name=name,
+                held=held,
+                of=of,
+                seconds=round(time.monotonic() - began, 1),
+                date=now(),
+                machine=machine(None, "not looked for"),
+            )
             known.setdefault(version, {})[name] = done
             kept = tuple(
                 Toolchain(triton=one, checks=tuple(all_.values())) for one, all_ in sorted(known.items())
             )
-            yield (
-                version,
-                done,
-                Toolchains(date=now(), machine=machine(None, "not looked for"), toolchains=kept),
-            )
+            yield version, done, Toolchains(toolchains=kept)
 
 
 def load(path: Path = RECORD) -> Toolchains | None:

@@ -328,8 +328,13 @@ def _toolchains(path: Path) -> str:
     for one in record.toolchains:
         cells = {check.name: check.cell for check in one.checks}
         rows.append((one.triton, *(cells.get(name, "not run") for name in names)))
-    words = f"No GPU, torch {record.machine.torch}, numpy {record.machine.numpy}, {record.date[:10]}."
-    return markdown.page([markdown.table(("Triton", *names), rows, "lr"), words])
+    ran_on: dict[str, dict[str, None]] = {}  # names of checks, by the machine
+    for check in [check for one in record.toolchains for check in one.checks]:
+        where = check.machine
+        words = f"Python {where.python}, torch {where.torch}, numpy {where.numpy}, {check.date[:10]}"
+        ran_on.setdefault(words, {})[check.name] = None
+    machines = [f"* {', '.join(checks)}: no GPU, {words}" for words, checks in ran_on.items()]
+    return markdown.page([markdown.table(("Triton", *names), rows, "lr"), "\n".join(machines)])
 
 
 RENDERERS = {

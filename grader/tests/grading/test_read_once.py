@@ -32,8 +32,8 @@ def once(cls, file, *more):
 submission.Submission.read = classmethod(once)
 from grader.cli.main import main
 try:
-    main(["grade", "--from", folder, "--results", folder, "--lab", "1", "--tier", "cpu", "-k", "127 and fp32"],
-         standalone_mode=False)
+    main(["grade", "--from", folder, "--results", folder, "--lab", "1", "--tier", "cpu",
+          "-k", "127 and fp32"], standalone_mode=False)
 finally:  # the command ends by SystemExit
     print("opened", len(opened))
 """
