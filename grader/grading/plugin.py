@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -201,6 +202,9 @@ class Hooks:
     def pytest_grader_explaining(self, exercise: str):
         """Report that the cause of an exercise's wrong cases is looked for, which takes seconds."""
 
+    def pytest_grader_explained(self, exercise: str, causes: Sequence[str]):
+        """Report the causes that were found for an exercise, before others are looked at."""
+
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtestloop(session):
@@ -208,8 +212,12 @@ def pytest_runtestloop(session):
     yield
     stash = session.config.stash
     if stash[ANSWERS]:
-        begin = lambda name: session.config.hook.pytest_grader_explaining(exercise=name)  # noqa: E731
-        stash[ANSWERS][:] = stash[RUN].explained(stash[ANSWERS], begin)
+        hook = session.config.hook
+        stash[ANSWERS][:] = stash[RUN].explained(
+            stash[ANSWERS],
+            lambda name: hook.pytest_grader_explaining(exercise=name),
+            lambda name, causes: hook.pytest_grader_explained(exercise=name, causes=causes),
+        )
 
 
 def pytest_unconfigure(config):

@@ -56,6 +56,11 @@ class Follower:
         """Print a line that stays on the terminal."""
         self.console.print(f"  {words}", highlight=False, markup=False)
 
+    def found(self, words: str) -> None:
+        """Print on a terminal what the report will say, for whoever waits for it."""
+        if self._task is not None:
+            self.note(words)
+
     def done(self) -> None:
         """Count one item as done."""
         if self._task is not None:
@@ -81,6 +86,9 @@ class Teller:
     def running(self, words: str, _item: str) -> None:
         """Send what is running."""
         self._tell(self._state.model_copy(update={"words": words}))
+
+    def found(self, _words: str) -> None:
+        """Send nothing: it is in the results."""
 
     def done(self) -> None:
         """Send that one item is done."""
@@ -129,6 +137,12 @@ class ProgressPlugin:
     def pytest_grader_explaining(self, exercise):
         """Show which exercise is explained."""
         self._follower.running(f"looking for what is wrong in {exercise}", "")
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_grader_explained(self, exercise, causes):
+        """Show what was found while other exercises are looked at."""
+        for cause in causes:
+            self._follower.found(f"{exercise}: {cause}")
 
     def pytest_sessionfinish(self):
         """Remove the progress bar before the report."""

@@ -511,10 +511,12 @@ def explained(
     submission_of: Callable[[Item], Submission],
     workers_for: Callable[[CaseItem], Sequence[SubmissionWorker]],
     begin: Callable[[str], object],
+    end: Callable[[str, Sequence[str]], object],
 ) -> list[Answered]:
     """Return the answers of a run with one explanation for each wrong exercise.
 
-    `begin` is called with the name of each exercise that is looked at, because that takes seconds.
+    `begin` is called with the name of each exercise that is looked at, because that takes seconds; `end` then
+    with the causes that were found.
     """
     explainer = Explainer(workers_for)
     changed: dict[tuple[Path, str], Outcome] = {}
@@ -534,6 +536,7 @@ def explained(
             right = _all_right(beside, submission.path, submission_of)
             also = _some_cases([item for item, _, _ in beside], right)
             found = explainer.explain(Wrong(exercise, submission, mine, right, also))
+            end(exercise.name, [*dict.fromkeys(one.cause for one in found.values() if one.cause)])
             changed |= {(folder, name): outcome for name, outcome in found.items()}
     return [
         (item, changed.get((item.entry.folder, item.id), outcome), seconds)

@@ -109,9 +109,10 @@ def _labs(python: Path) -> tuple[float, float]:
 def _specimens(python: Path) -> tuple[float, float]:
     """Grade every specimen; return how many got their verdict, and how many there are.
 
-    RuntimeError with what was printed if no test ran.
+    What was printed of the others is kept beside the environment. RuntimeError with it if no test ran.
     """
     done = _run(python, "pytest", "-q", *SPECIMENS)
+    (python.parent.parent / "specimens.txt").write_text(done.stdout, "utf-8")
     counts = {word: int(count) for count, word in _COUNTS.findall(done.stdout)}
     if not counts:
         raise RuntimeError(f"no specimen was graded: {_last_words(done)}")

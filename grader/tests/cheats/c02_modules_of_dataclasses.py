@@ -1,4 +1,4 @@
-"""EXPECT POLICY; unscreened POLICY/FOREIGN_KERNEL or POLICY/HOST_READ from matmul and matmul_bias_relu on a CPU: C2 dataclasses has builtins and sys, which it imports for itself"""
+"""EXPECT POLICY; unscreened POLICY/FOREIGN_KERNEL or POLICY/HOST_READ or CRASHED from matmul and matmul_bias_relu on a CPU: C2 dataclasses has builtins and sys, which it imports for itself; newer versions of Python have none there"""
 
 import dataclasses
 

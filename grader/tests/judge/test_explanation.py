@@ -43,8 +43,11 @@ def causes(submissions, number, text, *cases):
     """The cause of each wrong case by item id, and the exercises that were looked at."""
     graded = submissions.grade(number, text, *cases)
     answers = [(submissions.asked[name], outcome, 0.0) for name, outcome in graded.items()]
-    begun = []
-    found = submissions.run.explained(answers, begun.append)
+    begun, told = [], {}
+    found = submissions.run.explained(answers, begun.append, told.__setitem__)
+    shown = {outcome.cause for item, outcome, _ in found if outcome not in graded.values()}
+    assert shown == {cause for of_one in told.values() for cause in of_one}  # each as soon as it is found
+    assert {*told} <= {*begun}
     assert [item for item, _, _ in found] == [item for item, _, _ in answers]
     assert [outcome.label for _, outcome, _ in found] == [outcome.label for _, outcome, _ in answers]
     return {
@@ -100,7 +103,7 @@ def test_where_the_file_does_not_run_each_case_keeps_its_own_cause(submissions, 
     monkeypatch.setattr(Bench, "score", lambda *_: -1.0)
     answers = [(submissions.asked[name], outcome, 0.0) for name, outcome in graded.items()]
     assert any(outcome.cause for _, outcome, _ in answers)
-    assert submissions.run.explained(answers, lambda _: None) == answers
+    assert submissions.run.explained(answers, lambda _: None, lambda *_: None) == answers
 
 
 def test_of_a_costly_kernel_fewer_edits_are_tried(submissions, monkeypatch):

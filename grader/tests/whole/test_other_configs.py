@@ -109,7 +109,8 @@ def test_of_a_mask_within_the_block_the_blocks_are_not_made_square(tmp_path):
         asked = [one for one in graded_items(entry) if one.exercise.name == "attention"]
         asked = [one for one in asked if one.kind == CORRECTNESS and not one.case.needs_gpu]
         answers = [(one, run.answer(one), 0.0) for one in asked]
-        causes = [one.cause for _, one, _ in run.explained(answers, lambda _: None) if one.configs]
+        found = run.explained(answers, lambda _: None, lambda *_: None)
+        causes = [one.cause for _, one, _ in found if one.configs]
     finally:
         run.close()
     assert causes
