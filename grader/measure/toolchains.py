@@ -22,6 +22,8 @@ from grader.results.machine import Machine, machine, now
 from grader.results.models import Results
 
 VERSIONS = ("3.6.0", "3.7.1", "3.8.0", "3.9.0")
+# The interpreter of 3.6 reads arrays of one element as numbers, which NumPy 2.4 no longer permits.
+BESIDE = {"3.6.0": ("numpy<2.4",)}
 RECORD = catalog.ROOT / "solutions" / "results" / "toolchains.json"
 FOLDER = catalog.ROOT / "results" / "toolchains"
 GRADED = FOLDER / "graded"
@@ -73,7 +75,10 @@ def environment(version: str) -> Path:
     site = sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)})
     commands = (
         [sys.executable, "-m", "venv", "--clear", "--without-pip", str(folder)],
-        [sys.executable, "-m", "pip", "--python", str(python), "install", "--no-deps", f"triton=={version}"],
+        [
+            *(sys.executable, "-m", "pip", "--python", str(python), "install", "--no-deps"),
+            *(f"triton=={version}", *BESIDE.get(version, ())),
+        ],
     )
     for command in commands:
         done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -189,8 +189,8 @@ KERNEL = words(
 )
 STORES = words(
     "store store_tensor_descriptor scatter atomic_add atomic_max atomic_min atomic_and atomic_or atomic_xor "
-    "atomic_xchg atomic_cas async_copy_shared_to_global async_atomic_add async_atomic_max async_atomic_min "
-    "async_scatter store_reduce"
+    "atomic_xchg atomic_cas async_store async_copy_shared_to_global async_atomic_add async_atomic_max "
+    "async_atomic_min async_scatter store_reduce"
 )
 
 

@@ -9,7 +9,7 @@ import linecache
 import os
 import re
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from grader.codegen.nvcc import BuildError, NotPermittedError
@@ -102,7 +102,7 @@ def describe(error: BaseException, path: str, parts: Sequence[str] = ()) -> Erro
         text += f"\n{type(chain[-1]).__name__}({last[-1]!r})"
     if isinstance(error, SystemExit):
         category, text = "exit", f"the file called sys.exit({error.code!r})"
-    elif _not_started(chain):
+    elif _not_started(chain, (path, *parts)):
         category = "not started"
     elif isinstance(error, MemoryError) or "can't allocate memory" in text:
         category, text = "host memory", text or "out of memory"
@@ -157,12 +157,15 @@ def _beyond_a_limit(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and "can't start new thread" in str(error)
 
 
-def _not_started(chain: list[BaseException]) -> bool:
+def _not_started(chain: list[BaseException], files: Collection[str]) -> bool:
     """Return whether a TODO placeholder raised the error: an exception, or in a kernel a static assertion.
 
-    Triton quotes the kernel around a static assertion with its TODO marks; only the last line is the message.
+    An exception of a library is none: it was raised in another file than the student's `files`. Triton quotes
+    the kernel around a static assertion with its TODO marks; only the last line is the message.
     """
-    if any(isinstance(link, NotImplementedError) for link in chain):
-        return True
+    for link in chain:
+        raised_in = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(link.__traceback__)][-1:]
+        if isinstance(link, NotImplementedError) and (not raised_in or raised_in[0] in files):
+            return True
     last_lines = [str(link).strip().splitlines()[-1] for link in chain if str(link).strip()]
     return any(re.fullmatch(r"(.*['\"(: ])?TODO \d+: .*", line) for line in last_lines if "BEGIN" not in line)

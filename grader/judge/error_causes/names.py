@@ -271,4 +271,12 @@ def _a(kind: str) -> str:
     return words.get(kind, f"a {kind}")
 
 
-RULES = (missing_in_module, missing_in_object, undefined, no_such_function)
+def removed(failed: Failed) -> str | None:
+    """A part of the language that newer versions of Triton no longer have."""
+    if "Block pointers have been removed" not in failed.text:
+        return None
+    instead = "`tl.make_tensor_descriptor`, or plain pointers with a mask"
+    return f"this version of Triton has no block pointers: write {instead}"
+
+
+RULES = (removed, missing_in_module, missing_in_object, undefined, no_such_function)

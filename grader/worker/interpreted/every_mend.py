@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from grader.worker.interpreted import (
     arguments,
+    comparisons,
     configs,
     constants,
     constexpr_functions,
@@ -31,6 +32,7 @@ def apply() -> None:
     constants.let_blocks_compute_with_constants()
     syntax.read_kernels_as_the_compiler_does()
     own_names.leave_a_file_its_own_names()
+    comparisons.give_bits()
     launches.replace_once_for_a_launch()
     repeated.repeat_what_types_decide()
     reductions.combine_whole_blocks()

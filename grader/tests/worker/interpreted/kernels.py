@@ -384,6 +384,20 @@ def names_of_the_interpreter_stay_out_of_the_file():
 
 
 @triton.jit
+def stores_where_one_number_differs(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    inside = (at < n) & (tl.load(x_ptr) != 0.0)
+    tl.store(out_ptr + at, tl.load(x_ptr + at, mask=inside, other=2.0) + 1.0, mask=inside)
+
+
+def masks_of_one_number():
+    for first, wanted in ((1.0, [2.0] * 5 + [0.0] * 3), (0.0, [0.0] * 8)):
+        out = torch.zeros(8)
+        stores_where_one_number_differs[(1,)](torch.full((8,), first), out, 5, 8)
+        assert out.tolist() == wanted, out
+
+
+@triton.jit
 def stores_one(out_ptr):
     tl.store(out_ptr, 1.0)
 
@@ -398,6 +412,7 @@ def warps_are_a_power_of_two():
 
 
 CHECKS = (
+    masks_of_one_number,
     warps_are_a_power_of_two,
     names_of_the_file_stay_out_of_kernels,
     names_of_the_interpreter_stay_out_of_the_file,

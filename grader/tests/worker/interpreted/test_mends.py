@@ -18,7 +18,7 @@ NAMES = (
     "refused_configs_where_each_runs", "configs_that_are_all_refused", "grids_of_plain_numbers",
     "kernels_that_are_warmed_up",
     "names_of_the_file_stay_out_of_kernels", "names_of_the_interpreter_stay_out_of_the_file",
-    "warps_are_a_power_of_two", "numbers_of_bf16", "fused_operations_round_once",
+    "masks_of_one_number", "warps_are_a_power_of_two", "numbers_of_bf16", "fused_operations_round_once",
     "helpers_are_not_called_by_host_code", "builtins_imported_by_name",
 )  # fmt: skip
 
