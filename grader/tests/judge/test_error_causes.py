@@ -261,9 +261,6 @@ class Function(torch.autograd.Function):
 def test_what_a_newer_triton_has_removed_is_named():
     error = "NotImplementedError('Block pointers have been removed in favor of the tensor descriptor API')"
     outcome = Outcome(Verdict.CRASHED, where=f"InterpreterError: {error}")
-    found = error_causes.with_cause(
-        outcome, FileFacts("p = tl.make_block_ptr(x, (n,), (1,), (0,), (8,), (0,))\n")
-    )
-    assert found.cause.startswith(
-        "this version of Triton has no block pointers: write `tl.make_tensor_descriptor`"
-    )
+    found = error_causes.with_cause(outcome, FileFacts("p = tl.make_block_ptr(x, (n,), (1,), (0,), (8,))\n"))
+    assert found.cause.startswith("this version of Triton has no block pointers")
+    assert "`tl.make_tensor_descriptor`" in found.cause
