@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import time
 from collections.abc import Sequence
@@ -184,11 +185,14 @@ def pytest_collection_finish(session):
     asked = [item.asked for item in session.items if isinstance(item, LabItem)]
     if asked and not session.config.option.collectonly:
         run = session.config.stash[RUN]
+        gc.disable()  # imports make many objects, and none to collect
         run.warm(asked)
         if run.gpu:  # two graders on one GPU would disturb each other's timings
             session.config.stash[LOCK] = GpuLock(run.gpu.uuid_hash)
             session.config.stash[LOCK].__enter__()
         run.begin(asked)
+        gc.freeze()  # no later collection looks at them
+        gc.enable()
 
 
 def pytest_addhooks(pluginmanager):

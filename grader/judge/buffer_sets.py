@@ -93,6 +93,46 @@ class BufferSets:
             for view, bits in zip(views, self._poison[k], strict=True)
         )
 
+    def bands_whole(self, k: int) -> list[torch.Tensor]:
+        """Return whether the bands of a set's outputs still hold the sentinel; gaps are not checked.
+
+        The answers are bools in the arena's memory, each of all calls at once.
+        """
+        words = BITS[TORCH_DTYPES[self.case.dtype]]
+        bands = []
+        for buffer in self.sets[k][0][1]:
+            end = buffer.tensor.offset + buffer.tensor.span * words.itemsize
+            bands += [(buffer.start, buffer.tensor.offset), (end, buffer.stop)]
+        return [(self._of_all_calls(*band, words) == self.sentinel).all() for band in bands]
+
+    def inputs_alike(self) -> list[torch.Tensor]:
+        """Return whether the inputs of both sets have the same bits, as `bands_whole` does."""
+        found = []
+        for one, other in zip(*(calls[0][0] for calls in self.sets), strict=True):
+            size = one.tensor.span * TORCH_DTYPES[one.tensor.dtype].itemsize
+            # The widest words that fill it, because fewer elements are compared faster.
+            words = next(
+                each for each in (torch.int64, torch.int32, torch.int16) if size % each.itemsize == 0
+            )
+            mine, theirs = (
+                self._of_all_calls(first, first + size, words)
+                for first in (one.tensor.offset, other.tensor.offset)
+            )
+            found.append((mine == theirs).all())
+        return found
+
+    def _of_all_calls(self, start: int, stop: int, words: torch.dtype) -> torch.Tensor:
+        """Return bytes of the first call of a set as words, and in further rows those of its other calls."""
+        whole, size = self.arena.bytes(0, self.arena.size).view(words), words.itemsize
+        shape, strides = (self.calls, (stop - start) // size), (self._step // size, 1)
+        return whole.as_strided(shape, strides, whole.storage_offset() + start // size)
+
+    @cached_property
+    def _step(self) -> int:
+        """Bytes from a call to the next: all are laid out in the same way, one behind the other."""
+        inputs, outputs = self.sets[0][0]
+        return outputs[-1].stop - inputs[0].start
+
     def _outputs(self, k: int) -> list[Buffer]:
         return [buffer for _, outputs in self.sets[k] for buffer in outputs]
 

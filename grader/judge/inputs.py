@@ -143,9 +143,11 @@ def fill(arena: Arena, buffers: Sequence[Buffer], values: Inputs) -> None:
     """Copy the inputs of a call into the buffers with their names."""
     drawn = tensors(values)
     for buffer in buffers:
-        # Of an expanded tensor the one element that it has.
-        own = tuple(slice(None if stride else 1) for stride in buffer.tensor.strides)
-        arena.view(buffer.tensor)[own].copy_(drawn[buffer.name][own])
+        lent, value, strides = arena.view(buffer.tensor), drawn[buffer.name], buffer.tensor.strides
+        if 0 in strides:  # of an expanded tensor the one element that it has
+            own = tuple(slice(None if stride else 1) for stride in strides)
+            lent, value = lent[own], value[own]
+        lent.copy_(value)
 
 
 def held(arena: Arena, buffer: Buffer) -> torch.Tensor:
@@ -229,12 +231,12 @@ def same_bits(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
 
     The answer is a bool in their memory, as that of `bands_whole`. ValueError for a dtype of no lab.
     """
-    one, other = one.contiguous().flatten(), other.contiguous().flatten()
+    one, other = one.contiguous().view(-1), other.contiguous().view(-1)
     # The widest words that length and alignment allow, because fewer elements are compared faster.
     size = one.element_size()
-    places = (one.numel() * size, one.storage_offset() * size, other.storage_offset() * size)
+    aligned = math.gcd(one.numel(), int(one.storage_offset()), int(other.storage_offset())) * size
     for words in (torch.int64, torch.int32, torch.int16):
-        if all(place % words.itemsize == 0 for place in places):
+        if aligned % words.itemsize == 0:
             return (one.view(words) == other.view(words)).all()
     raise ValueError(f"{one.dtype} is not a dtype of this course")
 

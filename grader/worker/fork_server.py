@@ -6,6 +6,7 @@ A worker is forked twice, so that it becomes a child of the judge, which alone w
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -26,6 +27,7 @@ def main(control: int, uid: int, operators: bool) -> None:
     what files need that register torch operators is imported first, while it runs.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the judge handles Ctrl-C
+    gc.disable()  # imports make many objects, and none to collect
     import torch  # noqa: F401 - imported for the children, as are the next two
     import triton
     import triton.language  # noqa: F401
@@ -53,6 +55,7 @@ def main(control: int, uid: int, operators: bool) -> None:
         if message == OPERATORS:
             _import_operators()
             continue
+        gc.freeze()  # a worker's collections look at its own objects alone, and share these pages
         pid_out, pid_in = os.pipe()
         middle = os.fork()
         if middle == 0:
@@ -63,6 +66,7 @@ def main(control: int, uid: int, operators: bool) -> None:
             requests.close()
             os.close(pid_out)
             os.close(pid_in)
+            gc.enable()
             worker.main(*fds)
             os._exit(0)
         os.close(pid_in)

@@ -6,7 +6,7 @@ import ctypes
 import fcntl
 import mmap
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -17,6 +17,7 @@ from grader.system import cuda_driver
 
 TORCH_DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 PAGE = 2 * 1024 * 1024  # bytes of a large page, on a GPU and on most CPUs
+MOST_VIEWS = 4096  # that the judge keeps: to make one takes as long as a small kernel
 ALIGN = 256  # bytes; tensor descriptors need 16, cache lines have 128
 
 
@@ -75,13 +76,26 @@ class _DeviceBytes:
 
 
 class Arena:
-    """One block of lent memory. An IPC handle exposes a whole allocation, so that has nothing else in it."""
+    """One block of lent memory. An IPC handle exposes a whole allocation, so that has nothing else in it.
 
-    def __init__(self, device: str, size: int, handle: int | bytes, raw: mmap.mmap | torch.Tensor):
+    With `keeps_views` a tensor that was asked for before is the same object: for the judge alone, because
+    the code that a worker runs may change the tensor that it is given.
+    """
+
+    def __init__(
+        self,
+        device: str,
+        size: int,
+        handle: int | bytes,
+        raw: mmap.mmap | torch.Tensor,
+        keeps_views: bool = False,
+    ):
         self.device = device
         self.size = size
         self.handle = handle  # file descriptor on a CPU, 64 bytes on a GPU
         self._raw = raw
+        self._most_kept = MOST_VIEWS if keeps_views else 0
+        self._kept: dict[Tensor | tuple[int, int], torch.Tensor] = {}
 
     @classmethod
     def create(cls, device: str, size: int) -> Arena:
@@ -94,7 +108,7 @@ class Arena:
             os.ftruncate(descriptor, size)
             # If a worker could shrink it, the judge would be killed by SIGBUS at its next access.
             fcntl.fcntl(descriptor, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW)
-            return cls(device, size, descriptor, mmap.mmap(descriptor, size))
+            return cls(device, size, descriptor, mmap.mmap(descriptor, size), keeps_views=True)
         torch.cuda.init()
         torch.zeros(1, device="cuda")  # makes torch's context current before the driver is called directly
         pointer = ctypes.c_uint64()
@@ -102,7 +116,7 @@ class Arena:
         handle = _IpcHandle()
         cuda_driver.call("cuIpcGetMemHandle", ctypes.byref(handle), pointer)
         raw = torch.as_tensor(_DeviceBytes(pointer.value, size), device="cuda")
-        return cls(device, size, ctypes.string_at(ctypes.byref(handle), 64), raw)
+        return cls(device, size, ctypes.string_at(ctypes.byref(handle), 64), raw, keeps_views=True)
 
     @classmethod
     def open(cls, device: str, size: int, handle: int | bytes) -> Arena:
@@ -119,10 +133,24 @@ class Arena:
 
     def bytes(self, start: int, stop: int) -> torch.Tensor:
         """Return the bytes from `start` up to `stop` as a uint8 tensor."""
+        return self._view((start, stop), lambda: self._bytes(start, stop))
+
+    def _bytes(self, start: int, stop: int) -> torch.Tensor:
         if isinstance(self._raw, mmap.mmap):
             # Each view has a storage of its own, because the interpreter copies whole storages.
             return torch.frombuffer(self._raw, dtype=torch.uint8, offset=start, count=stop - start)
         return self._raw[start:stop]
+
+    def _view(self, key: Tensor | tuple[int, int], make: Callable[[], torch.Tensor]) -> torch.Tensor:
+        """Return a view from those that are kept, or make it."""
+        if not self._most_kept:
+            return make()
+        kept = self._kept.get(key)
+        if kept is None:
+            if len(self._kept) == self._most_kept:
+                self._kept.clear()
+            kept = self._kept[key] = make()
+        return kept
 
     @property
     def addresses(self) -> range:
@@ -132,14 +160,18 @@ class Arena:
 
     def view(self, tensor: Tensor) -> torch.Tensor:
         """Return the tensor, on the lent memory."""
+        return self._view(tensor, lambda: self._tensor(tensor))
+
+    def _tensor(self, tensor: Tensor) -> torch.Tensor:
         dtype = TORCH_DTYPES[tensor.dtype]
         if tensor.span == 0:
             return torch.empty(tensor.shape, dtype=dtype, device=self.device)
-        flat = self.bytes(tensor.offset, tensor.offset + tensor.span * dtype.itemsize).view(dtype)
+        flat = self._bytes(tensor.offset, tensor.offset + tensor.span * dtype.itemsize).view(dtype)
         return flat.as_strided(tensor.shape, tensor.strides)
 
     def close(self) -> None:
         """Free the memory; views of it must not be used any more."""
+        self._kept.clear()
         if isinstance(self.handle, int):
             os.close(self.handle)
         elif isinstance(self._raw, torch.Tensor):

@@ -108,11 +108,10 @@ def test_right_outputs_are_right_by_their_norms(verified, monkeypatch):
     within = counted(monkeypatch, timed_outputs.comparison, "within")
     compared = counted(monkeypatch, timed_outputs.comparison, "compare")
     inputs = counted(monkeypatch, timed_outputs, "same_bits")
-    bands = counted(monkeypatch, timed_outputs, "bands_whole")
+    single = counted(monkeypatch, Verifier, "_damaged")
     assert verifier.check(0, values) is None
-    assert (len(within), len(compared)) == (1, 0)
+    assert (len(within), len(compared), len(single)) == (1, 0, 0)
     assert len(inputs) == 2 * sets.calls + sets.calls - 1  # x, y, and outputs of which all bits count
-    assert len(bands) == sets.calls
 
 
 def test_a_check_that_is_not_close_looks_at_no_call_element_by_element(verified, monkeypatch):
@@ -212,3 +211,12 @@ def test_damage_to_any_call_of_a_block_is_found(verified, name, verdict, call, c
         buffer = next(one for one in (*inputs, out) if one.name == name)
         sets.arena.view(buffer.tensor)[7] += 100.0
     assert verifier.check(0, values, closely).verdict is verdict
+
+
+def test_an_input_that_is_changed_in_both_sets_is_found_in_a_close_check(verified):
+    """Else the sets are compared with each other; outputs always with what the judge computes."""
+    verifier, sets, values = verified
+    for calls in sets.sets:
+        (x, _), _ = calls[2]
+        sets.arena.view(x.tensor)[7] += 100.0
+    assert verifier.check(0, values, closely=True).verdict is Verdict.MUTATED_INPUT

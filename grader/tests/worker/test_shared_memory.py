@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from grader.course.spec import Layout
+from grader.worker import shared_memory
 from grader.worker.shared_memory import PAGE, TORCH_DTYPES, Arena, Tensor
 
 
@@ -29,6 +30,25 @@ LAYOUTS = {
     "every second column": Layout(step=2),
     "all three": Layout(True, 3, step=2),
 }
+
+
+def test_the_judge_keeps_its_views_and_a_worker_gets_new_ones():
+    """What a worker hands to a file may be changed there: resized, or given other memory."""
+    arena, lent = Arena.create("cpu", PAGE), tensor((5, 7), Layout(pad=2))
+    assert arena.view(lent) is arena.view(lent)
+    assert arena.bytes(0, 8) is arena.bytes(0, 8)
+    opened = Arena.open("cpu", arena.size, arena.handle)
+    opened.view(lent).resize_(0)
+    assert opened.view(lent).shape == (5, 7)
+
+
+def test_the_judge_keeps_no_more_than_so_many_views(monkeypatch):
+    monkeypatch.setattr(shared_memory, "MOST_VIEWS", 3)
+    arena = Arena.create("cpu", PAGE)
+    views = [arena.bytes(0, 1 + k) for k in range(8)]
+    assert [one.numel() for one in views] == list(range(1, 9))
+    assert arena.bytes(0, 8) is views[7]
+    assert arena.bytes(0, 1) is not views[0]
 
 
 @pytest.mark.parametrize("dtype", TORCH_DTYPES)
