@@ -153,9 +153,10 @@ class Explainer:
             if imports:  # what is wrong here is seen when that is right
                 hint = _common_hint(failed)
                 return {name: replace(outcome, cause=imports, hint=hint) for name, outcome in failed.items()}
-            another = exchanged = self._exchanged(wrong)
+            repair, formula = self._by_edits(wrong, key, 1.0, again=True)
+            another = exchanged = "" if repair else self._exchanged(wrong)
             # A launch with too few programs, or a wrong stride, is found within a second.
-            if not another:
+            if not another and not repair:
                 tried = self._tried(wrong)
             needed = [words for words in (tried or {}).values() if NEEDED in words]
             if len(needed) >= MOST_TOLD * max(1, len(failed)):
@@ -170,7 +171,8 @@ class Explainer:
             )
             if told_already:  # the few others may have the same mistake
                 told = set()
-            repair, formula = (None, "") if another else self._by_edits(wrong, key, most, told)
+            if not another and not repair:
+                repair, formula = self._by_edits(wrong, key, most, told)
             another = another or ("" if repair else self._by_another(wrong, key))
         except NotRunError:
             return {}
@@ -346,14 +348,17 @@ class Explainer:
             worker.close()
 
     def _by_edits(
-        self, wrong: Wrong, key: str, most: float, told: Collection[str] = ()
+        self, wrong: Wrong, key: str, most: float, told: Collection[str] = (), again: bool = False
     ) -> tuple[Repair | None, str]:
         """Return edits that mend cases; of those that none mends, which formula the wrong values follow.
 
         `most` is the share of the usual work that may be done: a small one where an experiment has told what
         is wrong, which an edit would only say in other words. Edits are tried on other cases than those in
-        `told`, of which an experiment has done so: these may have another mistake.
+        `told`, of which an experiment has done so: these may have another mistake. If `again`, only the edits
+        that have mended another function of the file are tried.
         """
+        if again and key not in self._mended:
+            return None, ""
         # Cases with rows far apart have a cause already, and need more memory than an edit is given.
         failing = [
             item.case
@@ -385,7 +390,10 @@ class Explainer:
             if not found:
                 errors = {one.frames[0].line for _, one in unclear if one.frames}
                 given = wrong.exercise, failing, passing, settled, masks, share, told, errors, wrong.beside
-                found = Search(workers, text, *given).mend(self._mended.get(key, ()), bool(unclear))
+                search, known = Search(workers, text, *given), self._mended.get(key, ())
+                found = search.again(known) if again else search.mend(known, bool(unclear))
+            if again:
+                return found, ""
             if found and not found.outputs:
                 self._mended[key] = [*dict.fromkeys((*self._mended.get(key, ()), *found.edits))]
             elif not found and self._by_another(wrong, key):

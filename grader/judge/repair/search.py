@@ -174,6 +174,12 @@ class Search:
                 return second
         return self._for_outputs(steps)
 
+    def again(self, likely: Sequence[Edit]) -> Repair | None:
+        """Return the edits that have mended another function of the file, if they mend all here as well."""
+        known = self._reached(likely)
+        base = self._aim(self._benches[0].cheapest(self._source.text), ()) if known else -1.0
+        return self._on_top_of(known, base, only=True)[0] if 0.0 <= base < 1.0 else None
+
     def _of_its_own(self, base: float) -> Repair | None:
         """Return one or two edits, which mend all, of code that no right exercise of the file runs."""
         right = {function.name for name in self._right for function in self._source.reached_from(name)}
@@ -249,9 +255,12 @@ class Search:
 
         return [edit for edit in edits if any(runs(begin) for (begin, _), _ in edit.parts)]
 
-    def _on_top_of(self, known: Sequence[Edit], base: float) -> tuple[Repair | None, bool]:
+    def _on_top_of(
+        self, known: Sequence[Edit], base: float, only: bool = False
+    ) -> tuple[Repair | None, bool]:
         """Return the known edits, with one more if they do not mend all; None if they mend nothing.
 
+        If `only` they are asked for, no other is tried, and None is returned where they do not mend all.
         And whether others were tried on top of them: without that where they bring the case no nearer than
         its `base`.
         """
@@ -260,8 +269,8 @@ class Search:
         mended = bench.mended(self._source.with_replaced(parts), self._source.text)
         if not bench.keeps() or not (mended or score >= base + NEARER):
             return None, False
-        if bench.is_all(mended):
-            return Repair((*known,)), False
+        if bench.is_all(mended) or only:
+            return (Repair((*known,)) if bench.is_all(mended) else None), False
         base = self._aim(bench.worst(self._source.with_replaced(parts), mended), parts)
         second, _ = self._sweep(parts, self._one, base)
         if second and second[0].is_all:

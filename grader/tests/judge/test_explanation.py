@@ -20,6 +20,7 @@ from grader.worker.witness.record import Birth
 
 LAB_1 = Path("solutions/lab1_elementwise_add/elementwise_add.py").read_text()
 DROPOUT = Path("solutions/lab4_production_slice/dropout.py").read_text()
+LAB_3 = Path("solutions/lab3_autotuned_matmul/autotuned_matmul.py").read_text()
 LAB_2 = Path("solutions/lab2_online_softmax/online_softmax.py").read_text()
 BLIND = Path("grader/tests")
 KEEPING = """    if n in KEPT:
@@ -204,9 +205,9 @@ OF_EACH = [f"{name}/rows=29,cols=1001,fp32" for name in ("softmax_forward", "sof
 def test_known_edits_of_code_that_an_exercise_does_not_run_are_not_tried_on_top(submissions, monkeypatch):
     tried, on_top_of = [], Search._on_top_of
 
-    def noted(search, known, *asked):
+    def noted(search, known, *asked, **named):
         tried.append([edit.line for edit in known])
-        return on_top_of(search, known, *asked)
+        return on_top_of(search, known, *asked, **named)
 
     monkeypatch.setattr(Search, "_on_top_of", noted)
     text = changed(LAB_2, *IN_BOTH)
@@ -214,6 +215,21 @@ def test_known_edits_of_code_that_an_exercise_does_not_run_are_not_tried_on_top(
     assert begun == ["softmax_forward", "softmax_backward", "softmax"]
     assert len(found) == len(OF_EACH)
     assert tried == [[line_of(text, "(tl.exp(x - m) * d)"), line_of(text, "(dy + dot)")]]
+
+
+def test_what_has_mended_one_function_is_tried_on_the_next_before_experiments(submissions, monkeypatch):
+    """An experiment may show another cause of what the same edit mends: that depends on the configs drawn."""
+    asked, tried = [], Explainer._tried
+    monkeypatch.setattr(
+        Explainer, "_tried", lambda self, wrong: asked.append(wrong.exercise.name) or tried(self, wrong)
+    )
+    masks = "offs_m[:, None] < {}, offs_n[None, :] < {}"
+    text = changed(LAB_3, (masks.format("M", "N"), masks.format("N", "M")))
+    cases = [f"{name}/m=100,n=300,k=257,fp32" for name in ("matmul", "matmul_bias_relu")]
+    found, begun = causes(submissions, 3, text, *cases)
+    assert begun == ["matmul", "matmul_bias_relu"]
+    assert asked == ["matmul"]
+    assert len({*found.values()}) == 1
 
 
 @pytest.mark.parametrize("unmended", [1, 2], ids=["one of them", "both"])
@@ -554,7 +570,7 @@ def test_beside_loads_that_are_seen_to_be_outside_a_second_mistake_is_named(subm
 
 def test_what_is_said_of_values_is_not_said_of_elements_that_were_never_written(submissions, monkeypatch):
     said = "the values in `out` are those of `x - y`"
-    monkeypatch.setattr(Explainer, "_by_edits", lambda *_: (None, said))
+    monkeypatch.setattr(Explainer, "_by_edits", lambda *_, **__: (None, said))
     monkeypatch.setattr(Explainer, "_tried", lambda *_: {})
     text = changed(
         LAB_1, ("x + y, mask", "x - y, mask"), ("(triton.cdiv(n, BLOCK),)", "(max(1, n // BLOCK),)")
