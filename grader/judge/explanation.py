@@ -21,6 +21,7 @@ from grader.course.symptoms import Symptom
 from grader.judge.contrast import contrast
 from grader.judge.dependence import dependence
 from grader.judge.error_causes.shapes import UNLIKE
+from grader.judge.experiments.configs import right_with
 from grader.judge.experiments.numbers import MOST_CASES, other_number
 from grader.judge.experiments.of_file import Failed, by_experiment
 from grader.judge.experiments.outputs import exchanged_outputs
@@ -35,6 +36,7 @@ from grader.judge.repair.search import NotRunError, Repair, Search, lay
 from grader.judge.repair.smaller import by_smaller_blocks, is_long
 from grader.judge.repair.source import Source
 from grader.judge.trial import MOST_ELEMENTS, Trial, elements
+from grader.judge.usual_config import separated
 from grader.results.outcome import Outcome
 from grader.worker.submission_worker import SubmissionWorker
 from grader.worker.witness.record import Birth
@@ -137,6 +139,7 @@ class Explainer:
         Empty where edits cannot be tried on this machine: each case keeps the cause that its symptom has.
         """
         key = wrong.submission.sha256 or ""
+        wrong = self._by_config(wrong)
         numbered = {} if key in self._mended else self._by_numbers(wrong)
         if numbered:
             others = [(item, one) for item, one in wrong.answers if item.id not in numbered]
@@ -269,6 +272,42 @@ class Explainer:
             return {} if worker.start() else by_experiment(worker, wrong.exercise, failed)
         finally:
             worker.close()
+
+    def _by_config(self, wrong: Wrong) -> Wrong:
+        """Return an exercise in which all cases that are right with another config have that as their cause.
+
+        Of a case that is wrong in its first call no other config has been tried: those that make other cases
+        right are. Of all configs that were tried it is said what separates the right ones from the wrong.
+        """
+        told = {
+            tuple(one.right_configs.items()): one
+            for _, one in wrong.answers
+            if is_open(one) and one.right_configs
+        }
+        answers = [*wrong.answers]
+        worker = self._workers_for(answers[0][0])[0]
+        try:
+            for known in told.values():
+                asked = [
+                    item.case
+                    for item, one in answers
+                    if is_open(one) and not (one.configs or item.case.needs_gpu or item.case.is_far)
+                ]
+                right = right_with(worker, wrong.exercise, asked, known.right_configs)
+                for at, (item, one) in enumerate(answers):
+                    if is_open(one) and not one.configs and item.case.name in right:
+                        same = replace(one, cause=known.cause, plain_cause=known.cause, configs=known.configs)
+                        answers[at] = _with_configs(item, same), same
+        finally:
+            worker.close()
+        every = list(told.values())
+        words = separated([one.right_configs for one in every], [one.configs for one in every])
+        if words:
+            answers = [
+                (item, replace(one, cause=words, plain_cause=words) if one.configs else one)
+                for item, one in answers
+            ]
+        return wrong._replace(answers=answers)
 
     def _by_numbers(self, wrong: Wrong) -> dict[str, Outcome]:
         """Return the outcomes of wrong cases that are right for another number, by the item's id."""

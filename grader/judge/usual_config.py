@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -30,7 +31,7 @@ def explained(
         cause = when_tuned([*ran[-1]])
         return replace(outcome, reason=Reason.NONDETERMINISTIC, cause=cause, plain_cause=cause)
     cause = in_words(ran[0], ran[-1])
-    return replace(outcome, cause=cause, plain_cause=cause, configs=ran[-1])
+    return replace(outcome, cause=cause, plain_cause=cause, configs=ran[-1], right_configs=ran[0])
 
 
 def when_tuned(kernels: Sequence[str]) -> str:
@@ -51,6 +52,27 @@ def in_words(right: Configs, wrong: Configs) -> str:
             good, bad = (", ".join(f"{name}={one[name]}" for name in unlike) for one in (others, mine))
             return f"`{kernel}` is right with the config {good}, and wrong with {bad}"
     return "it is right with one config of an autotuned kernel, and wrong with another"
+
+
+def separated(right: Sequence[Configs], wrong: Sequence[Configs]) -> str:
+    """Say what separates several configs with which cases are right from those with which they are wrong.
+
+    That is the values of one setting, or which of two numbers is the larger one; "" if nothing does.
+    """
+    for kernel in wrong[0] if wrong else ():
+        good, bad = ([_settings(one.get(kernel, "")) for one in some] for some in (right, wrong))
+        names = [name for name in bad[0] if all(name in one for one in (*good, *bad))]
+        for name in names:
+            fine, spoilt = (list(dict.fromkeys(one[name] for one in some)) for some in (good, bad))
+            if not {*fine} & {*spoilt}:
+                values = (f"{name}={' or '.join(one)}" for one in (fine, spoilt))
+                return f"`{kernel}` is right with {next(values)}, and wrong with {next(values)}"
+        sizes = [name for name in names if all(one[name].isdigit() for one in (*good, *bad))]
+        for larger, other in itertools.permutations(sizes, 2):
+            are_larger = [[int(one[larger]) > int(one[other]) for one in some] for some in (good, bad)]
+            if all(are_larger[1]) and not any(are_larger[0]):
+                return f"`{kernel}` is wrong with the configs in which {larger} is larger than {other}"
+    return ""
 
 
 def _settings(text: str) -> dict[str, str]:

@@ -48,6 +48,7 @@ class Outcome:
     timing: Timing | None = None
     kernels: tuple[KernelFacts, ...] = ()
     configs: Mapping[str, str] = field(default_factory=dict)  # with which it is wrong, and not with others
+    right_configs: Mapping[str, str] = field(default_factory=dict)  # with which it is right, if it has those
     launched: Mapping[str, int] = field(default_factory=dict)  # kernels of a right case; not in results.json
     error_map: ErrorMap | None = None  # positions of the wrong elements of a wrong result
 

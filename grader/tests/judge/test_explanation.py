@@ -15,6 +15,7 @@ from grader.judge.repair.edit import Edit
 from grader.judge.repair.search import WORK_FOR_ONE, Repair, Search
 from grader.judge.repair.smaller import by_smaller_blocks, smaller_blocks
 from grader.judge.repair.source import Source
+from grader.judge.usual_config import separated
 from grader.system.text import one_line
 from grader.worker.witness.record import Birth
 
@@ -215,6 +216,69 @@ def test_known_edits_of_code_that_an_exercise_does_not_run_are_not_tried_on_top(
     assert begun == ["softmax_forward", "softmax_backward", "softmax"]
     assert len(found) == len(OF_EACH)
     assert tried == [[line_of(text, "(tl.exp(x - m) * d)"), line_of(text, "(dy + dot)")]]
+
+
+TUNED = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.autotune(configs=[triton.Config({"BLOCK": size}) for size in (64, 128, 256, 512)], key=["n"])
+@triton.jit
+def kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    x, y = tl.load(x_ptr + at, mask=at < n), tl.load(y_ptr + at, mask=at < n)
+    if BLOCK > 128:
+        y = 2.0 * y
+    tl.store(out_ptr + at, x + y, mask=at < n)
+
+
+def elementwise_add(x, y, *, out=None):
+    out = torch.empty_like(x) if out is None else out
+    n = x.numel()
+    kernel[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, y, out, n)
+    return out
+"""
+
+
+def test_a_config_that_some_wrong_cases_name_is_tried_in_the_others(submissions, monkeypatch):
+    """A case that is wrong in its first call was tried with no other config."""
+    names = sizes(*(f"n={n},fp32" for n in (7, 127, 1009)))
+    names += [f"elementwise_add/n=4099,values={kind},fp32" for kind in ("edges", "spikes")]
+    seen, by_config = [], Explainer._by_config
+    monkeypatch.setattr(
+        Explainer, "_by_config", lambda self, wrong: seen.extend((wrong, by_config(self, wrong))) or seen[1]
+    )
+    causes(submissions, 1, TUNED, *names)
+    before, after = (
+        [(item, one) for item, one in wrong.answers if one.verdict is not Verdict.PASS] for wrong in seen[:2]
+    )
+    told = [one for _, one in before if one.configs]
+    assert 0 < len(told) < len(before)
+    (cause,) = {one.cause for _, one in after}
+    some = r"BLOCK=({0}|{1})( or ({0}|{1}))?".format
+    assert re.fullmatch(f"`kernel` is right with {some(64, 128)}, and wrong with {some(256, 512)}", cause)
+    assert all(item.case.configs == one.configs for item, one in after)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "words"),
+    [
+        ([(64, 64)], [(64, 128)], "`k` is right with N=64, and wrong with N=128"),
+        ([(64, 64), (32, 32)], [(64, 128)], "`k` is right with N=64 or 32, and wrong with N=128"),
+        (
+            [(128, 128), (64, 32)],
+            [(64, 128), (32, 64)],
+            "`k` is wrong with the configs in which N is larger than M",
+        ),
+        ([(64, 64), (32, 128)], [(64, 128), (32, 64)], ""),
+        ([], [], ""),
+    ],
+)
+def test_what_separates_right_configs_from_wrong_ones(right, wrong, words):
+    good, bad = ([{"k": f"M: {m}, N: {n}, num_warps: 4"} for m, n in some] for some in (right, wrong))
+    assert separated(good, bad) == words
 
 
 def test_what_has_mended_one_function_is_tried_on_the_next_before_experiments(submissions, monkeypatch):
