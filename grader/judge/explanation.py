@@ -447,6 +447,9 @@ class Explainer:
                 said = other_number(workers[0], wrong.exercise, asked[:MOST_CASES])
                 if said and len(said) == len(asked[:MOST_CASES]):
                     return found, next(iter(said.values()))
+                far_off = {item.case.name for item, one in wrong.answers if one.reason is Reason.MISMATCH}
+                if _are_near(workers[0], wrong.exercise, [one for one in asked if one.name in far_off]):
+                    return found, f"{sentence(found)}. With that right, too many digits are lost still"
             formula = formula_of_file(workers[0], wrong.exercise, left)
             if not formula and not found:
                 formula = measured_of_file(workers[0], wrong.exercise, left, telling=True)
@@ -486,6 +489,16 @@ def _called(wrong: Wrong, among: Collection[str]) -> list[str]:
     reached = Source(wrong.submission.text).reached_from(wrong.exercise.name)
     names = {function.name for function in reached} - {wrong.exercise.name}
     return [name for name in among if name in names]
+
+
+def _are_near(worker: SubmissionWorker, exercise: Exercise, cases: Sequence[Case]) -> bool:
+    """Return whether the present file of a worker is right but for digits in most of these cases."""
+    near = 0
+    for case in cases[:MOST_CASES]:
+        trial = Trial(exercise, case, worker.session.seed)
+        called = None if worker.start() else trial.call(worker)
+        near += called is not None and trial.is_near(called)
+    return near > len(cases[:MOST_CASES]) / 2
 
 
 def outside_of_right(wrong: Wrong, seen: Sequence[Birth]) -> Sequence[Birth]:

@@ -32,6 +32,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
         for one in function.nodes
         if isinstance(one, ast.Compare) and isinstance(one.comparators[0], ast.Name)
     } - {*source.tuned}
+    yield from _in_functions(source, function, kinds)
     for node, line in _places(function.node):
         code = source.text_of(node)
         bound = _bound_before(function, line)
@@ -77,6 +78,30 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
             yield Edit.of_node(source, 5, node, f"{around}({code})", mistake)
         mistake = f"what is below 0 is not set to 0 (ReLU) in {quoted(code)}"
         yield Edit.of_node(source, 4, node, f"tl.maximum({code}, 0.0)", mistake)
+
+
+def _in_functions(source: Source, function: Function, kinds: dict[str, Kind]) -> Iterator[Edit]:
+    """Put a function around an operand: what a loop before it has summed, or a sum that is multiplied."""
+    summed = [
+        (loop.end_lineno or 0, name.id)
+        for loop in function.nodes
+        if isinstance(loop, ast.For | ast.While)
+        for name in ast.walk(loop)
+        if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
+    ]
+    for node in (one for one in function.nodes if isinstance(one, ast.BinOp)):
+        for operand in (node.left, node.right):
+            match operand:
+                case ast.Name(name) if kinds.get(name) is Kind.VALUE:
+                    fits = any(end < operand.lineno and name == one for end, one in summed)
+                case ast.BinOp(op=ast.Add()):
+                    fits = isinstance(node.op, ast.Mult | ast.Div)
+                case _:
+                    fits = False
+            code = source.text_of(operand)
+            for around in FUNCTIONS if fits else ():
+                mistake = f"a function such as `{around}` is missing around {quoted(code)}"
+                yield Edit.of_node(source, 5, operand, f"{around}({code})", mistake)
 
 
 def _is_argument(node: ast.expr, call: ast.AST) -> bool:

@@ -165,7 +165,9 @@ class Search:
             helps = bench.is_most(one.cases) or bench.helps(self._source.text, text, one.cases)
             if len(one.cases) >= FEWEST_MENDED and helps:
                 self._end = max(self._end, time.monotonic() + MORE_S)
-                second = self._second(one.edit, self._one, mended=one.cases)
+                # Digits alone are lost in another way, or by the same formula: often no edit mends them.
+                few = SHARE_OF_AGAIN if bench.leaves_near(text, one.cases) else 1.0
+                second = self._second(one.edit, round(few * self._one), mended=one.cases)
                 return second or self._for_some(one)
         for step in steps[:MOST_STEPS]:
             work = self._one if step.outputs else self._two // min(len(steps), MOST_STEPS)
@@ -272,7 +274,8 @@ class Search:
         if bench.is_all(mended) or only:
             return (Repair((*known,)) if bench.is_all(mended) else None), False
         base = self._aim(bench.worst(self._source.with_replaced(parts), mended), parts)
-        second, _ = self._sweep(parts, self._one, base)
+        few = SHARE_OF_AGAIN if bench.is_most(mended) else 1.0
+        second, _ = self._sweep(parts, round(few * self._one), base)
         if second and second[0].is_all:
             # The known ones may be of other functions.
             alone, _ = self._try_all([second[0].edit], (), base, self._one)

@@ -281,6 +281,20 @@ def test_what_separates_right_configs_from_wrong_ones(right, wrong, words):
     assert separated(good, bad) == words
 
 
+WITHOUT_LOG = "(tl.exp(x - m) / d)", "tl.exp(x - (m + d))"
+
+
+def test_a_function_that_is_missing_where_a_sum_is_used_is_named_with_what_is_left(submissions):
+    """exp(x - (m + log(d))) is the formula; where numbers are far from 0 it has too few digits."""
+    text = changed(LAB_2, WITHOUT_LOG)
+    names = [f"softmax_forward/{one}" for one in (*ROWS, "rows=5,cols=1009,values=offset,fp32")]
+    found, _ = causes(submissions, 2, text, *names)
+    *plain, offset = found.values()
+    named = f"line {line_of(text, '(m + d)')}: a function such as `tl.log` is missing around `d`"
+    assert plain == [named] * len(ROWS)
+    assert offset == f"{named}. With that right, too many digits are lost still"
+
+
 def test_what_has_mended_one_function_is_tried_on_the_next_before_experiments(submissions, monkeypatch):
     """An experiment may show another cause of what the same edit mends: that depends on the configs drawn."""
     asked, tried = [], Explainer._tried
