@@ -234,6 +234,9 @@ class Explainer:
         # A NaN, and lost digits, may come of the mistake that the formula shows.
         born = {} if formula else {one: self._born(wrong, one) for one in TRACED}
         tried = self._tried(wrong) if tried is None else tried
+        # What is not found makes some values quite wrong, and others a little: that is no loss of digits.
+        if any(one.reason is Reason.MISMATCH and not tried.get(name) for name, one in failed.items()):
+            born.pop(Reason.PRECISION, None)
         facts = {
             name: tried.get(name) or outcome.plain_cause or born.get(outcome.reason, "")
             for name, outcome in failed.items()

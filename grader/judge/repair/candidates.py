@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from grader.judge.repair import (
     addresses,
@@ -27,6 +28,7 @@ from grader.judge.repair import (
     updates,
 )
 from grader.judge.repair.edit import Edit
+from grader.judge.repair.kinds import Kind, kinds_of
 from grader.judge.repair.source import Source, names_in
 
 MODULES = (
@@ -49,13 +51,20 @@ def candidates(source: Source, function: str, settled: Collection[str] = ()) -> 
     branches = [node for one in reached if one.name in settled for node in one.branches]
     under = {name.id for node in branches for name in names_in(node)}
     spans = [source.span(node) for node in branches]
+    divisors = {  # with `/`, and the sizes of their kernels
+        source.span(node.right): [name for name, kind in kinds_of(one).items() if kind is Kind.SIZE]
+        for one in reached
+        if one.kernel
+        for node in one.nodes
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)
+    }
     singles = [
         edit
         for module in MODULES
         for one in reached
         for edit in module.edits(source, one)
         if (one.name not in settled or one.name in under or _is_within(edit, spans))
-        and not _tunes(source, edit)
+        and not _tunes(source, edit, divisors)
     ]
     found: dict[str, Edit] = {}
     for edit in sorted((*singles, *_together(source, singles)), key=lambda edit: edit.rank):
@@ -70,18 +79,23 @@ def _is_within(edit: Edit, spans: Sequence[tuple[int, int]]) -> bool:
     return all(any(begin <= at and end <= until for begin, until in spans) for (at, end), _ in edit.parts)
 
 
-def _tunes(source: Source, edit: Edit) -> bool:
+def _tunes(source: Source, edit: Edit, divisors: Mapping[tuple[int, int], Collection[str]]) -> bool:
     """Return whether an edit writes something else for a parameter that the configs set.
 
     Each value of it is right in a right file, and another often hides a mistake. Only a parameter of the
-    same kind, such as another BLOCK, may be meant in its place, where no call hands it on as itself.
+    same kind, such as another BLOCK, may be meant in its place, where no call hands it on as itself. Where
+    a size may be meant: as one of the `divisors`, because the mean of a block is none of a row.
     """
     for (begin, end), text in edit.parts:
         name = source.between(begin, end)
-        if name in source.tuned and (
-            (begin, end) in source.handed_on
-            or text not in source.tuned
-            or text.partition("_")[0] != name.partition("_")[0]
+        if (
+            text not in divisors.get((begin, end), ())
+            and name in source.tuned
+            and (
+                (begin, end) in source.handed_on
+                or text not in source.tuned
+                or text.partition("_")[0] != name.partition("_")[0]
+            )
         ):
             return True
     return False

@@ -133,8 +133,16 @@ def _rank(function: Function, name: str, around: ast.AST, other: str, known: _Kn
     related = other in known.made[name] or name in known.made[other]
     # What was handed in is handed back, and not what was made of it.
     handed_back = isinstance(around, ast.Return | ast.Tuple) and name in function.parameters
+    # The mean of a block is none of a row.
+    mean = (
+        isinstance(around, ast.BinOp)
+        and isinstance(around.op, ast.Div)
+        and known.kinds.get(name) is Kind.CONSTANT
+        and known.kinds.get(other) is Kind.SIZE
+    )
     likely = (
-        (other in known.unused and (alike or step))
+        mean
+        or (other in known.unused and (alike or step))
         or _of_one_tensor(function, name, other)
         or (known.kinds.get(other) is Kind.VALUE and related)
         or (not function.kernel and name in known.multiplied)  # few names are

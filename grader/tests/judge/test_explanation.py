@@ -281,6 +281,21 @@ def test_what_separates_right_configs_from_wrong_ones(right, wrong, words):
     assert separated(good, bad) == words
 
 
+def test_lost_digits_are_not_said_beside_values_that_are_quite_wrong_without_a_cause(
+    submissions, monkeypatch
+):
+    """What is not found makes a little difference in some cases, and a large one in others."""
+    monkeypatch.setattr(Explainer, "_by_edits", lambda *_, **__: (None, ""))
+    monkeypatch.setattr(Explainer, "_born", lambda *asked: f"line 7 loses digits: {asked[-1]}")
+    little = changed(LAB_2, ("(tl.exp(x - m) / d)", "(tl.exp(x - m) / d * 1.001)"))
+    found, _ = causes(submissions, 2, little, *(f"softmax_forward/{one}" for one in ROWS))
+    assert all(cause.startswith("line 7 loses digits") for cause in found.values())
+    both = changed(little, ("* 1.001", "* tl.where(n_cols > 500, 1.5, 1.001)"))
+    found, _ = causes(submissions, 2, both, *(f"softmax_forward/{one}" for one in ROWS))
+    assert len(found) == len(ROWS)
+    assert not any("loses digits" in cause for cause in found.values())
+
+
 WITHOUT_LOG = "(tl.exp(x - m) / d)", "tl.exp(x - (m + d))"
 
 

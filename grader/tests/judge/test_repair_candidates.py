@@ -305,6 +305,34 @@ def test_a_parameter_that_configs_set_is_not_exchanged_for_another_value():
     assert not [edit for edit in tried for (begin, _), _ in edit.parts if handed <= begin < handed + 33]
 
 
+MEAN = """
+import triton
+import triton.language as tl
+
+
+@triton.autotune([triton.Config({"BLOCK": 64}), triton.Config({"BLOCK": 128})], key=["n"])
+@triton.jit
+def kernel(x_ptr, out_ptr, stride, n, BLOCK: tl.constexpr):
+    cols = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + tl.program_id(0) * stride + cols, mask=cols < n, other=0.0)
+    tl.store(out_ptr + tl.program_id(0), tl.sum(x, axis=0) / BLOCK)
+
+
+def function(x, out):
+    kernel[(8,)](x, out, x.stride(0), x.shape[1])
+"""
+
+
+def test_a_block_that_configs_set_is_exchanged_for_a_size_where_something_is_divided_by_it():
+    """The mean of a block is none of a row; in an address another value would be another tile."""
+    tried = candidates(Source(MEAN), "function")
+    found = [edit for edit in tried for _, text in edit.parts if "`BLOCK` is the wrong" in edit.mistake]
+    assert [(one.parts[0][1], one.mistake) for one in found] == [
+        ("n", "`BLOCK` is the wrong value in `tl.sum(x, axis=0) / BLOCK`")
+    ]
+    assert tried.index(found[0]) < len(tried) / 4
+
+
 AUTOGRAD = """
 import torch
 
