@@ -36,7 +36,7 @@ from grader.judge.repair.search import NotRunError, Repair, Search, lay
 from grader.judge.repair.smaller import by_smaller_blocks, is_long
 from grader.judge.repair.source import Source
 from grader.judge.trial import MOST_ELEMENTS, Trial, elements
-from grader.judge.usual_config import separated
+from grader.judge.usual_config import separated, unlike
 from grader.results.outcome import Outcome
 from grader.worker.submission_worker import SubmissionWorker
 from grader.worker.witness.record import Birth
@@ -301,16 +301,30 @@ class Explainer:
                     if is_open(one) and not one.configs and item.case.name in right:
                         same = replace(one, cause=known.cause, plain_cause=known.cause, configs=known.configs)
                         answers[at] = _with_configs(item, same), same
+            guilty = self._guilty(worker, wrong, list(told.values()))
         finally:
             worker.close()
         every = list(told.values())
-        words = separated([one.right_configs for one in every], [one.configs for one in every])
+        words = separated([one.right_configs for one in every], [one.configs for one in every], guilty)
         if words:
             answers = [
                 (item, replace(one, cause=words, plain_cause=words) if one.configs else one)
                 for item, one in answers
             ]
         return wrong._replace(answers=answers)
+
+    @staticmethod
+    def _guilty(worker: SubmissionWorker, wrong: Wrong, told: Sequence[Outcome]) -> list[str]:
+        """Return the kernels whose config decides: with it in place of a right one a case is wrong."""
+        found = dict[str, None]()
+        for one in told:
+            case = next(item.case for item, outcome in wrong.answers if outcome is one)
+            kernels = unlike(one.right_configs, one.configs)
+            for kernel in kernels:
+                mixed = {**one.right_configs, kernel: one.configs[kernel]}
+                if len(kernels) == 1 or not right_with(worker, wrong.exercise, [case], mixed):
+                    found[kernel] = None
+        return list(found)
 
     def _by_numbers(self, wrong: Wrong) -> dict[str, Outcome]:
         """Return the outcomes of wrong cases that are right for another number, by the item's id."""

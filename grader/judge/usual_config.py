@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from grader.course.spec import Reason, Verdict
@@ -11,6 +11,8 @@ from grader.judge.usual_layout import WRONG
 from grader.results.outcome import Outcome
 
 Configs = Mapping[str, str]  # the text of a config, by the name of its kernel
+# How a kernel is compiled. The interpreter, where other configs are tried, does not look at it.
+OF_THE_COMPILER = {"num_warps", "num_stages", "num_ctas", "maxnreg"}
 
 
 def explained(
@@ -54,19 +56,21 @@ def in_words(right: Configs, wrong: Configs) -> str:
     return "it is right with one config of an autotuned kernel, and wrong with another"
 
 
-def separated(right: Sequence[Configs], wrong: Sequence[Configs]) -> str:
+def separated(right: Sequence[Configs], wrong: Sequence[Configs], kernels: Collection[str]) -> str:
     """Say what separates several configs with which cases are right from those with which they are wrong.
 
-    That is the values of one setting, or which of two numbers is the larger one; "" if nothing does.
+    That is the values of settings of one of these `kernels`, all that no right and wrong config share, or
+    which of two numbers is the larger one; "" if nothing is.
     """
-    for kernel in wrong[0] if wrong else ():
+    for kernel in kernels:
         good, bad = ([_settings(one.get(kernel, "")) for one in some] for some in (right, wrong))
         names = [name for name in bad[0] if all(name in one for one in (*good, *bad))]
-        for name in names:
-            fine, spoilt = (list(dict.fromkeys(one[name] for one in some)) for some in (good, bad))
-            if not {*fine} & {*spoilt}:
-                values = (f"{name}={' or '.join(one)}" for one in (fine, spoilt))
-                return f"`{kernel}` is right with {next(values)}, and wrong with {next(values)}"
+        apart = [name for name in names if not {one[name] for one in good} & {one[name] for one in bad}]
+        if apart:
+            fine, spoilt = (
+                _listed([{name: one[name] for name in apart} for one in some]) for some in (good, bad)
+            )
+            return f"`{kernel}` is right with {fine}, and wrong with {spoilt}"
         sizes = [name for name in names if all(one[name].isdigit() for one in (*good, *bad))]
         for larger, other in itertools.permutations(sizes, 2):
             are_larger = [[int(one[larger]) > int(one[other]) for one in some] for some in (good, bad)]
@@ -75,7 +79,20 @@ def separated(right: Sequence[Configs], wrong: Sequence[Configs]) -> str:
     return ""
 
 
+def _listed(some: Sequence[Mapping[str, str]]) -> str:
+    """List settings: `A=1 or 2`, or `A=1, B=3 or A=2, B=4`."""
+    words = [", ".join(f"{name}={value}" for name, value in one.items()) for one in some]
+    first, *more = dict.fromkeys(words)
+    alone = f"{next(iter(some[0]))}=" if len(some[0]) == 1 else ""
+    return " or ".join((first, *(one.removeprefix(alone) for one in more)))
+
+
+def unlike(right: Configs, wrong: Configs) -> list[str]:
+    """Return the kernels whose configs are unlike in what decides a result."""
+    return [kernel for kernel in wrong if _settings(wrong[kernel]) != _settings(right.get(kernel, ""))]
+
+
 def _settings(text: str) -> dict[str, str]:
-    """Read the text of a config: `BLOCK_M: 64, num_warps: 4`."""
+    """Read the text of a config, `BLOCK_M: 64, num_warps: 4`, without what no result depends on."""
     pairs = (setting.partition(": ") for setting in text.split(", "))
-    return {name: value for name, _, value in pairs}
+    return {name: value for name, _, value in pairs if name not in OF_THE_COMPILER}

@@ -242,6 +242,14 @@ def elementwise_add(x, y, *, out=None):
 """
 
 
+COPIED = """@triton.autotune(configs=[triton.Config({"FIRST": size}) for size in (16, 32)], key=["n"])
+@triton.jit
+def copied(from_ptr, to_ptr, n, FIRST: tl.constexpr):
+    at = tl.arange(0, FIRST)
+    tl.store(to_ptr + at, tl.load(from_ptr + at, mask=at < n), mask=at < n)
+"""
+
+
 def test_a_config_that_some_wrong_cases_name_is_tried_in_the_others(submissions, monkeypatch):
     """A case that is wrong in its first call was tried with no other config."""
     names = sizes(*(f"n={n},fp32" for n in (7, 127, 1009)))
@@ -266,6 +274,7 @@ def test_a_config_that_some_wrong_cases_name_is_tried_in_the_others(submissions,
     ("right", "wrong", "words"),
     [
         ([(64, 64)], [(64, 128)], "`k` is right with N=64, and wrong with N=128"),
+        ([(64, 64)], [(32, 128)], "`k` is right with M=64, N=64, and wrong with M=32, N=128"),
         ([(64, 64), (32, 32)], [(64, 128)], "`k` is right with N=64 or 32, and wrong with N=128"),
         (
             [(128, 128), (64, 32)],
@@ -277,8 +286,32 @@ def test_a_config_that_some_wrong_cases_name_is_tried_in_the_others(submissions,
     ],
 )
 def test_what_separates_right_configs_from_wrong_ones(right, wrong, words):
-    good, bad = ([{"k": f"M: {m}, N: {n}, num_warps: 4"} for m, n in some] for some in (right, wrong))
-    assert separated(good, bad) == words
+    good, bad = (
+        [{"k": f"M: {m}, N: {n}, num_warps: {warps}"} for m, n in some]
+        for warps, some in ((4, right), (8, wrong))
+    )
+    assert separated(good, bad, ["k"] if bad else []) == words
+
+
+def test_the_kernel_whose_config_decides_is_named_and_none_that_ran_beside_it(submissions, monkeypatch):
+    """A second kernel has a config of its own in each call; what the compiler alone looks at is not named."""
+    seen, by_config = [], Explainer._by_config
+    monkeypatch.setattr(
+        Explainer, "_by_config", lambda self, wrong: seen.append(by_config(self, wrong)) or seen[-1]
+    )
+    text = changed(
+        TUNED,
+        (
+            '{"BLOCK": size}) for size in (64, 128, 256, 512)]',
+            '{"BLOCK": size}, num_warps=size // 64) for size in (64, 256)]',
+        ),
+        ("def elementwise_add", COPIED + "\n\ndef elementwise_add"),
+        ("    return out\n", "    copied[(1,)](out, out, 1)\n    return out\n"),
+    )
+    causes(submissions, 1, text, *sizes(*(f"n={n},fp32" for n in (7, 127, 1009))))
+    assert {one.cause for _, one in seen[0].answers if one.configs} == {
+        "`kernel` is right with BLOCK=64, and wrong with BLOCK=256"
+    }
 
 
 def test_lost_digits_are_not_said_beside_values_that_are_quite_wrong_without_a_cause(
