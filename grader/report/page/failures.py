@@ -13,8 +13,8 @@ from grader.results.findings import Frame
 from grader.results.models import ItemResult
 
 # Limits for one page: a run in which everything is wrong must not give a page of megabytes.
-MOST_STROKES = 43_000  # of all maps
-MOST_QUOTED = 100_000  # characters of errors and of what was printed
+MOST_STROKES = 46_000  # of all maps
+MOST_QUOTED = 60_000  # characters of errors and of what was printed
 LEFT_OUT = "left out, for the size of this page: see results.json"
 MOST_SMALL = 6  # maps side by side below the first of a group
 MOST_LINE = 400  # characters of a line that a student's code wrote
