@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from grader.judge.repair.edit import Edit, quoted
+from grader.judge.repair.kinds import Kind, kinds_of
 from grader.judge.repair.source import Function, Part, Source, called, names_in
 
 MOST_PLACES = 8
@@ -23,6 +24,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
         yield from _up_to_the_end(source, loop)
         yield from _in_elements(source, function, loop)
     yield from _loaded_once(source, function, loops)
+    yield from _of_another_size(source, function, loops)
 
 
 def _moved_on(source: Source, function: Function, loop: ast.For) -> Iterator[Edit]:
@@ -38,6 +40,43 @@ def _moved_on(source: Source, function: Function, loop: ast.For) -> Iterator[Edi
             parts = tuple((source.span(one), f"({start} + {index})") for one in places)
             mistake = f"the loop over `{start}` uses `{index}`, the same elements in each iteration"
             yield Edit(0 if len(places) < len(used) else 1, places[0].lineno, mistake, parts)
+
+
+def _of_another_size(source: Source, function: Function, loops: list[ast.For]) -> Iterator[Edit]:
+    """Let loops run over blocks of the size that is loaded: a launch may have counted others.
+
+    Where an autotuner chooses that size, what host code computes from another is right for some configs.
+    """
+    blocks = dict.fromkeys(
+        node.args[-1].id
+        for node in function.nodes
+        if isinstance(node, ast.Call) and called(node) == "arange" and isinstance(node.args[-1], ast.Name)
+    )
+    sizes = [name for name, kind in kinds_of(function).items() if kind is Kind.SIZE]
+    ends: dict[str, list[ast.Name]] = {}
+    inside: dict[str, set[str]] = {}  # the names in the loops
+    for loop in loops:
+        match loop.iter:
+            case ast.Call(args=[ast.Name(end) as stop] | [_, ast.Name(end) as stop]) if (
+                called(loop.iter).endswith("range") and end in function.parameters
+            ):
+                ends.setdefault(end, []).append(stop)
+                inside.setdefault(end, set()).update(one.id for part in loop.body for one in names_in(part))
+            case ast.Call(args=[_, _, ast.Name() | ast.Constant() as step]) if called(loop.iter).endswith(
+                "range"
+            ):
+                words = (
+                    f"the loop steps by {quoted(source.text_of(step))}, and takes `{{}}` elements at a time"
+                )
+                for block in blocks:
+                    yield Edit.of_node(source, 1, step, block, words.format(block))
+    for end, stops in ends.items():
+        for size in (one for one in sizes if one != end and one in inside[end]):
+            for block in (one for one in blocks if one in inside[end]):
+                count = f"tl.cdiv({size}, {block})"
+                mistake = f"`{end}` counts blocks of another size than `{block}`: there are `{count}`"
+                parts = tuple((source.span(one), count) for one in stops)
+                yield Edit(1, stops[0].lineno, mistake, parts)
 
 
 def _up_to_the_end(source: Source, loop: ast.For) -> Iterator[Edit]:

@@ -333,6 +333,42 @@ def test_a_block_that_configs_set_is_exchanged_for_a_size_where_something_is_div
     assert tried.index(found[0]) < len(tried) / 4
 
 
+COUNTED = """
+import triton
+import triton.language as tl
+
+STEP = tl.constexpr(32)
+
+
+@triton.autotune([triton.Config({"BLOCK": 64}), triton.Config({"BLOCK": 32})], key=["n"])
+@triton.jit
+def kernel(x_ptr, out_ptr, rows, n, count, BLOCK: tl.constexpr):
+    total = tl.zeros((BLOCK,), dtype=tl.float32)
+    for i in range(count):
+        cols = i * BLOCK + tl.arange(0, BLOCK)
+        total += tl.load(x_ptr + cols, mask=cols < n, other=0.0)
+    for at in range(0, n, STEP):
+        cols = at + tl.arange(0, BLOCK)
+        tl.store(out_ptr + cols, tl.sum(total, axis=0), mask=cols < n)
+
+
+def function(x, out):
+    kernel[(8,)](x, out, *x.shape, triton.cdiv(x.shape[1], 64))
+"""
+
+
+def test_a_loop_runs_over_blocks_of_the_size_that_configs_set():
+    """What host code counted, or a constant, fits one of the configs."""
+    found = [one for one in candidates(Source(COUNTED), "function") if len(one.parts) == 1]
+    words = ("another size", "steps by")
+    told = {one.mistake: one.parts[0][1] for one in found if any(part in one.mistake for part in words)}
+    count = "tl.cdiv(n, BLOCK)"
+    assert told == {
+        f"`count` counts blocks of another size than `BLOCK`: there are `{count}`": count,
+        "the loop steps by `STEP`, and takes `BLOCK` elements at a time": "BLOCK",
+    }
+
+
 AUTOGRAD = """
 import torch
 
