@@ -301,11 +301,11 @@ class Explainer:
                     if is_open(one) and not one.configs and item.case.name in right:
                         same = replace(one, cause=known.cause, plain_cause=known.cause, configs=known.configs)
                         answers[at] = _with_configs(item, same), same
-            guilty = self._guilty(worker, wrong, list(told.values()))
+            every = list(told.values())
+            kernels = self._deciding(worker, wrong, every)
         finally:
             worker.close()
-        every = list(told.values())
-        words = separated([one.right_configs for one in every], [one.configs for one in every], guilty)
+        words = separated([one.right_configs for one in every], [one.configs for one in every], kernels)
         if words:
             answers = [
                 (item, replace(one, cause=words, plain_cause=words) if one.configs else one)
@@ -314,7 +314,7 @@ class Explainer:
         return wrong._replace(answers=answers)
 
     @staticmethod
-    def _guilty(worker: SubmissionWorker, wrong: Wrong, told: Sequence[Outcome]) -> list[str]:
+    def _deciding(worker: SubmissionWorker, wrong: Wrong, told: Sequence[Outcome]) -> list[str]:
         """Return the kernels whose config decides: with it in place of a right one a case is wrong."""
         found = dict[str, None]()
         for one in told:
