@@ -39,21 +39,23 @@ def counts(ptx: str) -> dict[str, int]:
 
 
 TENSOR_CORE = re.compile(r"\b(wgmma\.mma_async|mma\.sync|tcgen05\.mma)\b")
-_LABEL = re.compile(r"^\s*(\$\w+):")
-_BRANCH = re.compile(r"\bbra(?:\.uni)?\s+(\$\w+)")
+_STEP = re.compile(
+    rf"^[ \t]*(?P<label>\$\w+):|\bbra(?:\.uni)?\s+(?P<branch>\$\w+)|{TENSOR_CORE.pattern}", re.MULTILINE
+)
 
 
 def multiplies_in_a_loop(ptx: str) -> bool:
     """Return whether a tensor-core instruction lies in a loop: between a label and a branch back to it."""
+    if "mma" not in ptx:  # as in most kernels, of which some have a megabyte of text
+        return False
     labels: dict[str, int] = {}
-    found: list[int] = []
-    for number, line in enumerate(ptx.splitlines()):
-        if label := _LABEL.match(line):
-            labels[label[1]] = number
-        if TENSOR_CORE.search(line):
-            found.append(number)
-        branch = _BRANCH.search(line)
-        if branch and branch[1] in labels and any(one > labels[branch[1]] for one in found):
+    last_product = -1
+    for step in _STEP.finditer(ptx):
+        if step["label"]:
+            labels[step["label"]] = step.start()
+        elif not step["branch"]:
+            last_product = step.start()
+        elif last_product > labels.get(step["branch"], len(ptx)):
             return True
     return False
 

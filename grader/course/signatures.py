@@ -22,8 +22,8 @@ class Rng(Protocol):
     def device(self) -> str:
         """The device of the tensors."""
 
-    def normal(self, *shape: int) -> torch.Tensor:
-        """Draw from N(0, 1)."""
+    def normal(self, *shape: int, mean: float = 0.0, std: float = 1.0) -> torch.Tensor:
+        """Draw from N(mean, std**2)."""
 
     def uniform(self, *shape: int) -> torch.Tensor:
         """Draw uniformly from [0, 1)."""

@@ -71,13 +71,15 @@ class BufferSets:
             for k in range(self.calls)
         ]
 
-    def write(self, values: Sequence[Inputs]) -> None:
-        """Copy the inputs to both sets, and poison all outputs."""
+    def write(self, values: Sequence[Inputs], k: int) -> None:
+        """Poison the outputs of set `k`, and copy the inputs to both sets.
+
+        Those of the other set may keep results of other inputs, which are as wrong as poison.
+        """
+        self.poison(k)
         for one_set in self.sets:
             for (inputs, _), drawn in zip(one_set, values, strict=True):
                 fill(self.arena, inputs, drawn)
-        for k in range(2):
-            self.poison(k)
 
     def poison(self, k: int) -> None:
         """Poison every output of a set, so that it counts as unwritten."""

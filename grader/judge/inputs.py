@@ -39,9 +39,10 @@ class Rng:
         # Of single numbers: one that is drawn on a GPU would wait for all the work before it.
         self._of_numbers = torch.Generator().manual_seed(int.from_bytes(digest[7:14], "little"))
 
-    def normal(self, *shape: int) -> torch.Tensor:
-        """Draw from N(0, 1)."""
-        return torch.randn(shape, generator=self._generator, device=self.device, dtype=self._dtype)
+    def normal(self, *shape: int, mean: float = 0.0, std: float = 1.0) -> torch.Tensor:
+        """Draw from N(mean, std**2); a GPU goes over the memory once, and again if one adds or multiplies."""
+        empty = torch.empty(shape, device=self.device, dtype=self._dtype)
+        return empty.normal_(mean, std, generator=self._generator)
 
     def uniform(self, *shape: int) -> torch.Tensor:
         """Draw uniformly from [0, 1), in fp32."""

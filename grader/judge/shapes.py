@@ -18,7 +18,7 @@ class _Meta:
 
     device, call = "meta", 0
 
-    def normal(self, *shape: int) -> torch.Tensor:
+    def normal(self, *shape: int, **_: float) -> torch.Tensor:
         return torch.empty(shape, device="meta")
 
     uniform = normal

@@ -22,7 +22,7 @@ PATIENCE_S = 9.0  # for all rounds of one shape: on a restless machine 80 large 
 HALF_WIDTH = 0.005  # stop once the interval is this narrow on either side; of the ratio where it is above 1:
 # for a slow answer half a point of percent decides nothing, and half a percent of a tenth would take forever
 # Where arithmetic is timed. Two GPUs differ in the clock that their power permits, which products feel most.
-HALF_WIDTH_OF_ARITHMETIC = 0.0025
+HALF_WIDTH_OF_ARITHMETIC = 0.0015
 WIDEST = 0.015  # an interval wider than this on either side after all rounds decides nothing
 CONFIDENCE = 0.95
 LEEWAY = 0.01  # the reference counts at most this much slower than alone; a block's noise is about as large

@@ -22,7 +22,7 @@ def far(x, nearest):
 
 def logits(rng, case):
     rows, cols, values = case.params["rows"], case.params["cols"], case.params.get("values", "normal")
-    x = 2.0 * rng.normal(rows, cols)
+    x = rng.normal(rows, cols, std=2.0)
     if values == "offset":  # x * log2(e), taken before the maximum is subtracted, loses digits
         x = x + 16384.0
     if values == "huge":  # exp overflows without the maximum subtracted
@@ -56,13 +56,13 @@ def forward_inputs(rng, case):
 def backward_inputs(rng, case):
     # y rounds to the case's dtype when it is lent; dy leans to one side, so that the sum of y * dy matters.
     return {
-        "dy": rng.normal(case.params["rows"], case.params["cols"]) + 1.0,
+        "dy": rng.normal(case.params["rows"], case.params["cols"], mean=1.0),
         "y": logits(rng, case).softmax(dim=1),
     }
 
 
 def gradient_inputs(rng, case):
-    return {"x": logits(rng, case), "dy": rng.normal(case.params["rows"], case.params["cols"]) + 1.0}
+    return {"x": logits(rng, case), "dy": rng.normal(case.params["rows"], case.params["cols"], mean=1.0)}
 
 
 def softmax_units(case, x, y):

@@ -30,7 +30,7 @@ def far(x, nearest):
 def rows_of(rng, case):
     """Rows of N(0, 2); far from 0, far below it, or so narrow that eps decides, where the case says so."""
     rows, cols, values = case.params["rows"], case.params["cols"], case.params.get("values", "normal")
-    x = 2.0 * rng.normal(rows, cols)
+    x = rng.normal(rows, cols, std=2.0)
     if values == "far":  # a variance from the squares of x loses its digits
         return x + (1000.0 if case.dtype == "fp32" else 32.0)
     if values == "farther":  # a mean that is rounded to fp16 is wrong by a part of the deviation
@@ -71,7 +71,7 @@ def eps_of(case):
 
 def gradient_of(rng, case):
     # It leans to one side, so that the sums over a row matter.
-    return rng.normal(case.params["rows"], case.params["cols"]) + 1.0
+    return rng.normal(case.params["rows"], case.params["cols"], mean=1.0)
 
 
 def softmax_inputs(rng, case):
@@ -121,7 +121,7 @@ def linear_inputs(rng, case):
 
 def linear_both_inputs(rng, case):
     # It leans to one side, so that the sums over rows matter.
-    return {**linear_inputs(rng, case), "dy": rng.normal(case.params["rows"], case.params["outs"]) + 1.0}
+    return {**linear_inputs(rng, case), "dy": rng.normal(case.params["rows"], case.params["outs"], mean=1.0)}
 
 
 def dropout_inputs(rng, case):

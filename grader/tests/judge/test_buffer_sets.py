@@ -86,7 +86,7 @@ def verified():
     sets = BufferSets(Arena.create("cpu", 1 << 26), exercise, case, 4, seed=5)
     sets.rng.whole = lambda _: 0
     values = sets.draw()
-    sets.write(values)
+    sets.write(values, 0)
     for (_, (out,)), drawn in zip(sets.sets[0], values, strict=True):
         sets.arena.view(out.tensor).copy_(drawn["x"] + drawn["y"])
     verifier = Verifier(lab, sets)
@@ -133,7 +133,7 @@ def test_a_wrong_row_of_any_call_is_found_by_the_norm(closely, call):
     case = replace(exercise.speed.shapes[0], params={"rows": 50, "cols": 300})
     sets = BufferSets(Arena.create("cpu", 1 << 26), exercise, case, 4, seed=5)
     values = sets.draw()
-    sets.write(values)
+    sets.write(values, 0)
     outs = [sets.arena.view(out.tensor) for _, (out,) in sets.sets[0]]
     for out, drawn in zip(outs, values, strict=True):
         out.copy_(drawn["x"].softmax(dim=1))
@@ -158,7 +158,7 @@ def test_a_check_in_fp64_computes_the_unit_of_the_tolerance_once():
     once = replace(exercise, tolerance=replace(exercise.tolerance, unit=noted))
     sets = BufferSets(Arena.create("cpu", 1 << 26), once, case, 1, seed=5)
     values = sets.draw()
-    sets.write(values)
+    sets.write(values, 0)
     (_, (out,)) = sets.sets[0][0]
     sets.arena.view(out.tensor).copy_(values[0]["x"].softmax(dim=1))
     verifier = Verifier(lab, sets)
@@ -180,7 +180,7 @@ def test_a_random_choice_is_followed_once_for_each_call(wide):
     sets = BufferSets(Arena.create("cpu", 1 << 26), counted, case, 3, seed=5)
     sets.rng.whole = lambda bound: 0 if bound == 3 or wide else 1
     values = sets.draw()
-    sets.write(values)
+    sets.write(values, 0)
     for (_, (out,)), drawn in zip(sets.sets[0], values, strict=True):
         kept = torch.rand(4096, generator=torch.Generator().manual_seed(int(drawn["seed"]))) >= 0.5
         sets.arena.view(out.tensor).copy_((2.0 * drawn["x"]).where(kept, 0.0))

@@ -286,6 +286,23 @@ def test_the_cases_of_all_files_are_begun_before_the_timed_shapes_of_any(warm, a
     assert begun == [(file, tuning) for tuning in ("chance", "full") for file in files]
 
 
+def test_long_rows_are_compiled_first_and_all_else_in_the_order_of_the_cases(warm, arena, monkeypatch):
+    """A kernel that holds a long row in one block takes seconds, for which the case would wait."""
+    made = []
+    monkeypatch.setattr(CompileAhead, "_make", lambda *asked: made.extend(asked[3]))
+    file = file_of(ROOT / "solutions", 2, [CORRECTNESS])
+    ahead = CompileAhead(warm, arena, ARCH, many=1)
+    ahead.start([file])
+    ahead.wait()
+    ahead.close()
+    rows = [inputs[0].tensor.shape[1] for plan in made for inputs, _ in plan.calls]
+    long = [cols for cols in rows if cols > compile_ahead.LONG_ROW]
+    assert long
+    assert rows[: len(long)] == long
+    assert rows != sorted(rows, reverse=True)  # the order of the rest was not changed
+    assert sorted(rows) == sorted(call.case.params["cols"] for call in file.calls)
+
+
 def test_other_tiers_a_lean_machine_and_the_reference_compile_nothing_ahead(warmed, monkeypatch):
     assert warmed("cpu")[0]._ahead is None
     assert warmed("gpu", run.REFERENCE, [SPEED])[0]._ahead is None

@@ -106,8 +106,8 @@ def test_same_seed_gives_the_same_bits_and_another_seed_or_call_gives_others(exe
 def test_numbers_of_a_timed_call_are_drawn_in_its_dtype(monkeypatch):
     drawn, normal = [], Rng.normal
 
-    def seen(rng, *shape):
-        drawn.append(normal(rng, *shape))
+    def seen(rng, *shape, **which):
+        drawn.append(normal(rng, *shape, **which))
         return drawn[-1]
 
     monkeypatch.setattr(Rng, "normal", seen)

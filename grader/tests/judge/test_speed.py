@@ -29,11 +29,11 @@ LAUNCH = "        elementwise_add_kernel[grid](x, y, out, n, BLOCK=BLOCK)"
 @pytest.fixture
 def short(monkeypatch):
     """Few rounds of small blocks, which an interpreter and a CPU take in a second."""
-    monkeypatch.setattr(speed, "LEAST_CALL_US", 0.0)
+    monkeypatch.setattr(speed, "LEAST_CALL_US", -math.inf)
     monkeypatch.setattr(speed, "WARM_US", 0.0)
     monkeypatch.setattr(speed, "BLOCK_US", {"memory": 1.0, "arithmetic": 1.0})
     # So small a problem takes no longer than an empty block: what is left after it is noise.
-    monkeypatch.setattr(speed.SpeedTest, "_overhead", lambda self: self.empty_us)
+    monkeypatch.setattr(speed.SpeedTest, "_overhead", lambda self, *_: self.empty_us)
     monkeypatch.setattr(speed.SpeedTest, "empty_us", 0.0, raising=False)
     monkeypatch.setattr(statistics, "MOST_ROUNDS", 12)
     monkeypatch.setattr(speed, "ATTEMPTS", 1)  # noise of two busy cores decides nothing twice, too

@@ -691,10 +691,10 @@ def test_f22_an_error_of_the_judges_own_gpu_is_the_graders_fault_and_leaves_the_
 @pytest.fixture
 def fight(tmp_path, monkeypatch, warm):
     """Times a lab's solution in the interpreter; its reader of clocks says what it is told."""
-    monkeypatch.setattr(speed, "LEAST_CALL_US", 0.0)
+    monkeypatch.setattr(speed, "LEAST_CALL_US", float("-inf"))
     monkeypatch.setattr(speed, "WARM_US", 0.0)
     monkeypatch.setattr(speed, "BLOCK_US", {"memory": 1.0, "arithmetic": 1.0})
-    monkeypatch.setattr(speed.SpeedTest, "_overhead", lambda _: 0.0)
+    monkeypatch.setattr(speed.SpeedTest, "_overhead", lambda *_: 0.0)
     monkeypatch.setattr(statistics, "MOST_ROUNDS", 12)
     monkeypatch.setattr(speed, "ATTEMPTS", 1)  # noise of two busy cores decides nothing twice, too
     monkeypatch.setattr(statistics, "INTERFERENCE", float("inf"))  # the tests themselves share two cores
@@ -753,7 +753,7 @@ def test_f22_a_round_in_which_the_gpu_slowed_down_is_dropped_and_counted(fight):
 
 
 def test_f22_a_time_that_is_none_is_inconclusive_and_lowers_no_mark(fight, monkeypatch):
-    monkeypatch.setattr(speed.SpeedTest, "_overhead", lambda _: 1e9)
+    monkeypatch.setattr(speed.SpeedTest, "_overhead", lambda *_: 1e9)
     outcome, item = fight()
     assert outcome.verdict is Verdict.INCONCLUSIVE
     assert left_open(item, outcome)
