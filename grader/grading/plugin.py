@@ -207,7 +207,7 @@ class Hooks:
         """Report that the cause of an exercise's wrong cases is looked for, which takes seconds."""
 
     def pytest_grader_explained(self, exercise: str, causes: Sequence[str]):
-        """Report the causes that were found for an exercise, before others are looked at."""
+        """Report causes that were found for an exercise; what was found first comes again with the others."""
 
 
 @pytest.hookimpl(hookwrapper=True)

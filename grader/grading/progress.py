@@ -109,6 +109,7 @@ class ProgressPlugin:
 
     def __init__(self, follower: Follower | Teller):
         self._follower = follower
+        self._told: set[str] = set()
         self.broken: list[str] = []
 
     def pytest_collectreport(self, report):
@@ -141,8 +142,10 @@ class ProgressPlugin:
     @pytest.hookimpl(optionalhook=True)
     def pytest_grader_explained(self, exercise, causes):
         """Show what was found while other exercises are looked at."""
-        for cause in causes:
-            self._follower.found(f"{exercise}: {cause}")
+        for words in (f"{exercise}: {cause}" for cause in causes):
+            if words not in self._told:
+                self._told.add(words)
+                self._follower.found(words)
 
     def pytest_sessionfinish(self):
         """Remove the progress bar before the report."""

@@ -68,11 +68,13 @@ PLAIN_REASONS = (
 TRACED = (Reason.NONFINITE, Reason.PRECISION)  # of which every operation of a case is looked at
 SHARE_OF_MORE = 0.3  # of the work, for another function of a file in which one was looked for in vain
 SHARE_OF_LONG = 0.4  # of the work, in long rows, after short ones with smaller blocks have not helped
+SHARE_OF_SAID = 0.5  # of the work, where a relation to the right numbers is as good as a cause
 SHARE_OF_TOLD = 0.2  # of the work, where an experiment has shown what is wrong
 SHARE_OF_FAILED = 0.5  # of the work, where the file fails: most edits fail, too, which takes longer
 SHARE_OF_ITS_OWN = 0.1  # of the work, for the code of a function besides a wrong one that it calls
 MOST_TOLD = 0.6  # share of the wrong cases of which it must have done so
 STEPS = "steps through"  # in a cause by an experiment, with which a case is right
+MOST_FACTS = 2  # of an exercise, that are told before its cause is known
 MOST_BESIDE = 3  # cases of another exercise of the file that an edit must keep right
 RARE = 1e-3  # share of the elements
 MORE = "The file has another mistake"
@@ -126,8 +128,13 @@ def is_rare(outcome: Outcome) -> bool:
 class Explainer:
     """Explains the wrong exercises of one run; remembers the edits that have mended a file."""
 
-    def __init__(self, workers_for: Callable[[CaseItem], Sequence[SubmissionWorker]]):
-        self._workers_for = workers_for
+    def __init__(
+        self,
+        workers_for: Callable[[CaseItem], Sequence[SubmissionWorker]],
+        tell: Callable[[str, str], object] = lambda _name, _words: None,
+    ):
+        """`tell` gets the name of an exercise and what is found of it before all of it is known."""
+        self._workers_for, self._tell = workers_for, tell
         self._mended: dict[str, list[Edit]] = {}  # by the hash of a file
         self._wrong: dict[str, list[str]] = {}  # names of wrong functions, by the hash of their file
         self._unmended: dict[str, list[str]] = {}  # of these, the ones for which no edit was found
@@ -150,13 +157,15 @@ class Explainer:
         try:
             unmended = _called(wrong, self._unmended.get(key, ()))
             calls = self._by_another(wrong, key) if unmended or key not in self._mended else ""
+            repair, formula = self._by_edits(wrong, key, 1.0, again=True)
             if calls:
-                return self._of_its_own(wrong, failed, calls, key)
+                return self._of_its_own(wrong, failed, calls, key, repair)
+            if repair and repair.cases is not None:  # another edit may mend what these leave
+                repair = None
             imports = self._by_imported(wrong)
             if imports:  # what is wrong here is seen when that is right
                 hint = _common_hint(failed)
                 return {name: replace(outcome, cause=imports, hint=hint) for name, outcome in failed.items()}
-            repair, formula = self._by_edits(wrong, key, 1.0, again=True)
             another = exchanged = "" if repair else self._exchanged(wrong)
             # A launch with too few programs, or a wrong stride, is found within a second.
             if not another and not repair:
@@ -174,7 +183,9 @@ class Explainer:
             )
             if told_already:  # the few others may have the same mistake
                 told = set()
+                self._tell(wrong.exercise.name, sure[0])
             if not another and not repair:
+                self._tell_facts(wrong, failed)
                 repair, formula = self._by_edits(wrong, key, most, told)
             another = another or ("" if repair else self._by_another(wrong, key))
         except NotRunError:
@@ -198,28 +209,34 @@ class Explainer:
         causes = {name: replace(one, cause=sentence(repair), hint=hint) for name, one in named.items()}
         if len(named) == len(failed):
             return causes
+        self._unmended.setdefault(key, []).append(wrong.exercise.name)
         left = wrong._replace(answers=[pair for pair in wrong.answers if pair[0].id not in named])
         rest = {name: outcome for name, outcome in failed.items() if name not in named}
         return causes | self._not_mended(left, rest, formula, tried)
 
     def _of_its_own(
-        self, wrong: Wrong, failed: dict[str, Outcome], calls: str, key: str
+        self, wrong: Wrong, failed: dict[str, Outcome], calls: str, key: str, known: Repair | None
     ) -> dict[str, Outcome]:
         """Return the outcomes of a function that `calls` a wrong one, of which no edit has mended all.
 
-        Its own code may be wrong, too: experiments are made, and edits of what only it runs.
+        Edits that have mended a part of that are `known`, if they mend cases here as well. Its own code may
+        be wrong, too: experiments are made, and edits of what only it runs.
         """
         self._wrong[key].append(wrong.exercise.name)
         self._unmended.setdefault(key, []).append(wrong.exercise.name)
-        hint, tried = _common_hint(failed), self._tried(wrong)
-        left = [pair for pair in wrong.answers if pair[0].id not in tried]
-        repair = None
-        if any(is_open(outcome) for _, outcome in left):
-            repair, _ = self._by_edits(wrong._replace(answers=left), key, SHARE_OF_ITS_OWN)
-        mended = {item.id for item, _ in left if repair and not repair.outputs and repair.mends(item.case)}
-        own = dict.fromkeys(mended, sentence(repair)) if repair else {}
+        hint, causes = _common_hint(failed), dict[str, str]()
+        if known:
+            causes = {item.id: sentence(known) for item, _ in wrong.answers if known.mends(item.case)}
+        left = wrong._replace(answers=[pair for pair in wrong.answers if pair[0].id not in causes])
+        causes |= self._tried(left) if left.answers else {}
+        left = wrong._replace(answers=[pair for pair in wrong.answers if pair[0].id not in causes])
+        if not known and any(is_open(outcome) for _, outcome in left.answers):
+            repair, _ = self._by_edits(left, key, SHARE_OF_ITS_OWN)
+            if repair and not repair.outputs:
+                mended = [item.id for item, _ in left.answers if repair.mends(item.case)]
+                causes |= dict.fromkeys(mended, sentence(repair))
         return {
-            name: replace(outcome, cause=tried.get(name) or own.get(name) or calls, hint=hint)
+            name: replace(outcome, cause=causes.get(name, calls), hint=hint)
             for name, outcome in failed.items()
         }
 
@@ -431,22 +448,30 @@ class Explainer:
         item = next(item for item, _ in wrong.answers)
         workers = self._workers_for(item)
         try:
+            unclear = [(item.case.name, one) for item, one in wrong.answers if is_unclear(one)]
+            is_first = key not in self._mended and not told and most == 1.0
+            if is_first and not unclear and not workers[0].start():
+                formula = formula_of_file(workers[0], wrong.exercise, failing)
+                relation = "" if formula else _telling(workers[0], wrong.exercise, failing)
+                if formula or relation:  # which says as much as an edit
+                    self._tell(wrong.exercise.name, formula or relation)
+                most = SHARE_OF_SAID if relation else most
             settled = self._searched(wrong, key)
             # With a mask that stores nothing an input that is overwritten stays as it was.
             verdicts = {outcome.verdict for _, outcome in wrong.answers if is_open(outcome)}
             masks = verdicts != {Verdict.MUTATED_INPUT}
             # What two functions of a file share was looked at with the first.
             share = SHARE_OF_MORE if self._wrong.get(key) and key not in self._mended else 1.0
-            unclear = [(item.case.name, one) for item, one in wrong.answers if is_unclear(one)]
             share = min(share, most, SHARE_OF_FAILED if unclear else 1.0)
             text, found = wrong.submission.text, None
-            if key not in self._mended and not told and most == 1.0 and is_long(failing, passing):
+            if is_first and is_long(failing, passing):
                 found = by_smaller_blocks(workers, text, wrong.exercise, failing, passing, share)
                 share *= 1.0 if found else SHARE_OF_LONG
             if not found:
                 errors = {one.frames[0].line for _, one in unclear if one.frames}
                 given = wrong.exercise, failing, passing, settled, masks, share, told, errors, wrong.beside
-                search, known = Search(workers, text, *given), self._mended.get(key, ())
+                search = Search(workers, text, *given, tell=lambda edit: self._tell_of(wrong, edit))
+                known = self._mended.get(key, ())
                 found = search.again(known) if again else search.mend(known, bool(unclear))
             if again:
                 return found, ""
@@ -469,13 +494,25 @@ class Explainer:
                     return found, f"{sentence(found)}. With that right, too many digits are lost still"
             formula = formula_of_file(workers[0], wrong.exercise, left)
             if not formula and not found:
-                formula = measured_of_file(workers[0], wrong.exercise, left, telling=True)
+                formula = _telling(workers[0], wrong.exercise, left)
             return found, formula or dependence(workers[0], wrong.exercise, left)
         except SyntaxError:
             return None, ""
         finally:
             for worker in workers:
                 worker.close()
+
+    def _tell_facts(self, wrong: Wrong, failed: dict[str, Outcome]) -> None:
+        """Tell what was seen in the cases, before edits are tried, which takes seconds."""
+        seen = [outcome.plain_cause for outcome in failed.values()]
+        if any(outcome.reason is Reason.NONFINITE for outcome in failed.values()):
+            seen.append(self._born(wrong, Reason.NONFINITE))
+        for words in [*dict.fromkeys(filter(None, seen))][:MOST_FACTS]:
+            self._tell(wrong.exercise.name, words)
+
+    def _tell_of(self, wrong: Wrong, edit: Edit) -> None:
+        words = f"{sentence(Repair((edit,)))}. With that right, some cases are wrong still, and are looked at"
+        self._tell(wrong.exercise.name, words)
 
     def _searched(self, wrong: Wrong, key: str) -> set[str]:
         """Return the functions in which another wrong function's mistake was looked for, and not found."""
@@ -506,6 +543,11 @@ def _called(wrong: Wrong, among: Collection[str]) -> list[str]:
     reached = Source(wrong.submission.text).reached_from(wrong.exercise.name)
     names = {function.name for function in reached} - {wrong.exercise.name}
     return [name for name in among if name in names]
+
+
+def _telling(worker: SubmissionWorker, exercise: Exercise, cases: Sequence[Case]) -> str:
+    """Say how the present results of a worker relate to the right ones, if that is as good as a cause."""
+    return measured_of_file(worker, exercise, cases, telling=True)
 
 
 def _are_near(worker: SubmissionWorker, exercise: Exercise, cases: Sequence[Case]) -> bool:
@@ -588,14 +630,17 @@ def explained(
     submission_of: Callable[[Item], Submission],
     workers_for: Callable[[CaseItem], Sequence[SubmissionWorker]],
     begin: Callable[[str], object],
-    end: Callable[[str, Sequence[str]], object],
+    tell: Callable[[str, Sequence[str]], object],
 ) -> list[Answered]:
     """Return the answers of a run with one explanation for each wrong exercise.
 
-    `begin` is called with the name of each exercise that is looked at, because that takes seconds; `end` then
-    with the causes that were found.
+    `begin` is called with the name of each exercise that is looked at, because that takes seconds; `tell`
+    with the causes that are found, as soon as they are: at last with all of them.
     """
-    explainer = Explainer(workers_for)
+    for item, outcome, _ in answers:
+        if outcome.verdict in FAILURES and outcome.cause and not is_open(outcome):  # nothing is looked for
+            tell(item.exercise.name, [outcome.cause])
+    explainer = Explainer(workers_for, lambda name, words: tell(name, [words]))
     changed: dict[tuple[Path, str], Outcome] = {}
     exercises = dict.fromkeys((item.entry.folder, item.exercise) for item, _, _ in answers)
     for folder, exercise in exercises:
@@ -613,7 +658,7 @@ def explained(
             right = _all_right(beside, submission.path, submission_of)
             also = _some_cases([item for item, _, _ in beside], right)
             found = explainer.explain(Wrong(exercise, submission, mine, right, also))
-            end(exercise.name, [*dict.fromkeys(one.cause for one in found.values() if one.cause)])
+            tell(exercise.name, [*dict.fromkeys(one.cause for one in found.values() if one.cause)])
             changed |= {(folder, name): outcome for name, outcome in found.items()}
     return [
         (item, changed.get((item.entry.folder, item.id), outcome), seconds)

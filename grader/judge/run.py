@@ -658,13 +658,13 @@ class Run:
         self,
         answers: Sequence[tuple[Item, Outcome, float]],
         begin: Callable[[str], object],
-        end: Callable[[str, Sequence[str]], object],
+        tell: Callable[[str, Sequence[str]], object],
     ) -> list[tuple[Item, Outcome, float]]:
         """Return the answers with one cause for all wrong cases of an exercise.
 
         `begin` is called with the name of each exercise whose cause is looked for, because that takes
-        seconds, and `end` with the causes. An error of the grader on the way is printed, and leaves the
-        answers as they are.
+        seconds, and `tell` with causes as soon as they are found. An error of the grader on the way is
+        printed, and leaves the answers as they are.
         """
         if not any(outcome.verdict in (*WRONG_RESULTS, Verdict.CRASHED) for _, outcome, _ in answers):
             return [*answers]
@@ -675,7 +675,7 @@ class Run:
             return [self._worker(f"search {n}", item, arena, interpreted=True) for n in range(cores)]
 
         try:
-            return explained(answers, self.submission, workers_for, begin, end)
+            return explained(answers, self.submission, workers_for, begin, tell)
         except Exception as error:  # of the grader itself: every case has its verdict already
             sys.stderr.write(f"no common cause was looked for: {type(error).__name__}: {error}\n")
             return [*answers]

@@ -35,8 +35,7 @@ MOST_REPEATED, OTHER_DRAWS = 3, (1, 2)  # mended cases that are called on other 
 MOST_IN_CASES = 5_000  # work of an edit in all failing cases that are small: it may make calls much longer
 MISSES = 3  # failing cases that an edit leaves wrong, after which the others are not looked at
 SHRINKING_S = 3.0  # for a smaller case; calls without an end take longest
-LARGE_LIMIT_S = 30.0  # of one call of a larger case, which few texts get to
-UNKNOWN_LIMIT_S = 2.0  # the same, where the unedited file fails
+LARGE_LIMIT_S = 10.0  # of one call of a larger case, which few texts get to
 SLOWER, SHORTEST_S = 4.0, 1.0  # a call that takes so many times as long as the unedited file's has no end
 FEWEST_ACCESSES = 2000  # that each call may have
 
@@ -93,7 +92,6 @@ class Bench:
         self.limit_s = LIMIT_S
         self.most: int | None = None  # loads and stores of a call of an edited file
         self._records = 0  # of the launches of the base
-        self._limits: dict[str, float] = {}  # of one call of a larger case, by its name
 
     def _trial(self, case: Case) -> Trial:
         return Trial(self._exercise, case, self._worker.session.seed, self._start)
@@ -339,17 +337,16 @@ class Bench:
             for drawn in OTHER_DRAWS
         )
 
-    def mended_by(self, text: str, before: str) -> frozenset[int]:
+    def mended_by(self, text: str) -> frozenset[int]:
         """Return which failing cases a text gets right that was not scored: see `mended`."""
         if self._worker.start() or self._worker.edit(text, LIMIT_S):
             return frozenset()
-        return self.mended(text, before)
+        return self.mended(text)
 
-    def mended(self, text: str, before: str) -> frozenset[int]:
+    def mended(self, text: str) -> frozenset[int]:
         """Return which failing cases a text gets right, all of them if it is every one.
 
-        It is that of the last score. Of a text that leaves many wrong only the first few are looked at. In a
-        large case it may take a few times as long as the text `before` does.
+        It is that of the last score. Of a text that leaves many wrong only the first few are looked at.
         """
         found, missed, most = set[int](), 0, self.spent + MOST_IN_CASES
         for at, trial in enumerate(self.failing):
@@ -362,27 +359,15 @@ class Bench:
             if missed >= MISSES and len(found) < 2:
                 return frozenset()
         if missed == 0:  # few edits get here, and most do not need the inputs of large cases
-            found |= self.mended_large(text, before)
+            found |= self.mended_large(text)
         return frozenset(found)
 
-    def mended_large(self, text: str, before: str) -> frozenset[int]:
-        """Return which of the large failing cases a text gets right, in time like that of `before`."""
-        limits = [self._limit_of(case, before) for case in self._large]
+    def mended_large(self, text: str) -> frozenset[int]:
+        """Return which of the large failing cases a text gets right."""
         if self._worker.start() or self._worker.edit(text, LIMIT_S):
             return frozenset()
-        cases = enumerate(zip(self._large, limits, strict=True), len(self.failing))
-        return frozenset(at for at, (case, limit_s) in cases if self._is_right(self._trial(case), limit_s))
-
-    def _limit_of(self, case: Case, before: str) -> float:
-        """Return the seconds that one call of a large case may take."""
-        if case.name not in self._limits:
-            limit_s = UNKNOWN_LIMIT_S
-            if not (self._worker.start() or self._worker.edit(before, LIMIT_S)):
-                began = time.monotonic()
-                called = self._trial(case).call(self._worker, witnessed=True, limit_s=LARGE_LIMIT_S)
-                limit_s = slowest(time.monotonic() - began) if called else UNKNOWN_LIMIT_S
-            self._limits[case.name] = min(LARGE_LIMIT_S, limit_s)
-        return self._limits[case.name]
+        cases = enumerate(self._large, len(self.failing))
+        return frozenset(at for at, case in cases if self._is_right(self._trial(case), LARGE_LIMIT_S))
 
     def helps(self, before: str, after: str, mended: Collection[int]) -> bool:
         """Return whether an edited file has one mistake less: what it leaves wrong is not what it changes.

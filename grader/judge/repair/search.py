@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from grader.course.spec import Case, Exercise
@@ -95,6 +96,7 @@ class Search:
         told: Collection[str] = (),
         errors: Collection[int] = (),
         beside: Sequence[tuple[Exercise, Case]] = (),
+        tell: Callable[[Edit], object] = lambda _: None,
     ):
         """`failing` and `passing` are cases of the unedited file, with this `text`; each runs on a CPU.
 
@@ -103,6 +105,7 @@ class Search:
         One of the first failing ones is tried with every edit. Functions in `settled` are not edited, and
         masks only if `masks`. `share` is how much of the usual work may be done. Failing cases whose names
         are `told` are aimed at only if there is no other. Where it fails, `errors` are the lines.
+        `tell` gets an edit that mends some cases before a second one is looked for, which takes seconds.
         SyntaxError if the file is not Python.
         """
         self._source = Source(text)
@@ -113,19 +116,23 @@ class Search:
         ]
         self._sizes = (*failing, *passing)
         self._name, self._right = exercise.name, {one.name for one, _ in beside}
-        edits = candidates(self._source, exercise.name, settled)
-        self._errors = frozenset(errors)
+        self._settled, self._masks = settled, masks
+        self._errors, self._tell = frozenset(errors), tell
         self._found: Known | None = None
         self._took = 0  # work of the edits that were tried last
         self._may_fail = False
         self._seen = Observed()  # of the unedited file, in the case that is tried
         self._one, self._two = round(share * WORK_FOR_ONE), round(share * WORK_FOR_TWO)
+
+    @cached_property
+    def _edits(self) -> list[Edit]:
         # In all of its places one size of a block gives another config's, with which the case may be right.
         tuned = self._source.tuned
-        self._edits = [
+        return [
             one
-            for one in edits
-            if (masks or "mask" not in one.kind) and (len(one.parts) == 1 or one.parts[0][1] not in tuned)
+            for one in candidates(self._source, self._name, self._settled)
+            if (self._masks or "mask" not in one.kind)
+            and (len(one.parts) == 1 or one.parts[0][1] not in tuned)
         ]
 
     def mend(self, likely: Sequence[Edit] = (), may_fail: bool = False) -> Repair | None:
@@ -164,6 +171,7 @@ class Search:
             text = self._source.with_replaced(one.edit.parts)
             helps = bench.is_most(one.cases) or bench.helps(self._source.text, text, one.cases)
             if len(one.cases) >= FEWEST_MENDED and helps:
+                self._tell(one.edit)
                 self._end = max(self._end, time.monotonic() + MORE_S)
                 # Digits alone are lost in another way, or by the same formula: often no edit mends them.
                 few = SHARE_OF_AGAIN if bench.leaves_near(text, one.cases) else 1.0
@@ -177,10 +185,15 @@ class Search:
         return self._for_outputs(steps)
 
     def again(self, likely: Sequence[Edit]) -> Repair | None:
-        """Return the edits that have mended another function of the file, if they mend all here as well."""
-        known = self._reached(likely)
-        base = self._aim(self._benches[0].cheapest(self._source.text), ()) if known else -1.0
-        return self._on_top_of(known, base, only=True)[0] if 0.0 <= base < 1.0 else None
+        """Return the edits that have mended another function of the file, if they mend cases here as well."""
+        known, bench = self._reached(likely), self._benches[0]
+        text = self._source.with_replaced([part for edit in known for part in edit.parts])
+        mended = bench.mended_by(text) if known else frozenset[int]()
+        if not mended or not bench.keeps():
+            return None
+        if bench.is_all(mended):
+            return Repair((*known,))
+        return Repair((*known,), bench.names(mended | bench.mended_large(text)))
 
     def _of_its_own(self, base: float) -> Repair | None:
         """Return one or two edits, which mend all, of code that no right exercise of the file runs."""
@@ -209,7 +222,7 @@ class Search:
     def _for_some(self, found: Mend) -> Repair:
         """Return an edit with all cases that it makes right, the large ones as well."""
         bench, text = self._benches[0], self._source.with_replaced(found.edit.parts)
-        return Repair((found.edit,), bench.names(found.cases | bench.mended_large(text, self._source.text)))
+        return Repair((found.edit,), bench.names(found.cases | bench.mended_large(text)))
 
     def _for_outputs(self, steps: Sequence[Step]) -> Repair | None:
         """Return the first edit that makes an output right in several cases, though others are wrong."""
@@ -257,22 +270,19 @@ class Search:
 
         return [edit for edit in edits if any(runs(begin) for (begin, _), _ in edit.parts)]
 
-    def _on_top_of(
-        self, known: Sequence[Edit], base: float, only: bool = False
-    ) -> tuple[Repair | None, bool]:
+    def _on_top_of(self, known: Sequence[Edit], base: float) -> tuple[Repair | None, bool]:
         """Return the known edits, with one more if they do not mend all; None if they mend nothing.
 
-        If `only` they are asked for, no other is tried, and None is returned where they do not mend all.
         And whether others were tried on top of them: without that where they bring the case no nearer than
         its `base`.
         """
         bench, parts = self._benches[0], [part for edit in known for part in edit.parts]
         score = self._try(bench, parts)
-        mended = bench.mended(self._source.with_replaced(parts), self._source.text)
+        mended = bench.mended(self._source.with_replaced(parts))
         if not bench.keeps() or not (mended or score >= base + NEARER):
             return None, False
-        if bench.is_all(mended) or only:
-            return (Repair((*known,)) if bench.is_all(mended) else None), False
+        if bench.is_all(mended):
+            return Repair((*known,)), False
         base = self._aim(bench.worst(self._source.with_replaced(parts), mended), parts)
         few = SHARE_OF_AGAIN if bench.is_most(mended) else 1.0
         second, _ = self._sweep(parts, round(few * self._one), base)
@@ -337,6 +347,7 @@ class Search:
         What is returned does not depend on which worker is faster.
         """
         best, mends = [len(edits)], list[tuple[int, Mend]]()
+        whole = list[tuple[int, int]]()  # lanes and place of each edit that mends all
         steps = list[tuple[float, int, frozenset[int]]]()
 
         def run(number: int) -> int:
@@ -357,10 +368,13 @@ class Search:
                     continue  # right by chance: what one program stores, or one iteration, hides another's
                 if score == 1.0:
                     edit, lanes = self._as_seen(edits[index], bench.launches()), bench.lanes()
-                    cases = bench.mended(self._source.with_replaced(parts), self._source.text)
+                    if any(other < (lanes, index) for other in whole):
+                        continue  # that one would be named, and to try all cases takes seconds
+                    cases = bench.mended(self._source.with_replaced(parts))
                     if cases and bench.keeps() and bench.holds(cases):
                         mends.append((index, Mend(edit, cases, bench.is_all(cases), lanes)))
                         if bench.is_all(cases) and not edit.goes_around:
+                            whole.append((lanes, index))
                             best[0] = min(best[0], index + self._further(lanes))
                 elif bench.gained:  # before all others: it mends what one mistake makes wrong
                     steps.append((-1.0 - len(bench.gained), index, bench.gained))

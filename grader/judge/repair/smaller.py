@@ -84,10 +84,10 @@ def by_smaller_blocks(
         return None
     bench = Bench(workers[0], exercise, failing, passing, 0)
     for edit in mapped if len(mapped) > 1 else ():  # the other one may only lead to the small blocks
-        if bench.is_all(bench.mended_by(source.with_replaced(edit.parts), text)) and bench.keeps():
+        if bench.is_all(bench.mended_by(source.with_replaced(edit.parts))) and bench.keeps():
             return Repair((edit,))
     after = source.with_replaced([part for edit in mapped for part in edit.parts])
-    mended = bench.mended_by(after, text)
+    mended = bench.mended_by(after)
     if not mended or not bench.keeps():
         return None
     if bench.is_all(mended):

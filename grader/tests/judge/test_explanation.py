@@ -49,7 +49,8 @@ def causes(submissions, number, text, *cases):
     found = submissions.run.explained(answers, begun.append, told.__setitem__)
     shown = {outcome.cause for item, outcome, _ in found if outcome not in graded.values()}
     at_once = {cause for of_one in told.values() for cause in of_one}
-    assert shown <= at_once <= {outcome.cause for _, outcome, _ in found}
+    assert shown <= at_once
+    assert not shown or at_once <= {outcome.cause for _, outcome, _ in found}
     assert {*told} <= {*begun}
     assert [item for item, _, _ in found] == [item for item, _, _ in answers]
     assert [outcome.label for _, outcome, _ in found] == [outcome.label for _, outcome, _ in answers]
@@ -204,13 +205,14 @@ OF_EACH = [f"{name}/rows=29,cols=1001,fp32" for name in ("softmax_forward", "sof
 
 
 def test_known_edits_of_code_that_an_exercise_does_not_run_are_not_tried_on_top(submissions, monkeypatch):
-    tried, on_top_of = [], Search._on_top_of
+    tried, reached = [], Search._reached
 
-    def noted(search, known, *asked, **named):
-        tried.append([edit.line for edit in known])
-        return on_top_of(search, known, *asked, **named)
+    def noted(search, edits):
+        found = reached(search, edits)
+        tried.extend([[edit.line for edit in found]] if found else [])
+        return found
 
-    monkeypatch.setattr(Search, "_on_top_of", noted)
+    monkeypatch.setattr(Search, "_reached", noted)
     text = changed(LAB_2, *IN_BOTH)
     found, begun = causes(submissions, 2, text, *OF_EACH)
     assert begun == ["softmax_forward", "softmax_backward", "softmax"]
@@ -640,8 +642,8 @@ def test_a_mask_is_not_blamed_for_an_input_that_is_overwritten(submissions, monk
     """With a mask that lets nothing through the input stays as it was."""
     given, begin = [], Search.__init__
 
-    def searched(search, *arguments):
-        begin(search, *arguments)
+    def searched(search, *arguments, **named):
+        begin(search, *arguments, **named)
         given.append(search._edits)
 
     monkeypatch.setattr(Search, "__init__", searched)
@@ -650,6 +652,29 @@ def test_a_mask_is_not_blamed_for_an_input_that_is_overwritten(submissions, monk
         causes(submissions, 1, text, *sizes("n=127,fp32"))
     of_masks = [[one for one in edits if "mask" in one.kind] for edits in given]
     assert [bool(one) for one in of_masks] == [False, True]
+
+
+def told_of(submissions, number, text, *cases):
+    """What is told of a wrong file while its causes are looked for, in that order, and the causes at last."""
+    graded = submissions.grade(number, text, *cases)
+    answers = [(submissions.asked[name], outcome, 0.0) for name, outcome in graded.items()]
+    told = []
+    found = submissions.run.explained(answers, lambda _: None, lambda _, words: told.extend(words))
+    return told, {outcome.cause for _, outcome, _ in found if outcome.cause}
+
+
+def test_a_formula_that_the_numbers_follow_is_told_before_edits_are_tried(submissions):
+    of_cross_entropy = changed(LAB_2, ("y * (dy - dot)", "y - dy"))
+    cases = [f"softmax_backward/rows={size},fp32" for size in ("5,cols=127", "4,cols=129", "29,cols=1001")]
+    told, found = told_of(submissions, 2, of_cross_entropy, *cases)
+    assert told[0] == "the values in `out` are those of `y - dy`"
+    assert told[-1] in found
+
+
+def test_the_cause_of_a_file_that_fails_is_told_before_others_are_looked_for(submissions):
+    fails = changed(LAB_2, ("(dy - dot)", "(dy + dot)"), ("tl.max(x, axis=0)", "tl.maximum(x, axis=0)"))
+    told, _ = told_of(submissions, 2, fails, *OF_EACH)
+    assert "`axis`" in told[0]
 
 
 def test_of_several_wrong_cases_the_cheapest_is_tried(submissions, monkeypatch):

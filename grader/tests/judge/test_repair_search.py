@@ -35,6 +35,29 @@ def test_a_second_search_is_begun_where_its_work_is_enough_for_a_few_tries():
     assert search(50, left_s=-1.0)._second(edit, 50 * FEWEST_TRIES) is None
 
 
+def test_an_edit_that_mends_some_cases_is_told_before_a_second_one_is_looked_for(monkeypatch):
+    edit, told = Edit(1, 1, "a mistake", (((4, 5), "2"),)), []
+    one, seen = search(50), []
+    one._one, one._tell = 100, told.append
+    vars(one._benches[0]).update(
+        cheapest=lambda _: 0,
+        leaves_only_told=lambda _: False,
+        is_most=lambda _: True,
+        leaves_near=lambda *_: False,
+    )
+    for name, result in {
+        "_aim": 0.5,
+        "_reached": [],
+        "_of_its_own": None,
+        "_sweep": ([Mend(edit, frozenset({0, 1}), is_all=False, lanes=1)], []),
+        "_for_some": Repair((edit,), frozenset({"a", "b"})),
+    }.items():
+        monkeypatch.setattr(Search, name, lambda *_, found=result: found)
+    monkeypatch.setattr(Search, "_second", lambda *_, **__: seen.append([*told]))
+    assert one.mend() == Repair((edit,), frozenset({"a", "b"}))
+    assert seen == [[edit]]
+
+
 TWO = """LIMIT = 4
 
 
