@@ -45,6 +45,10 @@ class Edit:
         """Return this edit as one with which other kernels run: what is wrong may not run any more."""
         return self if self.goes_around else replace(self, mistake=f"{self.mistake}, {GOES_AROUND}")
 
+    def deciding(self, code: str) -> Edit:
+        """Return this edit as one of `code`, with a neutral value of which the file is as right."""
+        return replace(self, mistake=f"{quoted(code)} is wrong, {GOES_AROUND}")
+
     @property
     def goes_around(self) -> bool:
         """Whether what is wrong may not run with it, so that any other edit that mends is believed."""

@@ -15,6 +15,7 @@ from grader.judge.repair.candidates import candidates
 from grader.judge.repair.edit import Edit
 from grader.judge.repair.effects import Effects, Known
 from grader.judge.repair.evidence import by_evidence
+from grader.judge.repair.neutral import neutral
 from grader.judge.repair.relevance import Relevance, Touched
 from grader.judge.repair.source import Part, Source
 from grader.judge.trial import LIMIT_S
@@ -372,6 +373,7 @@ class Search:
                         continue  # that one would be named, and to try all cases takes seconds
                     cases = bench.mended(self._source.with_replaced(parts))
                     if cases and bench.keeps() and bench.holds(cases):
+                        edit = self._unless_neutral(bench, edit, before, cases)
                         mends.append((index, Mend(edit, cases, bench.is_all(cases), lanes)))
                         if bench.is_all(cases) and not edit.goes_around:
                             whole.append((lanes, index))
@@ -391,6 +393,21 @@ class Search:
         nearer = [(rank, at, gained) for rank, at, gained in steps if at <= best[0]]
         nearer.sort(key=lambda one: one[:2])
         return by_cases, [Step(edits[at], gained) for _, at, gained in nearer]
+
+    def _unless_neutral(
+        self, bench: Bench, edit: Edit, before: Sequence[Part], cases: frozenset[int]
+    ) -> Edit:
+        """Return an edit, as one that goes around if a neutral value mends the same cases."""
+        spent = bench.spent
+        for code, part in neutral(self._source, edit):
+            is_right = self._try(bench, (*before, part)) == 1.0
+            spent += bench.spent
+            text = self._source.with_replaced((*before, part)) if is_right else ""
+            if is_right and bench.mended(text) >= cases and bench.keeps():
+                edit = edit.deciding(code)
+                break
+        bench.spent = spent
+        return edit
 
     def _further(self, lanes: int) -> int:
         """Return how many edits are still tried after one that mends all, by the lanes of its accesses.

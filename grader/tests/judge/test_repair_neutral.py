@@ -1,0 +1,47 @@
+"""Which values take away what an expression decides."""
+
+import pytest
+
+from grader.judge.repair.edit import Edit
+from grader.judge.repair.neutral import neutral
+from grader.judge.repair.source import Source
+
+TEXT = """def f(tile, top, base, width):
+    odd = tile % 2
+    at = min(tile, width - 4)
+    kept = tl.where(top > base, top, base)
+    first = tl.program_id(0) * tl.num_programs(0)
+    return odd + kept
+"""
+
+
+def edit_of(old, new, mistake="is wrong"):
+    at = TEXT.index(old)
+    return Edit(1, 1, mistake, (((at, at + len(old)), new),))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "values"),
+    [
+        ("tile % 2", "2 % tile", {"0", "1"}),
+        ("tl.where(top > base, top, base)", "tl.where(base, top, top > base)", {"(top)", "(base)"}),
+        ("num_programs(0)", "num_programs(1)", {"1"}),
+        ("tile % 2", "0", {"1"}),  # what the edit itself writes says nothing
+        ("odd + kept", "kept", {"0", "1"}),
+    ],
+)
+def test_neutral_values_of_what_an_edit_changes(old, new, values):
+    assert {one.part[1] for one in neutral(Source(TEXT), edit_of(old, new))} >= values
+    assert new not in {one.part[1] for one in neutral(Source(TEXT), edit_of(old, new))}
+
+
+def test_an_edit_that_takes_something_away_has_none():
+    assert [*neutral(Source(TEXT), edit_of("tile % 2", "tile", "`2` does not belong there"))] == []
+    around = edit_of("tile % 2", "2 % tile").avoiding()
+    assert [*neutral(Source(TEXT), around)] == []
+
+
+def test_an_edit_that_a_neutral_value_equals_is_named_by_what_it_decides():
+    edit = edit_of("tile % 2", "2 % tile", "the operands of `tile % 2` are exchanged")
+    assert edit.deciding("tile % 2").mistake == "`tile % 2` is wrong, or what it decides is wrong"
+    assert edit.deciding("tile % 2").goes_around
