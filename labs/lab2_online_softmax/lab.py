@@ -214,6 +214,7 @@ EVEN = ((3, 48), (2, 1536), (1, 24576))
 # A prime number of rows, more than there usually are programs; whole blocks alone, in more than one row.
 MANY, WHOLE = (149, 3), (3, 4096)
 SIX_BLOCKS = (3, 2600)  # of 512 columns, three of 1024: a count of warps that follows it is no power of two
+NARROW = (37, 100)  # a program may have several of these rows, each of which has a maximum of its own
 SPREAD = Layout(step=2)
 FAR = Layout(far=True)
 # Of a row whose largest values are all the same: one share, which may have few digits, or be seen before.
@@ -229,6 +230,7 @@ FORWARD_CASES = (
         Case(shapes(7, 20011, values=values), "fp32", also_right=ONE_VALUE)
         for values in ("huge", "negative", "masked below")
     ),
+    Case(shapes(*NARROW, values="negative"), "fp32", also_right=ONE_VALUE),
     *(Case(shapes(*shape), dtype) for shape, dtype in zip(EVEN, ("fp16", "fp32", "fp32"), strict=True)),
     Case(shapes(3, 1009, values="outlier"), "fp32"),
     Case(shapes(3, 1009, values="far below"), "fp32", also_right=ONE_VALUE),
