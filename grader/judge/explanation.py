@@ -131,7 +131,7 @@ class Explainer:
     def __init__(
         self,
         workers_for: Callable[[CaseItem], Sequence[SubmissionWorker]],
-        tell: Callable[[str, str], object] = lambda _name, _words: None,
+        tell: Callable[[str, str], object],
     ):
         """`tell` gets the name of an exercise and what is found of it before all of it is known."""
         self._workers_for, self._tell = workers_for, tell
@@ -450,11 +450,13 @@ class Explainer:
         try:
             unclear = [(item.case.name, one) for item, one in wrong.answers if is_unclear(one)]
             is_first = key not in self._mended and not told and most == 1.0
+            follows = relation = ""
             if is_first and not unclear and not workers[0].start():
-                formula = formula_of_file(workers[0], wrong.exercise, failing)
-                relation = "" if formula else _telling(workers[0], wrong.exercise, failing)
-                if formula or relation:  # which says as much as an edit
-                    self._tell(wrong.exercise.name, formula or relation)
+                follows = formula_of_file(workers[0], wrong.exercise, failing)
+                if not follows:
+                    relation = measured_of_file(workers[0], wrong.exercise, failing, telling=True)
+                if follows or relation:  # which says as much as an edit
+                    self._tell(wrong.exercise.name, follows or relation)
                 most = SHARE_OF_SAID if relation else most
             settled = self._searched(wrong, key)
             # With a mask that stores nothing an input that is overwritten stays as it was.
@@ -492,9 +494,10 @@ class Explainer:
                 far_off = {item.case.name for item, one in wrong.answers if one.reason is Reason.MISMATCH}
                 if _are_near(workers[0], wrong.exercise, [one for one in asked if one.name in far_off]):
                     return found, f"{sentence(found)}. With that right, too many digits are lost still"
-            formula = formula_of_file(workers[0], wrong.exercise, left)
+            formula = follows or relation if not found and left == failing else ""
+            formula = formula or formula_of_file(workers[0], wrong.exercise, left)
             if not formula and not found:
-                formula = _telling(workers[0], wrong.exercise, left)
+                formula = measured_of_file(workers[0], wrong.exercise, left, telling=True)
             return found, formula or dependence(workers[0], wrong.exercise, left)
         except SyntaxError:
             return None, ""
@@ -543,11 +546,6 @@ def _called(wrong: Wrong, among: Collection[str]) -> list[str]:
     reached = Source(wrong.submission.text).reached_from(wrong.exercise.name)
     names = {function.name for function in reached} - {wrong.exercise.name}
     return [name for name in among if name in names]
-
-
-def _telling(worker: SubmissionWorker, exercise: Exercise, cases: Sequence[Case]) -> str:
-    """Say how the present results of a worker relate to the right ones, if that is as good as a cause."""
-    return measured_of_file(worker, exercise, cases, telling=True)
 
 
 def _are_near(worker: SubmissionWorker, exercise: Exercise, cases: Sequence[Case]) -> bool:

@@ -27,8 +27,8 @@ from grader.worker.session import Session
 from grader.worker.submission_worker import SubmissionWorker
 
 FEWEST_CALLS, MOST_CALLS = 4, 64
-# Of the calls of a block. Its time varies by about 4 us however long it is, and a second grading of the same
-# file shall lie within 0.3 %.
+# Of the calls of a block. Its time varies by about 4 us however long it is, and gradings of the same file
+# should not differ by more than 0.3 %.
 BLOCK_US = {"memory": 2_800.0, "arithmetic": 4_500.0}
 LEAST_CALL_US = 75.0  # shorter calls would measure launches
 WARM_CALLS, WARM_US = 10, 30_000.0

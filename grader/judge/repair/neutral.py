@@ -1,7 +1,7 @@
-"""Values with which an expression decides nothing: what is right with one of them was not cured by an edit.
+"""Neutral values of an expression, with which it decides nothing: 0, 1, or one branch of a choice.
 
-`2 % tile_n` in place of `tile_n % 2` mends a wrong order of tiles where it switches that order off. With 0 in
-its place the file is right, too: then the mistake lies in the expression or in what it decides.
+`2 % tile_n` in place of `tile_n % 2` mends a wrong order of tiles because it switches that order off. With 0
+in its place the file is right, too: then the mistake lies in the expression or in what it decides.
 """
 
 from __future__ import annotations
@@ -13,11 +13,8 @@ from typing import NamedTuple
 from grader.judge.repair.edit import REMOVES, Edit
 from grader.judge.repair.source import Part, Source, called
 
-CHOOSING = {
-    "where": 1,
-    "minimum": 0,
-    "maximum": 0,
-}  # calls that take one of their arguments, from this one on
+# Calls that return one of their arguments, and the number of the first of these.
+CHOOSING = {"where": 1, "minimum": 0, "maximum": 0}
 
 
 class Neutral(NamedTuple):
@@ -35,21 +32,22 @@ def neutral(source: Source, edit: Edit) -> Iterator[Neutral]:
     around = [
         node
         for node in ast.walk(source.tree)
-        if isinstance(node, ast.BinOp | ast.Call) and _covers(source.span(node), begin, end)
+        if isinstance(node, ast.BinOp | ast.Call)
+        and source.span(node)[0] <= begin
+        and end <= source.span(node)[1]
     ]
-    around.sort(key=lambda node: source.span(node)[1] - source.span(node)[0])
-    for node, outer in zip(around[:1], [*around[1:2], None], strict=False):
-        span = source.span(node)
-        becomes = source.with_replaced(edit.parts, within=span)
-        values = _values(source, node)
-        yield from (Neutral(source.text_of(node), (span, value)) for value in values if value != becomes)
-        if isinstance(outer, ast.Call) and called(outer) in CHOOSING and node in outer.args:
-            others = [source.text_of(one) for one in outer.args[CHOOSING[called(outer)] :] if one is not node]
-            yield from (Neutral(source.text_of(outer), (source.span(outer), f"({text})")) for text in others)
-
-
-def _covers(span: tuple[int, int], begin: int, end: int) -> bool:
-    return span[0] <= begin and end <= span[1]
+    if not around:
+        return
+    node, *outside = sorted(around, key=lambda one: source.span(one)[1] - source.span(one)[0])
+    becomes = source.with_replaced(edit.parts, within=source.span(node))
+    for value in _values(source, node):
+        if value != becomes:
+            yield Neutral(source.text_of(node), (source.span(node), value))
+    outer = outside[0] if outside else None
+    if isinstance(outer, ast.Call) and called(outer) in CHOOSING and node in outer.args:
+        for other in outer.args[CHOOSING[called(outer)] :]:
+            if other is not node:
+                yield Neutral(source.text_of(outer), (source.span(outer), f"({source.text_of(other)})"))
 
 
 def _values(source: Source, node: ast.BinOp | ast.Call) -> list[str]:
