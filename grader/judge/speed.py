@@ -35,7 +35,7 @@ WARM_CALLS, WARM_US = 10, 30_000.0
 SLOW_BLOCK_US = 100_000.0  # a longer block of the student's gets fewer calls: rounds would take minutes
 TUNE_LIMIT_S = 120.0
 BLOCK_LIMIT_S = 60.0
-EMPTY_BLOCKS, FEWEST_EMPTY_BLOCKS = 15, 5  # the fewest where only the number of calls depends on them
+EMPTY_BLOCKS, FEWEST_EMPTY_BLOCKS = 9, 5  # the fewest where only the number of calls depends on them
 ATTEMPTS = 2  # to time a shape, while the timing decides nothing
 ALONE_BLOCKS = 6  # of the reference before the student's file is loaded, and as many after its process
 MOST_DISTURBED = 0.2  # share of rounds that may be dropped for throttling, or for other work on the GPU
@@ -175,17 +175,22 @@ class SpeedTest:
         return self._outcome(arm, rounds, result, usual_us, disturbed, peers, configs)
 
     def _alone(self, plans: Mapping[tuple[str, int], int]) -> list[float]:
-        """Time blocks of the reference, each after the same writing as in a round, in microseconds.
+        """Time blocks of the reference, in pairs after the same work as the two blocks of a half of a round, in
+        microseconds.
 
-        Each writes the same values: no host code of the student runs now, which could keep a result of them.
+        All compute the same values: no host code of the student runs now, which could keep a result of them.
         A process for the student's file may exist, stopped, in which no line of it has run yet.
         """
         times, writing = [], []
         values = self.buffer_sets.draw()
         for number in range(ALONE_BLOCKS):
-            self._queue("reference", plans["reference", number % 2])
-            writing.append(self._write(values, number % 2))
-            times.append(self._block("reference", plans["reference", number % 2], BLOCK_LIMIT_S))
+            k = number % 2
+            self._queue("reference", plans["reference", k])
+            if k == 0:
+                writing.append(self._write(values, k))
+            else:
+                self.buffer_sets.poison(k)
+            times.append(self._block("reference", plans["reference", k], BLOCK_LIMIT_S))
         self.writing_us = statistics.median(writing)
         return times
 
@@ -270,10 +275,12 @@ class SpeedTest:
         return opened.elapsed_us
 
     def _watch(self, plan: int, k: int) -> None:
-        """Run the student's calls with kernels that do nothing: then nothing may be written."""
+        """Run the student's calls with kernels that do nothing: then nothing may be written, whatever the
+        inputs still are.
+        """
         if self.trusted or self.exercise.native:
             return
-        self.buffer_sets.write(self.buffer_sets.draw(), k)
+        self.buffer_sets.poison(k)
         finish_writes(self.session.device)
         seen = self.student.watch(plan, BLOCK_LIMIT_S)
         self._must(audited(self.lab, self.exercise, seen, self.buffer_sets.is_blank(k)))

@@ -18,7 +18,9 @@ from grader.results.timing import Round
 
 FEWEST_ROUNDS = 7  # the extremes of which enclose the median with 98 %; with less than six it is below 95 %
 MOST_ROUNDS = 80  # a second 40 are added to the first, which narrows the interval more than 40 new ones
-PATIENCE_S = 9.0  # for all rounds of one shape: on a restless machine 80 large ones would take half a minute
+# For all rounds of one shape, which hold the GPU: after the first of these seconds an interval that decides is
+# enough, and after the second none is waited for. On a restless machine 80 large rounds would take half a minute.
+ENOUGH_S, PATIENCE_S = 1.8, 9.0
 HALF_WIDTH = 0.005  # stop once the interval is this narrow on either side; of the ratio where it is above 1:
 # for a slow answer half a point of percent decides nothing, and half a percent of a tenth would take forever
 # Where arithmetic is timed. Two GPUs differ in the clock that their power permits, which products feel most.
@@ -110,13 +112,15 @@ def judged(rounds: Sequence[Round], usual_us: float, overhead_us: float) -> tupl
 def finished(ratios: Sequence[float], seconds: float = 0.0, half_width: float = HALF_WIDTH) -> bool:
     """Enough rounds: the interval is narrow, or patience is at its end after `seconds` of them.
 
-    It is narrow if it is at most `half_width` to either side.
+    It is narrow if it is at most `half_width` to either side. Patience is shorter if the interval is
+    conclusive.
     """
     if len(ratios) < FEWEST_ROUNDS:
         return False
     now = estimate(ratios)
     narrow = _within(half_width, now.low, now.median, now.high)
-    return len(ratios) >= MOST_ROUNDS or seconds >= PATIENCE_S or narrow
+    patience_s = ENOUGH_S if now.conclusive else PATIENCE_S
+    return len(ratios) >= MOST_ROUNDS or seconds >= patience_s or narrow
 
 
 def floor_us(bytes_moved: int, flops: int, bandwidth: float, peak_flops: float) -> float:

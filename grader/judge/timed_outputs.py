@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -26,6 +27,7 @@ class Tolerance(NamedTuple):
 
     factors: tuple[float, ...]  # multiples of the exercise's unit, for each element
     norms: tuple[float, ...]  # relative Frobenius norm of the error
+    errors: tuple[float, ...]  # the same, absolute: all calls' results are drawn alike, and of about one size
 
 
 class Verifier:
@@ -123,10 +125,10 @@ class Verifier:
         if self.buffer_sets.case.bitwise:
             return list(map(same_bits, got, wanted))
         found = []
-        for value, own, most in zip(got, wanted, tolerance.norms, strict=True):
+        for value, own, most in zip(got, wanted, tolerance.errors, strict=True):
             # In the dtype itself: a difference of close values is exact, any other is too large anyway.
-            error, size = (torch.linalg.vector_norm(v, dtype=torch.float32) for v in (value - own, own))
-            found.append(error <= most * size)  # NaN compares false
+            error = torch.linalg.vector_norm(value - own, dtype=torch.float32)
+            found.append(error <= most)  # NaN compares false
         return found
 
     def _expect_in_fp64(self, drawn: Inputs, got: Tensors) -> tuple[comparison.Expected, AnySymptom | None]:
@@ -136,7 +138,10 @@ class Verifier:
         expected, symptom = comparison.followed(exercise, case, expected, got, None)
         # Two results within the tolerance of the exact value differ by at most twice the tolerance.
         factors = tuple(2.0 * factor for factor in expected.factors)
-        self.tolerance = Tolerance(factors, tuple(2.0 * norm for norm in expected.allowed_norm))
+        norms = tuple(2.0 * norm for norm in expected.allowed_norm)
+        sizes = [float(torch.linalg.vector_norm(own, dtype=torch.float32)) for own in expected.rounded]
+        errors = tuple(norm * size for norm, size in zip(norms, sizes, strict=True))
+        self.tolerance = Tolerance(factors, norms, errors)
         return expected, symptom
 
     def _expect_by_torch(
@@ -146,7 +151,8 @@ class Verifier:
             return comparison.Expected(wanted, wanted, wanted, (0.0,) * len(wanted), drawn)
         close = tuple(value.float() for value in wanted)
         single = in_dtype(drawn, torch.float32)
-        units = self.buffer_sets.exercise.tolerance.unit(self.buffer_sets.case, single, close)
+        with _fast_products():
+            units = self.buffer_sets.exercise.tolerance.unit(self.buffer_sets.case, single, close)
         allowed = tuple(unit.mul_(factor) for factor, unit in zip(tolerance.factors, units, strict=True))
         return comparison.Expected(close, wanted, allowed, tolerance.norms, drawn)
 
@@ -173,3 +179,14 @@ class Verifier:
             hint=found.hint,
             error_map=map_of(finding),
         )
+
+
+@contextmanager
+def _fast_products() -> Iterator[None]:
+    """Products of fp32 matrices in TF32: a tolerance needs three digits, and fp32 takes ten times as long."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)

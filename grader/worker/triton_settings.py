@@ -22,7 +22,7 @@ from triton.testing import do_bench
 from grader.screen.language import LAUNCH
 
 # For which a config is run when an autotuned kernel is tuned; Triton takes 25 and 100 ms.
-TUNE_WARM_MS, TUNE_MS = 10, 40
+TUNE_WARM_MS, TUNE_MS = 5, 20
 MOST_TEXT = 200  # characters of a config in a report
 LARGE = 256  # elements along an axis, which are several blocks of a small config
 

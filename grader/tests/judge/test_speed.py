@@ -139,13 +139,14 @@ def test_the_reference_in_the_students_seat_is_not_held_to_the_students_task(fig
     assert outcome.verdict in (Verdict.PASS, Verdict.SLOW, Verdict.INCONCLUSIVE), outcome.where
 
 
-def test_blocks_of_the_reference_alone_draw_once_and_each_writes_its_inputs_again(fight, monkeypatch):
-    """Drawing takes as long as writing, and no code of the student's runs that could remember a result."""
+def test_blocks_of_the_reference_alone_come_in_pairs_after_the_work_of_a_half_round(fight, monkeypatch):
+    """They draw once: no code of the student's runs that could remember a result."""
     events, inside = [], []
-    alone, draw, write, block = (
+    alone, draw, write, poison, block = (
         speed.SpeedTest._alone,
         speed.BufferSets.draw,
         speed.BufferSets.write,
+        speed.BufferSets.poison,
         speed.SpeedTest._block,
     )
 
@@ -168,8 +169,10 @@ def test_blocks_of_the_reference_alone_draw_once_and_each_writes_its_inputs_agai
     monkeypatch.setattr(speed.SpeedTest, "_block", noted("block", block))
     monkeypatch.setattr(speed.BufferSets, "draw", noted("draw", draw))
     monkeypatch.setattr(speed.BufferSets, "write", noted("write", write))
+    monkeypatch.setattr(speed.BufferSets, "poison", noted("poison", poison))
     assert fight(ADD).timing
-    assert events == 2 * ["alone", "draw", *speed.ALONE_BLOCKS * ["write", "block"]]
+    pair = ["write", "poison", "block", "poison", "block"]  # `write` poisons one set itself
+    assert events == 2 * ["alone", "draw", *speed.ALONE_BLOCKS // 2 * pair]
 
 
 @pytest.fixture

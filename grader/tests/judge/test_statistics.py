@@ -87,6 +87,14 @@ def test_patience_ends_wide_rounds_but_never_fewer_than_the_least():
     assert not statistics.finished(WIDE[:-1], 10 * statistics.PATIENCE_S)
 
 
+def test_an_interval_that_decides_waits_less_long_for_a_narrow_one():
+    fair = [1.0 + 2.5 * HALF_WIDTH * (k % 2) for k in range(2 * FEWEST_ROUNDS)]
+    assert statistics.estimate(fair).conclusive
+    assert statistics.finished(fair, statistics.ENOUGH_S)
+    assert not statistics.finished(fair, 0.99 * statistics.ENOUGH_S)
+    assert not statistics.finished(WIDE, statistics.ENOUGH_S)
+
+
 def test_fewer_rounds_than_the_least_never_end_however_alike():
     assert not any(statistics.finished([1.0] * n) for n in range(FEWEST_ROUNDS))
     assert not statistics.estimate([1.0] * (FEWEST_ROUNDS - 1)).conclusive
