@@ -175,11 +175,11 @@ class SpeedTest:
         return self._outcome(arm, rounds, result, usual_us, disturbed, peers, configs)
 
     def _alone(self, plans: Mapping[tuple[str, int], int]) -> list[float]:
-        """Time blocks of the reference, in pairs after the same work as the two blocks of a half of a round, in
-        microseconds.
+        """Time blocks of the reference, in microseconds.
 
-        All compute the same values: no host code of the student runs now, which could keep a result of them.
-        A process for the student's file may exist, stopped, in which no line of it has run yet.
+        They come in pairs, after the same work as the two blocks of a half of a round. All compute the same
+        values: no host code of the student runs now, which could keep a result of them. A process for the
+        student's file may exist, stopped, in which no line of it has run yet.
         """
         times, writing = [], []
         values = self.buffer_sets.draw()

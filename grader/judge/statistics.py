@@ -18,8 +18,8 @@ from grader.results.timing import Round
 
 FEWEST_ROUNDS = 7  # the extremes of which enclose the median with 98 %; with less than six it is below 95 %
 MOST_ROUNDS = 80  # a second 40 are added to the first, which narrows the interval more than 40 new ones
-# For all rounds of one shape, which hold the GPU: after the first of these seconds an interval that decides is
-# enough, and after the second none is waited for. On a restless machine 80 large rounds would take half a minute.
+# For all rounds of one shape, which hold the GPU: after the first of these seconds an interval that decides
+# is enough, and after the second none is waited for. On a restless machine 80 rounds take half a minute.
 ENOUGH_S, PATIENCE_S = 1.8, 9.0
 HALF_WIDTH = 0.005  # stop once the interval is this narrow on either side; of the ratio where it is above 1:
 # for a slow answer half a point of percent decides nothing, and half a percent of a tenth would take forever

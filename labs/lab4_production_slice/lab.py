@@ -476,7 +476,7 @@ def is_moved(before, kept):
     """Whether two choices agree at some distance, or with neighbours exchanged, more than by chance."""
     import torch
 
-    first, second = (one[: 2**16].double() for one in (before, kept))
+    first, second = (one[: 2**16].double().cpu() for one in (before, kept))
     n, spread = len(first), float(first.std() * second.std())
     first, second = first - first.mean(), second - second.mean()
     spectra = torch.fft.rfft(first, n=2**17), torch.fft.rfft(second, n=2**17)
@@ -491,7 +491,7 @@ def repeats_at_some_distance(kept):
     """Whether elements agree with those a fixed distance before them, more often than by chance."""
     import torch
 
-    first = kept[: 2**16].double()
+    first = kept[: 2**16].double().cpu()  # there a GPU would load a library for half a second
     n, centred = len(first), first - first.mean()
     spectrum = torch.fft.rfft(centred, n=2**17)
     agreement = torch.fft.irfft(spectrum.abs().square(), n=2**17)[1 : n // 2]  # of each distance
