@@ -254,8 +254,13 @@ class Explainer:
         # What is not found makes some values quite wrong, and others a little: that is no loss of digits.
         if any(one.reason is Reason.MISMATCH and not tried.get(name) for name, one in failed.items()):
             born.pop(Reason.PRECISION, None)
+        signs = DOUBTFUL | {*wrong.answers[0][0].entry.lab.signs}
         facts = {
-            name: tried.get(name) or outcome.plain_cause or born.get(outcome.reason, "")
+            name: tried.get(name)
+            or outcome.plain_cause
+            or born.get(outcome.reason, "")
+            # Of a random choice its symptoms are measured: the share that is kept, or the factor.
+            or (outcome.cause if wrong.exercise.bad_choice and outcome.symptom not in (*signs, None) else "")
             for name, outcome in failed.items()
         }
         seen = {name: replace(failed[name], cause=fact) for name, fact in facts.items() if fact}
@@ -267,7 +272,6 @@ class Explainer:
             if not guessed:
                 return seen
         causes = {outcome.cause for outcome in guessed.values()}
-        signs = DOUBTFUL | {*wrong.answers[0][0].entry.lab.signs}
         # A symptom of a file that also fails, or has another mistake, may come of the same one.
         fails = any(outcome.verdict in FAILURES for _, outcome in wrong.answers) or bool(seen)
         doubtful = fails or any(outcome.symptom in signs for outcome in guessed.values())

@@ -17,6 +17,7 @@ _MISSING = re.compile(
 _TWICE = re.compile(r"multiple values for (?:keyword )?argument '(\w+)'")
 _COUNT = re.compile(r"(\S+)\(\) takes (?:from \d+ to )?(\d+) positional arguments? but (\d+)")
 _CONFLICT = re.compile(r"Conflicting meta-parameters: (\w+)")
+LIKELY = 2.0  # so many more values have the name of their parameter, if one in the middle is missing
 _INTERNAL = ("_semantic", "_builder", "_generator", "self")
 
 
@@ -104,7 +105,7 @@ def missing(failed: Failed) -> str | None:
     launch = failed.launch()
     inside = failed.in_kernel
     if launch and not inside and names[0] in parameters(launch[0]):
-        return _not_launched(failed, launch[0], names)
+        return _left_out(*launch, names) or _not_launched(failed, launch[0], names)
     for call in failed.calls():
         target = called(failed, call)
         if target and names[0] in target.parameters:
@@ -119,6 +120,31 @@ def missing(failed: Failed) -> str | None:
     if "ctx" in names or (failed.kind == "TypeError" and failed.text.startswith("forward()")):
         return "`forward` and `backward` of an autograd function have `ctx` as their first parameter"
     return None
+
+
+def _left_out(kernel: ast.FunctionDef, call: ast.Call, names: list[str]) -> str:
+    """Say which value is missing among those that a launch gives by their place; "" if it is the last.
+
+    Python names the last parameter. With one value inserted where it is missing, the others are more like the
+    names of their parameters.
+    """
+    given = {one.arg for one in call.keywords}
+    free = [name for name in parameters(kernel) if name not in given][: len(call.args) + 1]
+    if len(names) != 1 or not _plain(call) or len(free) <= len(call.args) or free[-1] != names[0]:
+        return ""
+    values = [ast.unparse(one) for one in call.args]
+    likeness = [sum(map(_likeness, free[:at] + free[at + 1 :], values)) for at in range(len(free))]
+    best = max(range(len(free)), key=lambda at: (likeness[at], at))
+    if likeness[best] < likeness[-1] + LIKELY:
+        return ""
+    what = f"the launch does not pass `{free[best]}`, parameter {best + 1} of `{kernel.name}`"
+    return f"{what}: all that follows is one place too early"
+
+
+def _likeness(name: str, value: str) -> float:
+    """Return the share of a parameter's words that the code of its value has."""
+    words = {word for word in name.lower().split("_") if word not in ("ptr", "")}
+    return len(words & {*re.findall(r"[a-z]+", value.lower().replace("_", " "))}) / max(1, len(words))
 
 
 def _not_launched(failed: Failed, kernel: ast.FunctionDef, names: list[str]) -> str:

@@ -19,7 +19,8 @@ from grader.judge.repair.source import Function, Source, called, names_in
 # An edit of a statement this near is tried as if it stood so much earlier. The rest is not left out: another
 # mistake may have led there.
 EARLIER = (8.0, 8.0, 4.0, 2.0)
-FIRST = 64.0  # so much earlier, for edits of the shapes of blocks where these do not go together
+# So much earlier, for edits of the shapes of blocks: where these do not go together, and just before.
+FIRST = (256.0, 64.0)
 OF_SHAPES = ("along an axis", "wrong axis", "all axes")
 LATER = 8.0  # so much, for statements of which a right output is made
 Place = tuple[str, str]  # a function and a name in it
@@ -51,8 +52,8 @@ def by_evidence(
             distances.append(near[begins[number]][1] if inside else len(EARLIER))
         # Of an edit of several places the farthest counts: elsewhere it changes what is right.
         farthest = max(distances)
-        if errors and farthest < 2 and any(words in edits[at].kind for words in OF_SHAPES):
-            return at / FIRST
+        if errors and farthest < len(FIRST) and any(words in edits[at].kind for words in OF_SHAPES):
+            return at / FIRST[farthest]
         if farthest < len(EARLIER):
             return at / EARLIER[farthest]
         return at * LATER if all(_is_in(right, begin) for (begin, _), _ in edits[at].parts) else at

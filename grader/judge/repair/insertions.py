@@ -18,6 +18,7 @@ SIGNS = {
     "+": "`{}` is not added in {}",
 }
 LOG2_E = "1.4426950408889634"
+MOST_SENSIBLE = 1e20  # a larger number in a kernel stands for the largest of a dtype
 
 
 def edits(source: Source, function: Function) -> Iterator[Edit]:
@@ -33,7 +34,10 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
         if isinstance(one, ast.Compare) and isinstance(one.comparators[0], ast.Name)
     } - {*source.tuned}
     yield from _in_functions(source, function, kinds)
+    yield from _rescaled_too(source, function)
     for node, line in _places(function.node):
+        if _is_a_bound(node):
+            continue
         code = source.text_of(node)
         bound = _bound_before(function, line)
         unused = function.unused
@@ -106,6 +110,45 @@ def _in_functions(source: Source, function: Function, kinds: dict[str, Kind]) ->
 
 def _is_argument(node: ast.expr, call: ast.AST) -> bool:
     return isinstance(call, ast.Call) and node in call.args
+
+
+def _rescaled_too(source: Source, function: Function) -> Iterator[Edit]:
+    """Rescale a term to a maximum where the other term of the sum is: `d * exp(m - new) + block_sum`."""
+    compared = [
+        one.id
+        for node in function.nodes
+        if called(node) == "maximum" and isinstance(node, ast.Call)
+        for one in node.args
+        if isinstance(one, ast.Name)
+    ]
+    for node in function.nodes:
+        if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add)):
+            continue
+        for term, other in ((node.left, node.right), (node.right, node.left)):
+            for exp, old, new in _factors(source, term):
+                mistake = f"{quoted(source.text_of(other))} is not rescaled in {quoted(source.text_of(node))}"
+                for name in dict.fromkeys((*compared, *maxima(function))):
+                    if name not in (old, new):
+                        text = f"(({source.text_of(other)}) * {exp}({name} - {new}))"
+                        yield Edit.of_node(source, 1, other, text, mistake)
+
+
+def _factors(source: Source, term: ast.expr) -> Iterator[tuple[str, str, str]]:
+    """Yield the function and the two names of each factor exp(old - new) of a term."""
+    for node in ast.walk(term):
+        match node:
+            case ast.Call(func, [ast.BinOp(ast.Name(old), ast.Sub(), ast.Name(new))]) if called(node) in (
+                "exp",
+                "exp2",
+            ):
+                yield source.text_of(func), old, new
+
+
+def _is_a_bound(node: ast.expr) -> bool:
+    """Return whether a number is as large as its dtype permits: nothing is missing in it."""
+    value = node.operand if isinstance(node, ast.UnaryOp) else node
+    number = value.value if isinstance(value, ast.Constant) else None
+    return isinstance(number, int | float) and abs(number) > MOST_SENSIBLE
 
 
 def _places(function: ast.FunctionDef) -> Iterator[tuple[ast.expr, int]]:

@@ -62,8 +62,12 @@ def _of_a_statement(source: Source, statement: ast.stmt, function: Function, in_
                 text = f"{name} += {source.text_of(value)}"
                 mistake = f"{code} overwrites what earlier iterations of the loop have added to `{name}`"
                 yield Edit.of_node(source, 0, statement, text, mistake)
-        case ast.Assign([ast.Tuple(targets)], _) if len(targets) <= MOST_RESULTS:
-            for first, second in combinations(targets, 2):
+        case ast.Assign([ast.Tuple(targets)], value) if len(targets) <= MOST_RESULTS:
+            named = zip(map(source.text_of, targets), _returned_by(source, value), strict=False)
+            in_order = {at for at, (name, result) in enumerate(named) if name == result}
+            for (at, first), (later, second) in combinations(enumerate(targets), 2):
+                if {at, later} <= in_order:  # both have the names that the function gives them
+                    continue
                 parts = ((source.span(first), source.text_of(second)),
                          (source.span(second), source.text_of(first)))  # fmt: skip
                 yield Edit(1, statement.lineno, f"{code} takes values in the wrong order", parts)
@@ -86,6 +90,16 @@ def _of_a_statement(source: Source, statement: ast.stmt, function: Function, in_
         leaves = isinstance(statement, ast.If) and all(isinstance(one, ast.Return) for one in statement.body)
         rank = 0 if leaves and not function.kernel else 3
         yield Edit.of_node(source, rank, statement, "pass", f"{code} does not belong there")
+
+
+def _returned_by(source: Source, value: ast.expr) -> list[str]:
+    """Return the code of each result that a called function of the file returns last, if it has some."""
+    function = source.functions.get(called(value)) if isinstance(value, ast.Call) else None
+    if function is None:
+        return []
+    returned = [one.value for one in function.nodes if isinstance(one, ast.Return)]
+    last = returned[-1] if returned else None
+    return [source.text_of(one) for one in last.elts] if isinstance(last, ast.Tuple) else []
 
 
 def _rescaled(source: Source, statement: ast.stmt, function: Function, in_loop: bool) -> Iterator[Edit]:

@@ -122,6 +122,26 @@ def test_an_option_that_is_given_twice_is_given_by_a_config_where_there_are_any(
 
 
 @pytest.mark.parametrize(
+    ("launch", "said"),
+    [
+        ("x, weight, out, x.stride(0), out.stride(0), eps", "`n_rows`, parameter 4 of `norm_kernel`"),
+        ("weight, out, len(x), x.stride(0), out.stride(0), eps", "`x_ptr`, parameter 1 of"),
+        ("x, weight, out, len(x), x.stride(0), out.stride(0)", "does not pass `eps`, a parameter of"),
+        ("a, b, c, d, e, f", "does not pass `eps`, a parameter of"),  # names that say nothing
+    ],
+)
+def test_a_value_that_is_missing_in_the_middle_of_a_launch_is_found_by_the_names(launch, said):
+    text = KERNEL.replace("add_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr)", "norm_kernel({})").format(
+        "x_ptr, weight_ptr, out_ptr, n_rows, stride_x, stride_out, eps, BLOCK: tl.constexpr"
+    )
+    text = text.replace(
+        "add_kernel[(1,)](x, out, x.numel(), BLOCK=64)", f"norm_kernel[(1,)]({launch}, BLOCK=64)"
+    )
+    where = "TypeError: norm_kernel() missing 1 required positional argument: 'eps'"
+    assert said in cause(where, 13, text)
+
+
+@pytest.mark.parametrize(
     "where",
     [
         "RuntimeError: something that nobody has seen",

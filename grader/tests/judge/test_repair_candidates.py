@@ -547,3 +547,21 @@ def test_a_tensor_that_is_filled_and_not_used_is_passed_to_what_comes_later():
     ]
     used = FILLED.replace("return out", "return out + scaled")
     assert not [edit for edit in edits_of_names(used) if "fills" in edit.mistake]
+
+
+def test_nothing_is_missing_in_the_largest_number_of_a_dtype():
+    text = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    top = -3.4028234663852886e38
+    low = -2.5
+    x = tl.load(x_ptr + tl.arange(0, BLOCK))
+    tl.store(out_ptr, tl.sum(tl.exp(x - tl.maximum(top, low)), axis=0))
+"""
+    missing = [edit.mistake for edit in candidates(Source(text), "kernel") if "is missing in" in edit.mistake]
+    assert any("-2.5" in one for one in missing)
+    assert not any("e38" in one for one in missing)

@@ -133,3 +133,33 @@ def test_what_a_loop_changes_begins_anew_or_changes_at_its_end(text, old, new, m
         assert changed.endswith("        row += tl.num_programs(0)\n")
     if mistake.endswith("anew"):
         assert "    x_ptr = first_x_ptr\n    for at in range(0, n, BLOCK):\n        tl.store" in changed
+
+
+NAMED = """
+import triton
+import triton.language as tl
+
+
+def split(n_rows):
+    chunk = triton.cdiv(n_rows, 64)
+    programs = triton.cdiv(n_rows, chunk)
+    return {}
+
+
+@triton.jit
+def kernel(x_ptr, out_ptr, chunk, BLOCK: tl.constexpr):
+    lanes = tl.program_id(0) * chunk + tl.arange(0, BLOCK)
+    tl.store(out_ptr + lanes, tl.load(x_ptr + lanes))
+
+
+def run(x, out):
+    chunk, programs = split(len(x))
+    kernel[(programs,)](x, out, chunk, BLOCK=64)
+"""
+
+
+@pytest.mark.parametrize(("returned", "found"), [("chunk, programs", False), ("programs, chunk", True)])
+def test_values_are_taken_in_order_where_their_names_are_those_that_the_function_returns(returned, found):
+    source = Source(NAMED.format(returned))
+    mistakes = {edit.mistake for edit in candidates(source, "run")}
+    assert any(mistake.endswith("takes values in the wrong order") for mistake in mistakes) is found

@@ -180,3 +180,34 @@ def test_an_edit_that_only_leaves_something_out_is_not_local():
     left_out = [one for one in candidates(source, "function") if "must not be" in one.mistake]
     assert left_out
     assert not any(one.is_local for one in left_out)
+
+
+MERGED = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def merge(m, d, block_max, block_sum):
+    m_new = tl.maximum(m, block_max)
+    shift = tl.where(m_new == -float("inf"), 0.0, m_new)
+    return m_new, d * tl.exp(m - shift) + block_sum
+
+
+@triton.jit
+def kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    m, d = -float("inf"), 0.0
+    for start in range(0, n, BLOCK):
+        x = tl.load(x_ptr + start + tl.arange(0, BLOCK))
+        m, d = merge(m, d, tl.max(x, axis=0), tl.sum(tl.exp(x), axis=0))
+    tl.store(out_ptr, d)
+"""
+
+
+def test_the_other_term_of_a_sum_is_rescaled_as_the_first_one_is():
+    source = Source(MERGED)
+    found = {source.with_replaced(edit.parts): edit for edit in candidates(source, "kernel")}
+    right = MERGED.replace("+ block_sum", "+ ((block_sum) * tl.exp(block_max - shift))")
+    assert right in found
+    assert found[right].mistake == "`block_sum` is not rescaled in `d * tl.exp(m - shift) + block_sum`"
+    assert found[right].rank == 1
