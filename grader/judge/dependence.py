@@ -25,6 +25,8 @@ PARTS = 8  # into which an axis is cut at once
 FEW = 2  # parts of an axis that are cut again, because an element depends on these alone
 MOST_LINES = 3  # that are named
 MOST_BETWEEN = 3  # tensors that are named where an input is loaded
+NEARLY_ALL = 0.75  # of the parts of an axis
+MOST_RUNS = 3  # of parts that follow each other, on which a wrong index lets an element depend
 SAMPLED = 16  # wrong elements that are looked at
 # A change of an output by this share of its value is one; what rounding or the order of a sum does is less.
 STRONG = 0.02
@@ -218,12 +220,31 @@ def _misplaced(experiment: _Experiment, responses: Sequence[Response]) -> str:
             for axis in range(len(shape)):
                 mine = [one for one in responses if (one.part.name, one.part.axis) == (name, axis)]
                 words = _of_axis(element, mine, shape)
-                if words:
+                if words and not _is_cut_off(element, mine):
                     where = _loaded(name, experiment.lines[name], experiment.between)
                     found.append(words._replace(text=f"{words.text}{where}"))
     # One place in place of another says most, and that an input should not matter at all says least.
     found.sort(key=lambda words: words.rank)
     return found[0].text if found else ""
+
+
+def _is_cut_off(element: Element, responses: Sequence[Response]) -> bool:
+    """Return whether an element that should depend on nearly all of an axis depends on none, and others on
+    some, or the other way round, or on other parts here and there: a ReLU in the wrong place hides on what
+    its operand depends.
+    """
+    got, wanted = (
+        torch.stack([getattr(one, name) for one in responses]) != 0.0 for name in ("got", "wanted")
+    )
+    whole = wanted.double().mean(dim=0) >= NEARLY_ALL
+    mine, others = got[:, element.at], got[:, whole]
+    if not whole[element.at]:
+        return False
+    if not mine.any():
+        return bool(others.any())
+    runs = int((mine[1:] & ~mine[:-1]).sum()) + int(mine[0])
+    differs = bool((others != mine[:, None]).any())
+    return bool((~others.any(dim=0)).any()) or (runs > MOST_RUNS and differs)
 
 
 def _loaded(name: str, lines: Sequence[int], between: Mapping[str, Sequence[int]]) -> str:
@@ -275,10 +296,10 @@ def _named(parts: Sequence[Part], shape: Sequence[int]) -> str:
         else:
             runs.append([part.start, part.stop])
     name, axis = parts[0].name, parts[0].axis
-    more = " and others" if len(runs) > 3 else ""
+    more = " and others" if len(runs) > MOST_RUNS else ""
     is_matrix = len(shape) == 2
     range_words = "{} to {}" if is_matrix else "{}..{}"
-    ranges = ", ".join(str(a) if b == a + 1 else range_words.format(a, b - 1) for a, b in runs[:3])
+    ranges = ", ".join(str(a) if b == a + 1 else range_words.format(a, b - 1) for a, b in runs[:MOST_RUNS])
     if is_matrix:
         many = "s" if len(runs) > 1 or runs[0][1] > runs[0][0] + 1 else ""
         return f"{('row', 'column')[axis]}{many} {ranges}{more} of `{name}`"

@@ -122,3 +122,8 @@ def test_a_result_that_a_maximum_hides_is_no_evidence(say):
     """The reference is 0 in one place and the wrong result in another: neither shows what it depends on."""
     decided_by_the_product = lambda a, b, bias: torch.where(a @ b > 0, a @ b + bias, 0.0)  # noqa: E731
     assert say("matmul_bias_relu", decided_by_the_product, {"m": 128, "n": 128, "k": 128}) == ""
+
+
+def test_a_relu_before_the_bias_is_no_product_of_a_few_columns(say):
+    too_early = lambda a, b, bias: (a @ b).relu() + bias  # noqa: E731
+    assert "column" not in say("matmul_bias_relu", too_early, {"m": 128, "n": 128, "k": 128})
