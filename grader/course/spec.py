@@ -158,6 +158,7 @@ class Case:
     `identity` a differentiable function returns its first input itself, and no copy of it. With `separate` it
     is called once for each gradient, and only the input of that gradient needs one. `configs` are
     texts of configs by the names of their kernels: edits are tried with those that alone make a case wrong.
+    A random choice must be the same in the dtype `also_in`.
     """
 
     params: Params
@@ -173,6 +174,7 @@ class Case:
     ] = ()  # null solutions that happen to be right here, e.g. "uniform" for one column
     limit_s: float = 60.0
     configs: Mapping[str, str] = field(default_factory=dict)
+    also_in: str = ""
     label: str = ""  # shown instead of the name of a hidden case
 
     def __post_init__(self) -> None:

@@ -44,6 +44,7 @@ class Symptom(str, enum.Enum):
     NONDETERMINISTIC = "nondeterministic"
     RACE = "race"
     OTHER_CONFIG = "other config"
+    OTHER_DTYPE = "other dtype"
     FOREIGN_KERNEL = "foreign kernel"
     HOST_READ = "host read"
     HOST_WAIT = "host wait"

@@ -42,7 +42,7 @@ from grader.judge.inputs import (
 from grader.results.error_map import map_of
 from grader.results.outcome import Outcome
 from grader.worker.session import Session
-from grader.worker.shared_memory import Buffer
+from grader.worker.shared_memory import TORCH_DTYPES, Buffer
 from grader.worker.submission_worker import SubmissionWorker
 from grader.worker.witness.record import Witnessed
 
@@ -297,6 +297,8 @@ def _graded_on(
             return race
         results.append(got)
         used = max(used, share)
+    if case.also_in:
+        unlike = unlike or _unlike_by_dtype(worker, lab, exercise, case, wanted.inputs[0], results[0], rng)
     foreign = foreign_work(worker, lab, exercise, case, inputs, outputs, rng, count_kernels)
     return foreign or unlike or Outcome(Verdict.PASS, share=1.0, used=used, launched=launched)
 
@@ -356,6 +358,34 @@ def _unlike_by_config(
     where, symptom = "two configs of the autotuner give different results", Symptom.OTHER_CONFIG
     outcome = diagnosis.diagnosed(lab, Verdict.WRONG, Reason.NONDETERMINISTIC, symptom, where)
     return replace(outcome, error_map=map_of(comparison.difference(exercise, first, other)))
+
+
+def _unlike_by_dtype(
+    worker: SubmissionWorker,
+    lab: Lab,
+    exercise: Exercise,
+    case: Case,
+    values: Inputs,
+    first: Tensors,
+    rng: Rng,
+) -> Outcome | None:
+    """Return the outcome of a random choice that differs from the `first` one in the case's other dtype."""
+    assert exercise.follow is not None
+    other, values = replace(case, dtype=case.also_in), in_dtype(values, TORCH_DTYPES[case.also_in])
+    inputs, outputs = lay_out(exercise, other, Placer(), shapes_in(values))
+    for buffer in inputs:
+        band_input(worker.arena, buffer)
+    written = _call(worker, lab, exercise, other, inputs, outputs, rng, values, opens_first=True)
+    if isinstance(written, Outcome):
+        return _with_cause(lab, written)
+    wide = in_dtype(values, torch.float64)
+    one, two = (
+        exercise.follow(other, wide, [out.double() for out in outs]) for outs in (first, written.outputs)
+    )
+    if all(map(same_bits, one, two)):
+        return None
+    where, symptom = f"the same call in {other.dtype} makes another random choice", Symptom.OTHER_DTYPE
+    return diagnosis.diagnosed(lab, Verdict.WRONG, Reason.NONDETERMINISTIC, symptom, where)
 
 
 def _call(

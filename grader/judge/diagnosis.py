@@ -25,6 +25,7 @@ GENERAL: dict[AnySymptom, str] = {  # causes where a lab has none of its own
         "another config of the autotuner makes another choice: what an element gets must not depend on the "
         "size of a block"
     ),
+    Symptom.OTHER_DTYPE: "another dtype makes another choice: what is random must not depend on the dtype",
     Symptom.RACE: "two programs access one element, and at least one of them stores it",
     Symptom.ALL_ZERO: "every element is 0: does the kernel run, and store?",
     Symptom.STALE: "these are the results of an earlier call: compute on every call",

@@ -870,7 +870,7 @@ DROPOUT_CASES = (
     Case(choices(4099, 1.0), "fp32", also_right=("zeros", "an earlier result", "fewer digits")),
     # Long enough for a random number of 16 bits to be 0.
     Case(choices(2**18, 0.0), "fp32", also_right=("a copy of x",)),
-    Case({**choices(2**14, 0.5), "seed": 40}, "fp32"),
+    Case({**choices(2**14, 0.5), "seed": 40}, "fp32", also_in="fp16"),
     Case(choices(4099, 0.5), "fp16", allocates=True),
     Case(choices(2**24 + 5, 0.3), "bf16"),
     *(Case(choices(n, 0.5), "fp16") for n in (48, 1552)),
@@ -1148,6 +1148,11 @@ LAB = Lab(
         ),
         Symptom.OTHER_CONFIG: (
             9, "another config drops other elements: an element's random number must not depend on `BLOCK`",
+        ),
+        Symptom.OTHER_DTYPE: (
+            9,
+            "another dtype drops other elements: which random number an element gets and what it is compared "
+            "with, must not depend on the dtype",
         ),
         Mistake.MASK_NOT_REPLAYED: (
             9, "dx is not 0 where y is: the same seed and the same offsets in both passes",

@@ -59,6 +59,12 @@ def test_a_choice_that_does_not_passes_under_every_config(tmp_path):
     assert right.label == "PASS", right.where
 
 
+def test_a_choice_that_depends_on_the_dtype_is_found(tmp_path):
+    wrong = outcome(tmp_path, "at // x_ptr.dtype.element_ty.primitive_bitwidth * 64 + at % 32")
+    assert (wrong.label, wrong.hint) == ("WRONG/NONDETERMINISTIC", 9)
+    assert wrong.where == "the same call in fp16 makes another random choice"
+
+
 def tuned_add(submissions, grid, sum_="x + y"):
     """The outcomes of lab 1's cases on a CPU for its solution with ten configs."""
     configs = "[triton.Config({'BLOCK': 16 << at}) for at in range(10)]"
