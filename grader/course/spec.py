@@ -178,6 +178,8 @@ class Case:
     label: str = ""  # shown instead of the name of a hidden case
 
     def __post_init__(self) -> None:
+        if self.also_in not in ("", *DTYPES):
+            raise ValueError(f"also_in is {self.also_in!r}, not one of {', '.join(DTYPES)}")
         if self.dtype not in DTYPES:
             raise ValueError(f"dtype is {self.dtype!r}, not one of {', '.join(DTYPES)}")
         object.__setattr__(self, "params", MappingProxyType(dict(self.params)))

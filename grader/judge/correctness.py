@@ -297,9 +297,9 @@ def _graded_on(
             return race
         results.append(got)
         used = max(used, share)
-    if case.also_in:
-        unlike = unlike or _unlike_by_dtype(worker, lab, exercise, case, wanted.inputs[0], results[0], rng)
     foreign = foreign_work(worker, lab, exercise, case, inputs, outputs, rng, count_kernels)
+    if case.also_in and not foreign and not unlike:  # last: its tensors lie where those of the case lay
+        unlike = _unlike_by_dtype(worker, lab, exercise, case, wanted.inputs[0], results[0], rng)
     return foreign or unlike or Outcome(Verdict.PASS, share=1.0, used=used, launched=launched)
 
 
@@ -350,10 +350,7 @@ def _unlike_by_config(
     """
     if not all(map(same_bits, first, again)):
         return _unlike(lab, exercise, first, again)
-    assert exercise.follow is not None
-    wide = in_dtype(values, torch.float64)
-    one, two = (exercise.follow(case, wide, [out.double() for out in outs]) for outs in (first, other))
-    if all(map(same_bits, one, two)):
+    if _same_choice(exercise, case, values, first, other):
         return None
     where, symptom = "two configs of the autotuner give different results", Symptom.OTHER_CONFIG
     outcome = diagnosis.diagnosed(lab, Verdict.WRONG, Reason.NONDETERMINISTIC, symptom, where)
@@ -370,7 +367,6 @@ def _unlike_by_dtype(
     rng: Rng,
 ) -> Outcome | None:
     """Return the outcome of a random choice that differs from the `first` one in the case's other dtype."""
-    assert exercise.follow is not None
     other, values = replace(case, dtype=case.also_in), in_dtype(values, TORCH_DTYPES[case.also_in])
     inputs, outputs = lay_out(exercise, other, Placer(), shapes_in(values))
     for buffer in inputs:
@@ -378,14 +374,18 @@ def _unlike_by_dtype(
     written = _call(worker, lab, exercise, other, inputs, outputs, rng, values, opens_first=True)
     if isinstance(written, Outcome):
         return _with_cause(lab, written)
-    wide = in_dtype(values, torch.float64)
-    one, two = (
-        exercise.follow(other, wide, [out.double() for out in outs]) for outs in (first, written.outputs)
-    )
-    if all(map(same_bits, one, two)):
+    if _same_choice(exercise, other, values, first, written.outputs):
         return None
     where, symptom = f"the same call in {other.dtype} makes another random choice", Symptom.OTHER_DTYPE
     return diagnosis.diagnosed(lab, Verdict.WRONG, Reason.NONDETERMINISTIC, symptom, where)
+
+
+def _same_choice(exercise: Exercise, case: Case, values: Inputs, first: Tensors, second: Tensors) -> bool:
+    """Return whether two results show the same random choice for the inputs of a case."""
+    assert exercise.follow is not None
+    wide = in_dtype(values, torch.float64)
+    one, two = (exercise.follow(case, wide, [out.double() for out in outs]) for outs in (first, second))
+    return all(map(same_bits, one, two))
 
 
 def _call(

@@ -229,9 +229,10 @@ def _misplaced(experiment: _Experiment, responses: Sequence[Response]) -> str:
 
 
 def _is_cut_off(element: Element, responses: Sequence[Response]) -> bool:
-    """Return whether an element that should depend on nearly all of an axis depends on none, and others on
-    some, or the other way round, or on other parts here and there: a ReLU in the wrong place hides on what
-    its operand depends.
+    """Return whether a ReLU in the wrong place may hide on what an element depends.
+
+    It should depend on nearly all of an axis, and depends on none where other elements depend on some, or the
+    other way round, or on parts here and there that differ from theirs.
     """
     got, wanted = (
         torch.stack([getattr(one, name) for one in responses]) != 0.0 for name in ("got", "wanted")

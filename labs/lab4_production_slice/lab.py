@@ -491,7 +491,7 @@ def repeats_at_some_distance(kept):
     """Whether elements agree with those a fixed distance before them, more often than by chance."""
     import torch
 
-    first = kept[: 2**16].double().cpu()  # there a GPU would load a library for half a second
+    first = kept[: 2**16].double().cpu()  # on a GPU, cuFFT takes half a second to load
     n, centred = len(first), first - first.mean()
     spectrum = torch.fft.rfft(centred, n=2**17)
     agreement = torch.fft.irfft(spectrum.abs().square(), n=2**17)[1 : n // 2]  # of each distance

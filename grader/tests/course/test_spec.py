@@ -72,6 +72,11 @@ def test_dtype_that_the_course_does_not_use_is_refused(dtype):
         Case({"n": 1}, dtype)
 
 
+def test_another_dtype_for_a_random_choice_is_one_of_the_course():
+    with pytest.raises(ValueError, match="also_in is 'fp8', not one of fp32, fp16, bf16"):
+        Case({"n": 1}, also_in="fp8")
+
+
 @pytest.mark.parametrize(
     ("zero", "passing", "full"),
     [(60, 60, 90), (70, 60, 90), (30, 95, 90), (-1, 60, 90), (30, 60, 101)],
