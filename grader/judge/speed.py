@@ -404,7 +404,7 @@ class SpeedTest:
             if self.gpu
             else 0.0
         )
-        percent = 100.0 * result.median
+        percent = 100.0 * result.ratio
         verdict = scoring.speed_verdict(percent, speed)
         if student_us < least:
             verdict = Verdict.IMPOSSIBLE

@@ -1,10 +1,11 @@
 """Statistics of paired rounds and the limits of physics; pure arithmetic on times that the judge took itself.
 
-Method: rounds in ABBA order, an order-statistic interval of the median (Conover, Practical Nonparametric
-Statistics), and, as in NVIDIA's nvbench, a stop rule that looks at the width and never at the value. The
-reference can be slowed by what a submission leaves on the GPU: of each round the faster block counts, and
-of all rounds no more than the reference takes while no process of the submission runs.
-`test_timing_simulation.py` shows that no subset of slowed blocks raises a percentage by more than noise.
+Method: rounds in ABBA order, their ratio by Hodges and Lehmann (Estimates of Location Based on Rank Tests,
+1963), an order-statistic interval of the median (Conover, Practical Nonparametric Statistics), and, as in
+NVIDIA's nvbench, a stop rule that looks at the width and never at the value. The reference can be slowed by
+what a submission leaves on the GPU: of each round the faster block counts, and of all rounds no more than
+the reference takes while no process of the submission runs. `test_timing_simulation.py` shows that no
+subset of slowed blocks raises a percentage by more than noise.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
+from itertools import combinations_with_replacement
+from statistics import fmean, median
 
 from grader.results.timing import Round
 
@@ -27,15 +29,16 @@ HALF_WIDTH = 0.005  # stop once the interval is this narrow on either side; of t
 HALF_WIDTH_OF_ARITHMETIC = 0.0015
 WIDEST = 0.015  # an interval wider than this on either side after all rounds decides nothing
 CONFIDENCE = 0.95
+NEAR = 0.002  # how far the ratio may lie from the median of the rounds, as a share of it
 LEEWAY = 0.01  # the reference counts at most this much slower than alone; a block's noise is about as large
 INTERFERENCE = 1.1  # slower than alone by more than this, or at one position, and nothing is decided
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Median ratio and its interval; `conclusive` if the interval is narrow enough to give points."""
+    """Ratio of all rounds and its interval; `conclusive` if the interval is narrow enough to give points."""
 
-    median: float
+    ratio: float
     low: float
     high: float
     conclusive: bool
@@ -60,9 +63,15 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def estimate(ratios: Sequence[float]) -> Estimate:
-    """Median and interval of the ratios so far."""
+    """Return the ratio of the rounds so far and its interval.
+
+    The ratio is the median of the means of all pairs of rounds, each with itself as well, which varies less
+    than the median of the rounds. It stays near that median, which less than half of the rounds cannot move
+    far, whatever they are slowed by.
+    """
     low, high = interval(ratios)
-    middle = median(ratios)
+    middle, pairs = median(ratios), median(map(fmean, combinations_with_replacement(ratios, 2)))
+    middle = min(max(pairs, (1 - NEAR) * middle), (1 + NEAR) * middle)
     return Estimate(middle, low, high, len(ratios) >= FEWEST_ROUNDS and _within(WIDEST, low, middle, high))
 
 
@@ -118,7 +127,7 @@ def finished(ratios: Sequence[float], seconds: float = 0.0, half_width: float = 
     if len(ratios) < FEWEST_ROUNDS:
         return False
     now = estimate(ratios)
-    narrow = _within(half_width, now.low, now.median, now.high)
+    narrow = _within(half_width, now.low, now.ratio, now.high)
     patience_s = ENOUGH_S if now.conclusive else PATIENCE_S
     return len(ratios) >= MOST_ROUNDS or seconds >= patience_s or narrow
 

@@ -89,7 +89,8 @@ class LabResult(Model):
 # 1: the sum of both blocks of a round; an interval that stayed wide counted its upper end.
 # 2: blocks behind a gate, without hand-shakes; the faster block of each side; the reference counts at most
 # LEEWAY slower than it is alone.
-TIMING_PROTOCOL = 2
+# 3: the ratio of the rounds by Hodges and Lehmann in place of their median.
+TIMING_PROTOCOL = 3
 
 
 class Results(Model):

@@ -3,6 +3,7 @@
 import math
 import random
 from itertools import pairwise
+from statistics import stdev
 
 import pytest
 
@@ -65,12 +66,31 @@ def test_median_of_nothing_is_refused():
 
 def test_one_disturbed_round_asks_for_two_more_and_moves_nothing_then():
     disturbed = [*NARROW[:-1], 100.0]
-    assert statistics.estimate(disturbed).median == statistics.estimate(NARROW).median
+    assert statistics.estimate(disturbed).ratio == pytest.approx(statistics.estimate(NARROW).ratio, rel=1e-5)
     assert not statistics.finished(disturbed)
     more = [*disturbed, 1.0, 1.0]
     assert statistics.finished(more)
     assert statistics.estimate(more).conclusive
     assert statistics.estimate(more).high < 1.0 + HALF_WIDTH
+
+
+@pytest.mark.parametrize("n", [FEWEST_ROUNDS, 2 * FEWEST_ROUNDS, MOST_ROUNDS])
+def test_the_ratio_varies_less_than_the_median_of_the_rounds(n):
+    rng = random.Random(5)
+    trials = [[rng.gauss(1.0, 0.001) for _ in range(n)] for _ in range(1000)]
+    ratios = stdev(statistics.estimate(trial).ratio for trial in trials)
+    assert ratios < 0.93 * stdev(map(statistics.median, trials))
+
+
+@pytest.mark.parametrize("n", [FEWEST_ROUNDS, 2 * FEWEST_ROUNDS + 1, MOST_ROUNDS - 1])
+def test_less_than_half_of_the_rounds_cannot_move_the_ratio_far(n):
+    rng = random.Random(5)
+    few = (n - 1) // 2
+    for wrong in (0.5, 1.1, 3.0):
+        rounds = [rng.gauss(1.0, 0.001) for _ in range(n - few)]
+        moved = statistics.estimate([*rounds, *[wrong] * few]).ratio
+        least, most = min(rounds), max(rounds)
+        assert (1 - statistics.NEAR) * least <= moved <= (1 + statistics.NEAR) * most
 
 
 def test_narrow_interval_ends_the_rounds_and_a_wide_one_does_not():

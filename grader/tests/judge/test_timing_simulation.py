@@ -68,7 +68,7 @@ def graded(rng, machine, slow=honest, true=TRUE):
     for _ in range(ATTEMPTS):
         result, disturbed = attempt(rng, machine, slow, true)
         if result.conclusive and not disturbed:
-            return 100.0 * result.median
+            return 100.0 * result.ratio
     return None
 
 
@@ -103,10 +103,11 @@ def growing(by_a_round):
 
 
 def until_lucky(wide, limit):
-    """Keep the interval wide by own waits until chance has raised the median, then let the rounds end."""
+    """Keep the interval wide by own waits until chance has raised the ratio, then let the rounds end."""
 
     def slow(rng, _number, ratios):
-        lucky = len(ratios) >= statistics.FEWEST_ROUNDS and statistics.median(ratios) > TRUE * (1 + limit)
+        enough = len(ratios) >= statistics.FEWEST_ROUNDS
+        lucky = enough and statistics.estimate(ratios).ratio > TRUE * (1 + limit)
         wait = 1.0 if lucky or rng.random() < 0.6 else 1.0 + wide * rng.random()
         return (1.0, wait, wait, 1.0)
 
@@ -114,10 +115,10 @@ def until_lucky(wide, limit):
 
 
 def once_more_if_unlucky(limit):
-    """Spoil an attempt in which chance has lowered the median, because an undecided shape is timed again."""
+    """Spoil an attempt in which chance has lowered the ratio, because an undecided shape is timed again."""
 
     def slow(_rng, _number, ratios):
-        unlucky = len(ratios) >= 6 and statistics.median(ratios) < TRUE * (1 - limit)
+        unlucky = len(ratios) >= 6 and statistics.estimate(ratios).ratio < TRUE * (1 - limit)
         return (3.0, 1.0, 1.0, 3.0) if unlucky else (1.0,) * 4
 
     return slow
@@ -197,7 +198,7 @@ def test_when_the_rounds_end_says_nothing_about_the_ratio():
         while not statistics.finished(found, len(found) * ROUND_S):
             found.append(rng.gauss(1.0, 0.008))
         lengths.append(len(found))
-        ratios.append(statistics.median(found))
+        ratios.append(statistics.estimate(found).ratio)
     middle = statistics.median(lengths)
     short = [ratio for ratio, length in zip(ratios, lengths, strict=True) if length <= middle]
     long = [ratio for ratio, length in zip(ratios, lengths, strict=True) if length > middle]
