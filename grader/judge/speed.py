@@ -29,7 +29,7 @@ from grader.worker.submission_worker import SubmissionWorker
 FEWEST_CALLS, MOST_CALLS = 4, 64
 # Of the calls of a block. Its time varies by about 4 us however long it is, and gradings of the same file
 # should not differ by more than 0.3 %.
-BLOCK_US = {"memory": 2_800.0, "arithmetic": 4_500.0}
+BLOCK_US = {"memory": 2_400.0, "arithmetic": 4_500.0}
 LEAST_CALL_US = 75.0  # shorter calls would measure launches
 WARM_CALLS, WARM_US = 10, 30_000.0
 SLOW_BLOCK_US = 100_000.0  # a longer block of the student's gets fewer calls: rounds would take minutes
