@@ -219,7 +219,7 @@ def test_a_run_that_ends_early_ends_the_workers(warm, arena, tmp_path, after_s):
     assert ahead._running == set()
 
 
-def test_one_core_is_left_to_the_judge_and_memory_bounds_the_rest(monkeypatch):
+def test_a_quarter_of_the_cores_is_left_to_grading_and_memory_bounds_the_rest(monkeypatch):
     def here(cores, gigabytes):
         monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
         memory = type("Memory", (), {"available": gigabytes << 30})
@@ -227,7 +227,7 @@ def test_one_core_is_left_to_the_judge_and_memory_bounds_the_rest(monkeypatch):
         return compile_ahead.workers_here()
 
     assert here(1, 24) == here(2, 24) == here(16, 1) == here(16, 0) == 1
-    assert here(8, 24) == 7
+    assert (here(4, 24), here(8, 24), here(16, 24)) == (3, 6, 12)
     assert here(128, 512) == compile_ahead.MOST_WORKERS
 
 
