@@ -49,6 +49,10 @@ def rows_of(rng, case):
         return far(x, 16384.0)
     if values == "outlier":  # one number towers over its row, in which it stands anywhere
         return x.where(x < x.amax(dim=1, keepdim=True), 60.0)
+    if values == "ascending":  # every block raises the maximum, the last as well
+        return x.sort(dim=1).values
+    if values == "descending":
+        return x.sort(dim=1, descending=True).values
     if values == "aside":
         return x + 8.0
     if values == "large":  # the square of each leaves the range of fp16
@@ -828,6 +832,7 @@ SOFTMAX_CASES = (
         for values in ("far below", "above")
     ),
     *(Case(shapes(3, 1009, values=values), "fp32") for values in ("outlier", "offset")),
+    *(Case(shapes(3, 20011, values=values), "fp32") for values in ("ascending", "descending")),
     *LOWEST,
 )
 SOFTMAX_BACKWARD = (*backward_cases(("dy", "y", "out")), Case(shapes(*MANY), "fp32"))

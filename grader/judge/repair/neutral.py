@@ -1,4 +1,5 @@
-"""Neutral values of an expression, with which it decides nothing: 0, 1, or one branch of a choice.
+"""Neutral values of an expression, with which it decides nothing: 0, 1, one branch of a choice, or a
+comparison that always holds.
 
 `2 % tile_n` in place of `tile_n % 2` mends a wrong order of tiles because it switches that order off. With 0
 in its place the file is right, too: then the mistake lies in the expression or in what it decides.
@@ -25,14 +26,15 @@ class Neutral(NamedTuple):
 
 
 def neutral(source: Source, edit: Edit) -> Iterator[Neutral]:
-    """Yield the neutral values of what an edit changes; none if it only takes something away."""
+    """Yield the neutral values of what an edit changes; if it takes something away, of a comparison alone."""
     begin, end = min(at for (at, _), _ in edit.parts), max(at for (_, at), _ in edit.parts)
-    if any(words in edit.kind for words in REMOVES) or edit.goes_around:
+    if edit.goes_around:
         return
+    removes = any(words in edit.kind for words in REMOVES)
     around = [
         node
         for node in ast.walk(source.tree)
-        if isinstance(node, ast.BinOp | ast.Call)
+        if isinstance(node, ast.Compare if removes else ast.BinOp | ast.Call | ast.Compare)
         and source.span(node)[0] <= begin
         and end <= source.span(node)[1]
     ]
@@ -50,9 +52,12 @@ def neutral(source: Source, edit: Edit) -> Iterator[Neutral]:
                 yield Neutral(source.text_of(outer), (source.span(outer), f"({source.text_of(other)})"))
 
 
-def _values(source: Source, node: ast.BinOp | ast.Call) -> list[str]:
+def _values(source: Source, node: ast.BinOp | ast.Call | ast.Compare) -> list[str]:
     if isinstance(node, ast.BinOp):
         return ["0", "1"]
+    if isinstance(node, ast.Compare):  # true for all lanes, or for none, in the shape of the block
+        left = source.text_of(node.left)
+        return [f"(({left}) {sign} ({left}))" for sign in ("==", "!=")]
     name = called(node)
     if name in CHOOSING:
         return [f"({source.text_of(one)})" for one in node.args[CHOOSING[name] :]]

@@ -28,6 +28,7 @@ def edit_of(old, new, mistake="is wrong"):
         ("num_programs(0)", "num_programs(1)", {"1"}),
         ("tile % 2", "0", {"1"}),  # what the edit itself writes says nothing
         ("odd + kept", "kept", {"0", "1"}),
+        ("top > base", "top > tile", {"((top) == (top))", "((top) != (top))"}),
     ],
 )
 def test_neutral_values_of_what_an_edit_changes(old, new, values):
