@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -26,7 +28,10 @@ from grader.course import catalog
 from grader.course.spec import lab_word
 from grader.course.submission import Submission
 from grader.grading.options import RunOptions, command_of
+from grader.system import standby
 from grader.system.exit_codes import BELOW, FAULT, INTERRUPTED, USAGE
+
+IDLE_S = 600.0  # a standby ends when nobody has used it for so long
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -79,7 +84,48 @@ for command in (
 @run_options
 def grade(**asked):
     """Grade, show the report, and write results.json, summary.md and junit.xml."""
-    raise Ended(_graded(RunOptions(**asked)))
+    options = RunOptions(**asked)
+    if not standby.is_wanted() or options.tier == "gpu":
+        raise Ended(_graded(options))
+    code = standby.run(typed())
+    try:
+        raise Ended(_graded(options) if code is None else code)
+    finally:
+        standby.start([sys.executable, "-m", "grader", "ready", "--standby", "--tier", "cpu"])
+
+
+@main.command(hidden=True)
+@run_option("tier")
+@click.option("--standby", "stands_by", is_flag=True)
+def ready(tier, stands_by):
+    """Prepare a run, and run the command that comes: a line of JSON on standard input, or one handed over."""
+    from grader.grading.prepared import prepare
+    from grader.worker.session import Session
+
+    if not stands_by:
+        prepare(tier)
+        try:
+            if line := sys.stdin.readline():
+                main(json.loads(line))
+        finally:
+            Session.close_prepared()
+        return
+    waiting = standby.Standby()
+    prepare(tier)
+    code = 1
+    try:
+        if wanted := waiting.take(IDLE_S):
+            wanted.apply()
+            threading.Thread(target=waiting.end_with_asker, daemon=True).start()
+            main(wanted.arguments, prog_name="python -m grader")
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else 1
+        raise
+    finally:
+        Session.close_prepared()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        waiting.done(code)
 
 
 def _graded(options: RunOptions) -> int:

@@ -216,7 +216,8 @@ class Run:
     def session(self) -> Session:
         """Return the session, created at first use: a run that executes nothing starts no process."""
         if self._session is None:
-            self._session = Session("cuda" if self.tier == "gpu" else "cpu", self.seed, self._confined)
+            device = "cuda" if self.tier == "gpu" else "cpu"
+            self._session = Session.of_run(device, self.seed, self._confined)
         if self.gpu and self.gpu.mig:
             self._session.no_gate = "this is a slice of a GPU, by MIG"
         return self._session

@@ -1,14 +1,18 @@
 """Fixtures that several rooms use, turns on the GPU, and the counts of specimens at the end of a run."""
 
+import os
+
 import pytest
 
 from grader.grading.plugin import PASSED
-from grader.system import gpu
+from grader.system import gpu, standby
 from grader.system.gpu_lock import GpuLock
 from grader.tests.helpers.corpus_counts import in_all, keep, ran, specimens_by_test, tally
 from grader.tests.helpers.course import SEED
 from grader.tests.helpers.submissions import Submissions
 from grader.worker.session import Session
+
+os.environ.setdefault(standby.SWITCH, "0")  # tests on a terminal would leave processes behind
 
 COLLECTED = pytest.StashKey[dict]()  # specimens that were found, before options left some out
 

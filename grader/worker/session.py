@@ -20,6 +20,8 @@ COURSE = Path(__file__).resolve().parents[2]
 class Session:
     """The seed, the private folder, the fork servers and the device of one run."""
 
+    _prepared: Session | None = None  # of a process that knows its run later
+
     def __init__(self, device: str, seed: int, confined: bool = True):
         self.device = device  # of the judge and of the correctness checks: "cpu" or "cuda"
         self.seed = seed
@@ -34,6 +36,28 @@ class Session:
         self._parents: dict[bool, ForkServer] = {}
         self._folders = itertools.count(1)  # used by several threads
         self._lock = threading.Lock()
+
+    @classmethod
+    def prepare(cls, device: str) -> None:
+        """Make the session of this process's run before that is known, and start its fork server."""
+        cls._prepared = cls(device, seed=0)
+        cls._prepared.parent(interpreted=device == "cpu")
+
+    @classmethod
+    def of_run(cls, device: str, seed: int, confined: bool) -> Session:
+        """Return the session of a run: the prepared one, if it fits."""
+        ready = cls._prepared
+        if ready is None or ready.device != device or not confined:
+            return cls(device, seed, confined)
+        cls._prepared, ready.seed = None, seed
+        return ready
+
+    @classmethod
+    def close_prepared(cls) -> None:
+        """Close the prepared session if no run has taken it."""
+        if cls._prepared:
+            cls._prepared.close()
+            cls._prepared = None
 
     def parent(self, interpreted: bool, operators: bool = False) -> ForkServer:
         """Return the fork server for a mode; started at the first call, usable once its imports are done.

@@ -77,6 +77,7 @@ class Loop:
     def __init__(self, options: RunOptions, scores: Scores, board: Board):
         self._options, self._scores, self._board = options, scores, board
         self._going: Going | None = None
+        self._next: Child | None = None  # which has imported what the next run needs
         self._state = Text("starting")
         self._troubles: dict[tuple[str, str], str] = {}  # what keeps an exercise from being graded
         self._saved = _now()
@@ -91,8 +92,11 @@ class Loop:
         self._quiet = quiet
         if self._going:
             self._follow(self._scores.stale())
-        if not self._going and quiet and (stale := self._scores.stale()):
-            self._begin(stale)
+        if not self._going and quiet:
+            if stale := self._scores.stale():
+                self._begin(stale)
+            elif self._next is None:
+                self._next = Child(self._options.tier)
         if now - self._drawn >= REDRAW_S:
             self._drawn = now
             self._show()
@@ -102,6 +106,9 @@ class Loop:
         if self._going:
             self._going.child.end()
             self._going = None
+        if self._next:
+            self._next.end()
+            self._next = None
         self._state = Text("ended")
         self._show()
 
@@ -152,13 +159,22 @@ class Loop:
         if ready:
             contents = {one.key: self._scores.held(one) for one in ready}
             reports = _identity(self._options.results)
-            child = Child(_only(self._options, ready, self._scores.watched))
+            child = self._prepared()
+            child.begin(_only(self._options, ready, self._scores.watched))
             self._going = Going(child, tuple(ready), contents, self._saved, reports)
             names = ", ".join(one.exercise.name for one in ready)
             self._say(f"grading what was saved at {self._saved}", "cyan", names)
 
     def _trouble(self, one: Watched) -> str:
         return next(filter(None, (_trouble(one, path) for path in self._scores.sources(one))), "")
+
+    def _prepared(self) -> Child:
+        """Return the process that waits for a run; another one if it has ended."""
+        child, self._next = self._next, None
+        if child and child.poll() is not None:
+            child.end()
+            child = None
+        return child or Child(self._options.tier)
 
     def _say(self, words: str, style: str, more: str = "") -> None:
         self._state = Text(words, style=style)

@@ -114,12 +114,17 @@ def test_a_touched_file_has_not_changed_and_one_with_an_old_time_stamp_has(tmp_p
 class FakeChild:
     """Takes the place of a run; `finish` writes what a run would have found."""
 
-    begun: list = []  # noqa: RUF012 - emptied by the fixture
+    begun: list = []  # noqa: RUF012 - emptied by the fixture, as is the next
+    made: list = []  # noqa: RUF012
 
-    def __init__(self, options):
-        self.keyword = options.keyword
+    def __init__(self, tier):
+        assert tier == "cpu"
         self.code, self.ended, self.errors = None, False, ""
         self.state, self.seconds = RunState(), 0.0
+        FakeChild.made.append(self)
+
+    def begin(self, options):
+        self.keyword = options.keyword
         FakeChild.begun.append(self)
 
     def poll(self):
@@ -189,6 +194,7 @@ def watcher(tmp_path, monkeypatch):
 
     monkeypatch.setattr(command, "Child", FakeChild)
     FakeChild.begun.clear()
+    FakeChild.made.clear()
     return start
 
 
@@ -352,6 +358,37 @@ def test_the_screen_marks_a_score_of_an_earlier_save(watcher):
 
 
 # -- the real thing
+
+
+def test_the_next_run_is_prepared_while_nothing_runs_and_takes_the_next_save(watcher):
+    one = watcher(1)
+    one.settle()
+    assert FakeChild.made == FakeChild.begun
+    one.finish()
+    one.turn()
+    one.turn()
+    (first, prepared) = FakeChild.made
+    assert FakeChild.begun == [first]
+    assert not prepared.ended
+    one.file("elementwise_add.py").write_text(solution(1), "utf-8")
+    one.settle()
+    assert FakeChild.begun == FakeChild.made == [first, prepared]
+    one.finish()
+    one.turn()
+    one.loop.end()
+    assert [child.ended for child in FakeChild.made] == [True, True, True]
+
+
+def test_a_prepared_run_that_has_ended_is_replaced(watcher):
+    one = watcher(1)
+    one.settle()
+    one.finish()
+    one.turn()
+    FakeChild.made[-1].code = 1  # it was killed, perhaps
+    one.file("elementwise_add.py").write_text(solution(1), "utf-8")
+    one.settle()
+    assert FakeChild.made[1].ended
+    assert FakeChild.begun[-1] is FakeChild.made[2]
 
 
 def test_the_selection_is_what_pytest_understands():
