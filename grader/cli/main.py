@@ -29,7 +29,7 @@ from grader.course.spec import lab_word
 from grader.course.submission import Submission
 from grader.grading.options import RunOptions, command_of
 from grader.system import standby
-from grader.system.exit_codes import BELOW, FAULT, INTERRUPTED, USAGE
+from grader.system.exit_codes import BELOW, FAULT, USAGE
 
 IDLE_S = 600.0  # a standby ends when nobody has used it for so long
 
@@ -130,21 +130,22 @@ def ready(tier, stands_by):
 
 def _graded(options: RunOptions) -> int:
     """Grade and report; return the exit code."""
+    from grader.grading import stop
+
     console = Console(soft_wrap=True)
     began = time.monotonic()
-    entries = entries_of(options.labs)
-    words = ", ".join(dict.fromkeys(lab_word(entry.folder.name, entry.number) for entry in entries))
-    console.print(f"grader {__version__}: {words} from {options.source}", highlight=False, markup=False)
-    import pytest
+    with stop.at_ctrl_c(console.is_terminal):
+        entries = entries_of(options.labs)
+        words = ", ".join(dict.fromkeys(lab_word(entry.folder.name, entry.number) for entry in entries))
+        console.print(f"grader {__version__}: {words} from {options.source}", highlight=False, markup=False)
+        from grader.grading import collect, plugin, pytest_run
+        from grader.grading.progress import Follower, ProgressPlugin, Teller
+        from grader.report import exports, terminal
 
-    from grader.grading import collect, plugin, pytest_run
-    from grader.grading.progress import Follower, ProgressPlugin, Teller
-    from grader.report import exports, terminal
-
-    folder, keyword = writable(options.results), options.keyword
-    keeper = _Keeper()
-    follower = ProgressPlugin(Follower(console) if options.tell is None else Teller(options.tell))
-    code = pytest_run.run(entries, options, [keeper, follower], ["--junitxml", str(folder / "junit.xml")])
+        folder, keyword = writable(options.results), options.keyword
+        keeper = _Keeper()
+        follower = ProgressPlugin(Follower(console) if options.tell is None else Teller(options.tell))
+        pytest_run.run(entries, options, [keeper, follower], ["--junitxml", str(folder / "junit.xml")])
     if keeper.config is None or plugin.ANSWERS not in keeper.config.stash:
         return USAGE
     answered, run = keeper.config.stash[plugin.ANSWERS], keeper.config.stash[plugin.RUN]
@@ -175,8 +176,6 @@ def _graded(options: RunOptions) -> int:
     except OSError as error:
         click.echo(f"{folder}: the reports could not be written: {error.strerror}", err=True)
         return FAULT
-    if code == pytest.ExitCode.INTERRUPTED:
-        return INTERRUPTED
     if follower.broken or any(outcome.verdict.value == "GRADER_FAULT" for _, outcome, _ in answered):
         return FAULT
     if options.least is not None and graded.points < options.least:

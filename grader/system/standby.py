@@ -93,8 +93,13 @@ def run(arguments: Sequence[str]) -> int | None:
         _send(channel, {"state": state(), **wanted._asdict()}, STREAMS)
         if _received(channel)[0].get("taken") is not True:
             return None
-        with _forwarded(pid):
-            return int(_received(channel)[0]["code"])
+        with _forwarded(pid) as ended_by:
+            try:
+                return int(_received(channel)[0]["code"])
+            except (OSError, ValueError):
+                if ended_by:
+                    return 128 + ended_by[0]
+                raise
     return None
 
 
@@ -206,16 +211,21 @@ def _received(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
 
 
 @contextlib.contextmanager
-def _forwarded(pid: int) -> Iterator[None]:
-    """Send on to a process the signals that end this one, which then waits for what that process says."""
+def _forwarded(pid: int) -> Iterator[list[int]]:
+    """Send on to a process the signals that end this one, which then waits for what that process says.
+
+    Yields those that came.
+    """
+    came: list[int] = []
 
     def send(number: int, _frame: object) -> None:
+        came.append(number)
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
 
     before = {number: signal.signal(number, send) for number in FORWARDED}
     try:
-        yield
+        yield came
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -9,6 +9,7 @@ import shutil
 import tempfile
 import threading
 from pathlib import Path
+from typing import ClassVar
 
 from grader.sandbox import assurance
 from grader.sandbox.confine import Confinement
@@ -21,6 +22,7 @@ class Session:
     """The seed, the private folder, the fork servers and the device of one run."""
 
     _prepared: Session | None = None  # of a process that knows its run later
+    _open: ClassVar[set[Path]] = set()  # private folders of this process's sessions
 
     def __init__(self, device: str, seed: int, confined: bool = True):
         self.device = device  # of the judge and of the correctness checks: "cpu" or "cuda"
@@ -30,6 +32,7 @@ class Session:
         self.no_gate: str | None = None  # why this GPU has no gate; "" if it has, None if not yet known
         # A parent that may kill this process sets GRADER_SCRATCH, and removes the folder afterwards.
         self.folder = Path(tempfile.mkdtemp(prefix="grader-", dir=os.environ.get("GRADER_SCRATCH")))
+        self._open.add(self.folder)
         self.folder.chmod(0o711)  # workers run as other users, and must reach their folders in it
         self._first_user = assurance.throwaway_user()
         self._users: dict[Path, int] = {}
@@ -131,3 +134,10 @@ class Session:
         for parent in self._parents.values():
             parent.close()
         shutil.rmtree(self.folder, ignore_errors=True)
+        self._open.discard(self.folder)
+
+    @classmethod
+    def remove_folders(cls) -> None:
+        """Remove the folders of all sessions of this process, which is about to end."""
+        for folder in cls._open:
+            shutil.rmtree(folder, ignore_errors=True)

@@ -15,6 +15,7 @@ import torch
 from grader.course.spec import Case, Exercise
 from grader.judge import comparison
 from grader.judge.experiments.work import MOST, work
+from grader.judge.repair.edit import LATER_TURNS
 from grader.judge.trial import Called, Trial
 from grader.worker.messages import OneProgram, Programs
 from grader.worker.shared_memory import Tensor
@@ -229,10 +230,8 @@ def _words_for_few(bench: Bench, number: int, launch: Launch, found: Sequence[tu
     if launch.is_asked_for and seen.is_right:
         # They share the work by tl.num_programs, so that with fewer of them each takes more turns.
         return (
-            f"line {launch.line}: the first turn of a program is right, and later ones are not: what it "
-            "keeps from one turn to the next, or how it steps there, is wrong. With "
-            f"{needed} programs in place of {launched}, so that none needs a second turn, every element is "
-            "right"
+            f"line {launch.line}: {LATER_TURNS}. With {needed} programs in place of {launched}, so that none "
+            "needs a second turn, every element is right"
         )
     is_what = "right" if seen.is_right else "written"
     asking = ", which use tl.num_programs" if launch.is_asked_for else ""

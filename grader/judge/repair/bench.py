@@ -47,6 +47,7 @@ class Observed(NamedTuple):
     another store has written; its outputs, and which of them are right; and a program that stores wrong
     elements, whichever others run, None if none can run alone or if it is the only one. `suspects` are the
     lines of accesses that are wrong by their address or mask, `settled` those that store only right outputs.
+    `sharing` has the number of programs of each launch whose programs ask for it, and 0 for the others.
     """
 
     launches: Sequence[int] = ()
@@ -57,6 +58,7 @@ class Observed(NamedTuple):
     only: OneProgram | None = None
     suspects: frozenset[int] = frozenset()
     settled: frozenset[int] = frozenset()
+    sharing: Sequence[int] = ()
 
 
 class Bench:
@@ -192,6 +194,10 @@ class Bench:
         """Return the lines of the launches that the last call made."""
         return [one.line for one in self._worker.witnessed.launches]
 
+    def sharing(self) -> list[int]:
+        """Return the programs of each launch of the last call if these ask how many they are, else 0."""
+        return [math.prod(one.grid) if one.is_asked_for else 0 for one in self._worker.witnessed.launches]
+
     def lanes(self) -> int:
         """Return how many lanes the accesses of the last call have, those that are masked off as well."""
         return self._worker.witnessed.lanes
@@ -209,13 +215,14 @@ class Bench:
         if whole is None:
             return Observed()
         lines, lanes, again = self.launches(), self.lanes(), self.stored_again()
+        sharing = self.sharing()
         grids, suspects = [one.grid for one in worker.witnessed.launches], self._suspects(whole)
         if self._exercise.follow or self._exercise.bad_choice:  # elements do not stand for themselves
-            return Observed(lines, lanes, again, suspects=suspects)
+            return Observed(lines, lanes, again, suspects=suspects, sharing=sharing)
         right = target.right_outputs(whole)
         settled = self._storing_only(right)
         only = self._wrong_program(whole, grids)
-        return Observed(lines, lanes, again, whole.outputs, right, only, suspects, settled)
+        return Observed(lines, lanes, again, whole.outputs, right, only, suspects, settled, sharing)
 
     def _storing_only(self, right: Sequence[bool]) -> frozenset[int]:
         """Return the lines that store outputs that are right, and no other one."""

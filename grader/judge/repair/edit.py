@@ -10,6 +10,11 @@ from functools import cached_property
 from grader.judge.repair.source import Part, Source
 
 GOES_AROUND = "or what it decides is wrong"
+# Where more programs make a file right whose programs share the work.
+LATER_TURNS = (
+    "the first turn of a program is right, and later ones are not: what it keeps from one turn to the next, "
+    "or how it steps there, is wrong"
+)
 REMOVES = ("does not belong", "must not be")
 MOST_QUOTED = 60  # characters of code in a sentence
 
@@ -45,6 +50,10 @@ class Edit:
         """Return this edit as one with which other kernels run: what is wrong may not run any more."""
         return self if self.goes_around else replace(self, mistake=f"{self.mistake}, {GOES_AROUND}")
 
+    def with_more_programs(self) -> Edit:
+        """Return this edit as one with which more programs share the work, so that each has fewer turns."""
+        return replace(self, mistake=LATER_TURNS)
+
     def deciding(self, code: str) -> Edit:
         """Return this edit as one of `code`, with a neutral value of which the file is as right."""
         return replace(self, mistake=f"{quoted(code)} is wrong, {GOES_AROUND}")
@@ -52,7 +61,7 @@ class Edit:
     @property
     def goes_around(self) -> bool:
         """Whether what is wrong may not run with it, so that any other edit that mends is believed."""
-        return GOES_AROUND in self.kind
+        return GOES_AROUND in self.kind or self.mistake == LATER_TURNS
 
     @classmethod
     def of_node(cls, source: Source, rank: int, node: ast.expr | ast.stmt, text: str, mistake: str) -> Edit:

@@ -61,4 +61,5 @@ def _values(source: Source, node: ast.BinOp | ast.Call | ast.Compare) -> list[st
     name = called(node)
     if name in CHOOSING:
         return [f"({source.text_of(one)})" for one in node.args[CHOOSING[name] :]]
-    return ["1"] if name == "num_programs" else []
+    # Whose result has methods of its own, which a plain number has not.
+    return [f"({source.text_of(node)} * 0 + 1)"] if name == "num_programs" else []

@@ -368,7 +368,8 @@ class Search:
                 if score == 1.0 and bench.stored_again() > self._seen.again:
                     continue  # right by chance: what one program stores, or one iteration, hides another's
                 if score == 1.0:
-                    edit, lanes = self._as_seen(edits[index], bench.launches()), bench.lanes()
+                    edit = self._as_seen(edits[index], bench.launches(), bench.sharing())
+                    lanes = bench.lanes()
                     if any(other < (lanes, index) for other in whole):
                         continue  # that one would be named, and to try all cases takes seconds
                     cases = bench.mended(self._source.with_replaced(parts))
@@ -417,8 +418,14 @@ class Search:
         most = self._seen.lanes
         return 0 if lanes <= most else FURTHER if lanes < MUCH_MORE * most else len(self._edits)
 
-    def _as_seen(self, edit: Edit, launches: Sequence[int]) -> Edit:
-        """Return an edit as one that goes around what is wrong, if other lines launch kernels with it."""
+    def _as_seen(self, edit: Edit, launches: Sequence[int], sharing: Sequence[int]) -> Edit:
+        """Return an edit as one that goes around what is wrong, if other lines launch kernels with it.
+
+        Or if more programs share the work, each of which then makes fewer turns of a loop.
+        """
+        is_larger = any(now > was > 0 for now, was in zip(sharing, self._seen.sharing, strict=False))
+        if is_larger and self._source.stores_in_loops and not self._source.kernels_with(edit.parts):
+            return edit.with_more_programs()
         moves = any(text.count("\n") != self._source.between(*span).count("\n") for span, text in edit.parts)
         before = [*self._seen.launches]
         same = len(launches) == len(before) if moves else [*launches] == before

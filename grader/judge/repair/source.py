@@ -14,6 +14,8 @@ from grader.judge.repair.launched import Given, given, kernel_of, pairs
 ALLOCATING = ("empty", "zeros", "full", "empty_like", "zeros_like", "full_like", "new_empty", "new_zeros")
 CHOOSING = {"min", "max", "next_power_of_2", "clamp", "Config"}
 
+STORING = ("store", "atomic_add", "atomic_max", "atomic_min")
+
 Part: TypeAlias = tuple[tuple[int, int], str]  # where in the file, in bytes from and to, and the new text
 
 
@@ -254,6 +256,15 @@ class Source:
             changed |= {*inside}
         return tuple(name for name, reached in self._reached_by_kernels.items() if reached & changed)
 
+    @cached_property
+    def stores_in_loops(self) -> bool:
+        """Whether a kernel that asks how many programs there are stores something in a loop."""
+        kernels = [one.node for one in self.functions.values() if one.kernel]
+        sharing = [one for one in kernels if "num_programs" in _names_called(one)]
+        loops = [node for one in sharing for node in ast.walk(one) if isinstance(node, ast.For | ast.While)]
+        storing = {*STORING, *(one.name for one in kernels)}
+        return any(storing & _names_called(loop) for loop in loops)
+
     def launches_before(self, parts: Iterable[Part], lines: Sequence[int]) -> int:
         """Return how many of the first launches, in these lines, run before code of the host is replaced."""
         begin = min(first for (first, _), _ in parts)
@@ -364,3 +375,7 @@ def _words_of(node: ast.AST) -> set[str]:
     """Return the names and attributes in an expression."""
     found = {one.id for one in names_in(node)}
     return found | {one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute)}
+
+
+def _names_called(node: ast.AST) -> set[str]:
+    return {called(one) for one in ast.walk(node) if isinstance(one, ast.Call)}

@@ -180,6 +180,43 @@ def test_an_edit_that_lets_another_kernel_run_is_named_as_one_that_goes_around(s
     )
 
 
+SHARING = """import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def sum_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    hop = tl.num_programs(axis=0).to(tl.int64)
+    block = tl.program_id(axis=0).to(tl.int64)
+    at = block * BLOCK + tl.arange(0, BLOCK)
+    x_at, y_at, out_at = x_ptr + at, y_ptr + at, out_ptr + at
+    while block * BLOCK < n:
+        inside = at < n
+        tl.store(out_at, tl.load(x_at, mask=inside) + tl.load(y_at, mask=inside), mask=inside)
+        block += hop
+        x_at += BLOCK
+        y_at += BLOCK
+        out_at += BLOCK
+        at += BLOCK
+
+
+def elementwise_add(x, y, *, out=None):
+    out = torch.empty_like(x) if out is None else out
+    n = x.numel()
+    if n:
+        programs = triton.cdiv(triton.cdiv(n, 256), 2)
+        sum_kernel[(programs,)](x, y, out, n, BLOCK=256)
+    return out
+"""
+
+
+def test_more_programs_that_share_the_work_only_hide_what_later_turns_do(submissions):
+    found, _ = causes(submissions, 1, SHARING, *sizes(*SIZES))
+    assert found
+    assert all("later ones are not" in cause for cause in found.values()), found
+
+
 def test_of_a_caller_of_a_function_whose_mistake_was_not_found_its_own_code_is_searched(
     submissions, monkeypatch
 ):

@@ -25,7 +25,7 @@ def edit_of(old, new, mistake="is wrong"):
     [
         ("tile % 2", "2 % tile", {"0", "1"}),
         ("tl.where(top > base, top, base)", "tl.where(base, top, top > base)", {"(top)", "(base)"}),
-        ("num_programs(0)", "num_programs(1)", {"1"}),
+        ("num_programs(0)", "num_programs(1)", {"(tl.num_programs(0) * 0 + 1)"}),
         ("tile % 2", "0", {"1"}),  # what the edit itself writes says nothing
         ("odd + kept", "kept", {"0", "1"}),
         ("top > base", "top > tile", {"((top) == (top))", "((top) != (top))"}),
