@@ -37,7 +37,9 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
             yield from _without_a_stride(source, function, node, kinds)
         elif isinstance(node, ast.Call) and called(node) == "arange":
             for name in indices:
-                mistake = f"{quoted(source.text_of(node))} counts from 0 in each program"
+                code = quoted(source.text_of(node))
+                own = name in function.of_its_program
+                mistake = f"{code} counts from 0 in each program" if own else f"{code} has the wrong length"
                 yield Edit.of_node(source, 3, node, name, mistake)
         if in_two_axes and isinstance(node, ast.BinOp | ast.Compare):
             yield from _along_an_axis(source, node, kinds)

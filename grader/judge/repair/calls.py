@@ -24,6 +24,8 @@ ALIKE = (
     ("cumsum", "sum"),
     ("atomic_add", "store"),
 )
+# Functions that are taken for another one, which is hardly ever taken for them.
+MISTAKEN = {"isqrt": "sqrt", "randn": "rand", "randn4x": "rand4x", "floor": "ceil", "ceil": "floor"}
 OPPOSITES = ({"max", "min"}, {"maximum", "minimum"})
 BINARY = {"maximum", "minimum", "fdiv"}
 CHECKED = ("(0, 1)", "(0,)", "(1,)")
@@ -165,7 +167,8 @@ def _of_a_name(source: Source, node: ast.Call, name: str) -> Iterator[Edit]:
     code = quoted(source.text_of(node))
     function = node.func
     spelled = source.text_of(function)
-    for group in ALIKE:
+    meant = ((name, MISTAKEN[name]),) if name in MISTAKEN else ()
+    for group in (*ALIKE, *meant):
         if name in group and spelled.endswith(name):
             for other in group:
                 if other != name:

@@ -92,6 +92,24 @@ class Function:
         return list(dict.fromkeys(names))
 
     @cached_property
+    def of_its_program(self) -> frozenset[str]:
+        """The names that its body binds to what is made of the number of the program."""
+        found: set[str] = set()
+        bound = [node for node in ast.walk(self.node) if isinstance(node, ast.Assign | ast.AugAssign)]
+        while True:
+            more = {
+                one.id
+                for node in bound
+                if "program_id" in _names_called(node.value)
+                or found & {one.id for one in names_in(node.value)}
+                for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+                for one in names_in(target)
+            } - found
+            if not more:
+                return frozenset(found)
+            found |= more
+
+    @cached_property
     def unused(self) -> list[str]:
         """The names of its parameters, and those that its body binds, that the body does not read."""
         return [name for name in dict.fromkeys((*self.parameters, *self.stored)) if name not in self.read]

@@ -2,11 +2,14 @@
 
 import pytest
 
+from grader.judge.repair import addresses
 from grader.judge.repair.candidates import candidates
 from grader.judge.repair.source import Source
 from grader.tests.judge.test_repair_candidates import plain, plain_or_none
 
 FILE = """
+import math
+
 import torch
 import triton
 import triton.language as tl
@@ -37,7 +40,7 @@ def function(x, y, b, *, out=None):
     (n,) = x.shape
     programs = max(1, triton.cdiv(n, 512))
     kernel[(programs,)](x, y, b, out, n, b.stride(0), BLOCK=512, TILE=64)
-    return out
+    return out * math.sqrt(n)
 """
 MISTAKES = {
     "a block pointer that stays": ("        second = tl.advance(second, (BLOCK,))\n", ""),
@@ -52,6 +55,7 @@ MISTAKES = {
     "a number of tiles rounded down": (
         'triton.cdiv(args["n_cols"], args["TILE"])', 'args["n_cols"] // args["TILE"]',
     ),
+    "the root of a whole number": ("math.sqrt(n)", "math.isqrt(n)"),
     "an input in place of a new tensor": ("out = torch.empty_like(x)", "out = x"),
 }  # fmt: skip
 
@@ -171,3 +175,29 @@ def test_a_tensor_that_is_made_contiguous_may_be_exchanged_with_another():
     assert "return first(dy.contiguous(), y)" in "".join(
         Source(text).with_replaced(edit.parts) for edit in found
     )
+
+
+LENGTHS = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    first = tl.program_id(0) * BLOCK
+    wide = tl.arange(0, BLOCK)
+    at = first + wide
+    rest = tl.arange(0, 16)
+    tl.store(out_ptr + at, tl.load(x_ptr + rest))
+"""
+
+
+def test_other_elements_are_those_of_another_program_only_where_they_are_made_of_its_number():
+    source = Source(LENGTHS)
+    found = {
+        edit.parts[0][1]: edit.mistake
+        for edit in addresses.edits(source, source.functions["kernel"])
+        if "arange(0, 16)" in edit.mistake
+    }
+    assert found["at"] == "`tl.arange(0, 16)` counts from 0 in each program"
+    assert found["wide"] == "`tl.arange(0, 16)` has the wrong length"
