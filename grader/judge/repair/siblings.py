@@ -20,6 +20,9 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     for body in _bodies(function.node):
         for at, one in enumerate(body):
             for other in body[max(0, at - NEAR) : at]:
+                if function.kernel:
+                    yield from _of_the_other(source, one, other)
+                    yield from _of_the_other(source, other, one)
                 unlike = _unlike(one, other) or []
                 if len(unlike) > MOST_UNLIKE or not isinstance(one, ast.Assign | ast.AugAssign | ast.Expr):
                     continue
@@ -30,6 +33,20 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
                         yield _as_in(source, one, mine, other, its)
                         yield _as_in(source, other, its, one, mine)
                     yield _exchanged(source, mine, its)
+
+
+def _of_the_other(source: Source, one: ast.stmt, other: ast.stmt) -> Iterator[Edit]:
+    """Use a statement's own name where it has that of another one, which updates it by the same text."""
+    match one, other:
+        case ast.Assign([ast.Name(mine)], value), ast.Assign([ast.Name(its)], same) if mine != its:
+            if ast.dump(value) != ast.dump(same):
+                return
+        case _:
+            return
+    for node in ast.walk(value):
+        if isinstance(node, ast.Name) and node.id == its:
+            mistake = f"`{its}` belongs in line {other.lineno}, and not in {quoted(source.text_of(one))}"
+            yield Edit.of_node(source, 0, node, mine, mistake)
 
 
 def _bodies(node: ast.AST) -> Iterator[Sequence[ast.stmt]]:

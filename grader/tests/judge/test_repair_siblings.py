@@ -2,6 +2,7 @@
 
 import pytest
 
+from grader.judge.repair import siblings
 from grader.judge.repair.candidates import candidates
 from grader.judge.repair.source import Source
 
@@ -57,3 +58,36 @@ def test_statements_of_another_form_are_no_pattern():
     edits = candidates(Source(text), "function")
     assert edits
     assert not any(" is not as in line " in one.mistake and "multiple_of" in one.mistake for one in edits)
+
+
+TWO_SUMS = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    even = tl.zeros((BLOCK,), tl.float32)
+    odd = tl.zeros((BLOCK,), tl.float32)
+    for _ in range(0, n, 2 * BLOCK):
+        x = tl.load(x_ptr + at, mask=at < n)
+        even = tl.fma(x, x, even)
+        at += BLOCK
+        x = tl.load(x_ptr + at, mask=at < n)
+        odd = tl.fma(x, x, even)
+        at += BLOCK
+    tl.store(y_ptr, tl.sum(even + odd, axis=0))
+"""
+
+
+def test_of_two_updates_by_the_same_text_one_has_the_name_of_the_other():
+    source = Source(TWO_SUMS)
+    found = [
+        edit for edit in siblings.edits(source, source.functions["kernel"]) if "belongs in" in edit.mistake
+    ]
+    right = TWO_SUMS.replace("odd = tl.fma(x, x, even)", "odd = tl.fma(x, x, odd)")
+    assert right in [source.with_replaced(edit.parts) for edit in found]
+    assert "`even` belongs in line 13, and not in `odd = tl.fma(x, x, even)`" in [
+        one.mistake for one in found
+    ]
