@@ -70,6 +70,7 @@ SHARE_OF_MORE = 0.3  # of the work, for another function of a file in which one 
 SHARE_OF_LONG = 0.4  # of the work, in long rows, after short ones with smaller blocks have not helped
 SHARE_OF_SAID = 0.5  # of the work, where a relation to the right numbers is as good as a cause
 SHARE_OF_TOLD = 0.2  # of the work, where an experiment has shown what is wrong
+SHARE_OF_CRASHED = 0.25  # of the work, where the file crashes, and the shapes of its blocks say why
 SHARE_OF_FAILED = 0.5  # of the work, where the file fails: most edits fail, too, which takes longer
 SHARE_OF_ITS_OWN = 0.1  # of the work, for the code of a function besides a wrong one that it calls
 MOST_TOLD = 0.6  # share of the wrong cases of which it must have done so
@@ -468,7 +469,8 @@ class Explainer:
             masks = verdicts != {Verdict.MUTATED_INPUT}
             # What two functions of a file share was looked at with the first.
             share = SHARE_OF_MORE if self._wrong.get(key) and key not in self._mended else 1.0
-            share = min(share, most, SHARE_OF_FAILED if unclear else 1.0)
+            shaped = bool(unclear) and all(one.cause for _, one in unclear)
+            share = min(share, most, (SHARE_OF_CRASHED if shaped else SHARE_OF_FAILED) if unclear else 1.0)
             text, found = wrong.submission.text, None
             if is_first and is_long(failing, passing):
                 found = by_smaller_blocks(workers, text, wrong.exercise, failing, passing, share)
@@ -511,7 +513,10 @@ class Explainer:
 
     def _tell_facts(self, wrong: Wrong, failed: dict[str, Outcome]) -> None:
         """Tell what was seen in the cases, before edits are tried, which takes seconds."""
-        seen = [outcome.plain_cause for outcome in failed.values()]
+        seen = [
+            outcome.plain_cause or (outcome.cause if is_unclear(outcome) else "")
+            for outcome in failed.values()
+        ]
         if any(outcome.reason is Reason.NONFINITE for outcome in failed.values()):
             seen.append(self._born(wrong, Reason.NONFINITE))
         for words in [*dict.fromkeys(filter(None, seen))][:MOST_FACTS]:
