@@ -82,16 +82,18 @@ def _of_another_size(source: Source, function: Function, loops: list[ast.For]) -
 def _up_to_the_end(source: Source, loop: ast.For) -> Iterator[Edit]:
     """Let the masks of a loop end where its range does, which is the share of the program."""
     match loop.iter:
-        case ast.Call(args=[_, ast.Name(end), *_]):
-            pass
+        case ast.Call(args=[_, ast.Name() | ast.BinOp() as stop, *_]):
+            end = source.text_of(stop)
         case _:
             return
     for node in (inner for part in loop.body for inner in ast.walk(part)):
         match node:
             case ast.Compare(index, [ast.Lt()], [ast.Name(size)]) if size != end:
                 code = source.text_of(node)
-                both = f"(({code}) & (({source.text_of(index)}) < {end}))"
-                mistake = f"{quoted(code)} goes on behind `{end}`, where the range of line {loop.lineno} ends"
+                both = f"(({code}) & (({source.text_of(index)}) < ({end})))"
+                mistake = (
+                    f"{quoted(code)} goes on behind {quoted(end)}, where the range of line {loop.lineno} ends"
+                )
                 yield Edit.of_node(source, 1, node, both, mistake)
 
 

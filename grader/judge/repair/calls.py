@@ -50,6 +50,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
                 yield from _of_an_access(source, node, masks, _conditions(source, function, node, kinds))
             yield from _of_a_name(source, node, name)
             yield from _of_a_result(source, node, name)
+            yield from _of_a_join(source, node, name)
             yield from _of_checked_axes(source, node)
             yield from _of_an_axis(source, node, name, function)
             if function.kernel:
@@ -181,6 +182,18 @@ def _of_a_name(source: Source, node: ast.Call, name: str) -> Iterator[Edit]:
         yield Edit.of_node(source, 3, node, f"({source.text_of(node.args[0])})", mistake)
 
 
+def _of_a_join(source: Source, node: ast.Call, name: str) -> Iterator[Edit]:
+    """Put the blocks that tl.join has put in pairs behind each other, along one of two axes."""
+    if name != "reshape" or not node.args:
+        return
+    joined = node.args[0]
+    if isinstance(joined, ast.Call) and called(joined) == "join":
+        code = source.text_of(joined)
+        mistake = f"{quoted(code)} puts elements in pairs, and does not put one block behind the other"
+        for order in ("(0, 2, 1)", "(2, 0, 1)"):
+            yield Edit.of_node(source, 1, joined, f"tl.permute({code}, {order})", mistake)
+
+
 def _of_a_result(source: Source, node: ast.Call, name: str) -> Iterator[Edit]:
     """Take an argument in place of what a call computes from it, or the result in another form."""
     code = quoted(source.text_of(node))
@@ -188,6 +201,10 @@ def _of_a_result(source: Source, node: ast.Call, name: str) -> Iterator[Edit]:
         for kept, dropped in (node.args, node.args[::-1]):
             mistake = f"{quoted(source.text_of(dropped))} does not belong in {code}"
             yield Edit.of_node(source, 3, node, f"({source.text_of(kept)})", mistake)
+    if name == "maximum" and len(node.args) == 2:
+        both = " + ".join(f"({source.text_of(one)})" for one in node.args)
+        mistake = f"{code} is the larger of two numbers, and not their sum"
+        yield Edit.of_node(source, 3, node, f"({both})", mistake)
     if name in ("clamp", "clip") and node.args:
         mistake = f"{code} cuts off values that are right"
         yield Edit.of_node(source, 1, node, f"({source.text_of(node.args[0])})", mistake)

@@ -106,7 +106,8 @@ def _parts_of_definitions(
     source: Source, function: Function, definitions: dict[str, list[ast.Assign]]
 ) -> Iterator[Edit]:
     """Exchange what has a name, such as a product, and one of its two parts, behind the definition."""
-    for name, found in definitions.items():
+    for name, every in definitions.items():
+        found = [one for one in every if not _is_cast_of(one.value, name)]
         for one, after in zip(found, [*found[1:], None], strict=True):
             for part, lacks, has in _parts(source, one.value):
                 for node in function.nodes:
@@ -119,6 +120,15 @@ def _parts_of_definitions(
                         yield Edit.of_node(source, 1, node, name, mistake)
                     elif _is_read_as(node, name):
                         yield Edit.of_node(source, 1, node, f"({source.text_of(part)})", f"{has} `{name}`")
+
+
+def _is_cast_of(value: ast.expr, name: str) -> bool:
+    """Return whether a value is a name in another dtype, as of `x.to(tl.float16).to(tl.float32)`."""
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "to":
+        value = value.func.value
+        if isinstance(value, ast.Name) and value.id == name:
+            return True
+    return False
 
 
 def _parts(source: Source, value: ast.expr) -> Iterator[tuple[ast.expr, str, str]]:

@@ -40,6 +40,8 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
                 yield from _to_the_other_end(source, statement, body)
             if block is not None:
                 yield from _out_of(source, statement, block)
+            if isinstance(block, Loop) and function.kernel:
+                yield from _once_more(source, statement, block)
             if isinstance(statement, Block) and at + 1 < len(body):
                 yield from _into(source, body[at + 1], statement)
 
@@ -237,6 +239,22 @@ def _out_of(source: Source, statement: ast.stmt, block: Block) -> Iterator[Edit]
     yield Edit(2, statement.lineno, mistake, behind)
     before = ((here, "pass"), ((begin, begin), f"{moved.lstrip()}\n{indent}"))
     yield Edit(2, statement.lineno, mistake, before)
+
+
+def _once_more(source: Source, statement: ast.stmt, loop: Loop) -> Iterator[Edit]:
+    """Run an update of a loop once more behind it, for what the last iteration has loaded."""
+    match statement:
+        case ast.Assign([ast.Name(name)], value) if name in {one.id for one in names_in(value)}:
+            pass
+        case ast.AugAssign(ast.Name()) | ast.Expr(ast.Call()):
+            pass
+        case _:
+            return
+    code, indent = source.text_of(statement), " " * loop.col_offset
+    again = textwrap.indent(textwrap.dedent(" " * statement.col_offset + code), indent)
+    end = source.span(loop)[1]
+    mistake = f"{quoted(code)} is not run once more behind the loop of line {loop.lineno}"
+    yield Edit(2, statement.lineno, mistake, (((end, end), "\n" + again),))
 
 
 def _set_anew(source: Source, body: Sequence[ast.stmt]) -> Iterator[Edit]:

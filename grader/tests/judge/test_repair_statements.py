@@ -2,6 +2,7 @@
 
 import pytest
 
+from grader.judge.repair import blocks, calls, ingredients, statements
 from grader.judge.repair.candidates import candidates
 from grader.judge.repair.source import Source
 from grader.tests.helpers.course import swap
@@ -163,3 +164,60 @@ def test_values_are_taken_in_order_where_their_names_are_those_that_the_function
     source = Source(NAMED.format(returned))
     mistakes = {edit.mistake for edit in candidates(source, "run")}
     assert any(mistake.endswith("takes values in the wrong order") for mistake in mistakes) is found
+
+
+BEHIND = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(x_ptr, y_ptr, w_ptr, out_ptr, n, share, BLOCK: tl.constexpr):
+    first = tl.program_id(0) * share
+    total = tl.zeros((BLOCK,), tl.float32)
+    now = tl.load(x_ptr + first)
+    for start in range(first, first + share, BLOCK):
+        at = start + tl.arange(0, BLOCK)
+        inside = at < n
+        product = tl.load(x_ptr + at, mask=inside) * tl.load(w_ptr + at, mask=inside)
+        product = product.to(tl.float16).to(tl.float32)
+        tl.store(y_ptr + at, product, mask=inside)
+        y = tl.load(y_ptr + at, mask=inside)
+        total += product * y
+    both = tl.reshape(tl.join(total, total), (2 * BLOCK,))
+    tl.store(out_ptr + tl.arange(0, 2 * BLOCK), both)
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "mistake"),
+    [
+        (
+            "inside = at < n", "inside = ((at < n) & ((at) < (first + share)))",
+            "`at < n` goes on behind `first + share`, where the range of line 11 ends",
+        ),
+        (
+            "product * y\n    both",
+            "product * y\n    total += product * y\n    both",
+            "`total += product * y` is not run once more behind the loop of line 11",
+        ),
+        (
+            "total += product", "total += (tl.load(x_ptr + at, mask=inside))",
+            "the factor `tl.load(w_ptr + at, mask=inside)` does not belong in `product`",
+        ),
+        (
+            "tl.join(total, total)", "tl.permute(tl.join(total, total), (0, 2, 1))",
+            "`tl.join(total, total)` puts elements in pairs, and does not put one block behind the other",
+        ),
+    ],
+)  # fmt: skip
+def test_an_edit_of_what_a_loop_a_definition_or_a_join_leaves_out(old, new, mistake):
+    source = Source(BEHIND)
+    kernel = source.functions["kernel"]
+    found = {
+        source.with_replaced(edit.parts): edit.mistake
+        for module in (blocks, statements, ingredients, calls)
+        for edit in module.edits(source, kernel)
+    }
+    assert BEHIND.count(old) == 1
+    assert found[BEHIND.replace(old, new)] == mistake
