@@ -187,7 +187,7 @@ def test_nothing_of_a_document_is_asked_of_a_worker(tree, monkeypatch):
     def refuse(*_):
         raise AssertionError("a session of workers was started")
 
-    monkeypatch.setattr("grader.judge.run.Session", refuse)
+    monkeypatch.setattr("grader.judge.run.Session.of_run", refuse)
     items = list(graded_items(ENTRY))
     assert {item.kind for item in items} == {DOCUMENT}
     run = Run(tree, "cpu", SEED, None)
