@@ -104,8 +104,11 @@ def run(arguments: Sequence[str]) -> int | None:
 
 
 def start(command: Sequence[str]) -> None:
-    """Start a process that will stand by, as `command`; it outlives this one."""
-    processes.Child(command, cwd=ROOT, stdout=processes.DEVNULL, stderr=processes.DEVNULL, own_session=True)
+    """Start a process that will stand by, as `command`; it outlives this one. Without it runs are slower."""
+    with contextlib.suppress(OSError):
+        processes.Child(
+            command, cwd=ROOT, stdout=processes.DEVNULL, stderr=processes.DEVNULL, own_session=True
+        )
 
 
 class Standby:
