@@ -102,24 +102,32 @@ def ready(tier, stands_by):
     from grader.grading.prepared import prepare
     from grader.worker.session import Session
 
-    if not stands_by:
-        prepare(tier)
-        try:
-            if line := sys.stdin.readline():
-                main(json.loads(line))
-        finally:
-            Session.close_prepared()
+    if stands_by:
+        _stand_by(tier)
         return
-    waiting = standby.Standby()
     prepare(tier)
-    code = 1
+    try:
+        if line := sys.stdin.readline():
+            main(json.loads(line))
+    finally:
+        Session.close_prepared()
+
+
+def _stand_by(tier: str) -> None:
+    """Prepare a run, make the one that is handed over, and tell its exit code."""
+    from grader.grading.prepared import prepare
+    from grader.worker.session import Session
+
+    waiting = standby.Standby()  # first: who asks meanwhile waits for less than a run without it takes
+    prepare(tier)
+    code = FAULT
     try:
         if wanted := waiting.take(IDLE_S):
             wanted.apply()
             threading.Thread(target=waiting.end_with_asker, daemon=True).start()
             main(wanted.arguments, prog_name="python -m grader")
     except SystemExit as ended:
-        code = ended.code if isinstance(ended.code, int) else 1
+        code = ended.code if isinstance(ended.code, int) else FAULT
         raise
     finally:
         Session.close_prepared()

@@ -23,6 +23,7 @@ from grader.system import processes
 
 ROOT = Path(__file__).resolve().parents[2]
 SWITCH = "GRADER_STANDBY"  # 1 uses one without a terminal, too, and 0 never does
+GPUS = ("/dev/nvidiactl", "/dev/dxg")  # the second in WSL2
 # Variables that are read when a process starts or imports.
 READ_EARLY = ("PATH", "LD_LIBRARY_PATH", "CUDA_", "CC", "LANG", "LC_", "TRITON_", "TORCH", "OMP_", "MKL_")
 READ_BY_PYTHON = ("PYTHON", "GRADER_", "TMPDIR", "HOME")
@@ -53,7 +54,7 @@ class Wanted(NamedTuple):
 def is_wanted() -> bool:
     """Return whether this process may use a standby: on a terminal, and where no GPU is."""
     switch = os.environ.get(SWITCH, "")
-    return (switch == "1" or (not switch and sys.stdout.isatty())) and not os.path.exists("/dev/nvidiactl")
+    return (switch == "1" or (not switch and sys.stdout.isatty())) and not any(map(os.path.exists, GPUS))
 
 
 def place() -> Path:

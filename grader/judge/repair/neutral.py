@@ -1,5 +1,5 @@
 """Neutral values of an expression, with which it decides nothing: 0, 1, one branch of a choice, or a
-comparison that always holds.
+comparison that holds always or never.
 
 `2 % tile_n` in place of `tile_n % 2` mends a wrong order of tiles because it switches that order off. With 0
 in its place the file is right, too: then the mistake lies in the expression or in what it decides.
