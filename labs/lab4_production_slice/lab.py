@@ -847,7 +847,7 @@ NORM_FORWARD = (
     *with_eps(0.0, 1.0),
 )
 NORM_BACKWARD = (
-    *backward_cases(("dy", "x", "dx"), "narrow", longest="bf16"),
+    *backward_cases(("dy", "x", "dx"), "narrow", "far", longest="bf16"),
     *MANY_ROWS,
     Case(shapes(3, 257, values="outlier"), "bf16"),
     *with_eps(0.0, 1.0),
@@ -904,6 +904,7 @@ LINEAR_CASES = (
     *(Case(linears(*s), "bf16") for s in ((5, 127, 33), (129, 4096, 1000), (1000, 3001, 257))),
     Case(linears(300, 40000, 8), "bf16"),
     Case(linears(37, 136, 70, values="far"), "fp16"),
+    Case(linears(37, 136, 70, values="far"), "fp32"),
     *(Case(linears(37, 129, 70, values=value), "fp32") for value in ("aside", "narrow")),
     *(
         Case(linears(70, 129, 40), dtype, {**PADDED, "weight": Layout(pad=3)})
