@@ -138,11 +138,11 @@ def _stand_by(tier: str) -> None:
 
 def _graded(options: RunOptions) -> int:
     """Grade and report; return the exit code."""
-    from grader.grading import stop
+    from grader.grading import prepared, stop
 
     console = Console(soft_wrap=True)
     began = time.monotonic()
-    with stop.at_ctrl_c(console.is_terminal):
+    with stop.at_ctrl_c(console.is_terminal), prepared.early(options.tier):
         entries = entries_of(options.labs)
         words = ", ".join(dict.fromkeys(lab_word(entry.folder.name, entry.number) for entry in entries))
         console.print(f"grader {__version__}: {words} from {options.source}", highlight=False, markup=False)

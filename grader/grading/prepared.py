@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import os
+from collections.abc import Iterator
 
 from grader.system import gpu
-from grader.worker.session import Session
+from grader.worker.session import LEAN, Session
 
 # What the first case of a run, and its first failure, would import.
 IMPORTED = (
@@ -23,8 +26,26 @@ IMPORTED = (
 )
 
 
+@contextlib.contextmanager
+def early(tier: str) -> Iterator[None]:
+    """Start the fork server of a run now, unless one is prepared: it imports while this process does.
+
+    Where memory is short, fork servers start when they are needed.
+    """
+    if not Session.is_prepared() and LEAN not in os.environ:
+        _start(tier)
+    try:
+        yield
+    finally:
+        Session.close_prepared()
+
+
 def prepare(tier: str) -> None:
     """Import what a run of this tier needs, and start its fork server."""
-    Session.prepare("cuda" if tier != "cpu" and gpu.find()[0] else "cpu")
+    _start(tier)
     for name in IMPORTED:
         importlib.import_module(name)
+
+
+def _start(tier: str) -> None:
+    Session.prepare("cuda" if tier != "cpu" and gpu.find()[0] else "cpu")

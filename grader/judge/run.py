@@ -32,7 +32,7 @@ from grader.screen.policy import screen_part
 from grader.screen.screen import screen
 from grader.system.gpu import Gpu
 from grader.system.text import one_line
-from grader.worker.session import Session
+from grader.worker.session import LEAN, Session
 
 if TYPE_CHECKING:
     # They import torch, which a run over untouched skeletons does not need.
@@ -48,7 +48,6 @@ ARCHS = (75, 80, 86, 87, 89, 90, 100, 103, 110, 120, 121)  # supported by Triton
 REFERENCE = "reference"  # as a source: times the baselines of lab.py as a submission, which should give 100 %
 CODEGEN_LIMIT_S = 180.0
 ASKED_LIMIT_S = 20.0  # where it is only asked if something compiles: a block of 2^20 elements takes minutes
-LEAN = "GRADER_LEAN"  # if set, one fork server at a time, for a container with less than a gigabyte
 MOST_DOCUMENT_BYTES = 1 << 24  # of a document that is handed in beside kernels
 # Largest size, and product of sizes, of a case that is run for a check of generated code alone: beyond them a
 # kernel that adds up one product at a time takes minutes in the interpreter.

@@ -6,13 +6,13 @@ file runs in a process before its shape is timed.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 import psutil
 
 from grader.course.items import CaseItem
-from grader.judge.compile_ahead import workers_here
 from grader.worker.submission_worker import SubmissionWorker, close_all
 
 # Processes that wait take at most one part in so many of a GPU's free memory, each about this much.
@@ -24,7 +24,7 @@ Shape: TypeAlias = tuple[str, str, str]  # the lab's folder, the exercise and th
 def most_waiting(free_bytes: int) -> int:
     """Return how many processes may wait at once on this machine, with so many bytes free on its GPU."""
     on_host = psutil.virtual_memory().available // 2 // HOST_BYTES
-    return max(1, min(free_bytes // SHARE // CONTEXT_BYTES, on_host, workers_here()))
+    return max(1, min(free_bytes // SHARE // CONTEXT_BYTES, on_host, len(os.sched_getaffinity(0)) - 1))
 
 
 class TimedWorkers:

@@ -16,6 +16,7 @@ from grader.sandbox.confine import Confinement
 from grader.worker.fork_server_client import ForkServer
 
 COURSE = Path(__file__).resolve().parents[2]
+LEAN = "GRADER_LEAN"  # if set, one fork server at a time, for a container with less than a gigabyte
 
 
 class Session:
@@ -56,6 +57,11 @@ class Session:
         return ready
 
     @classmethod
+    def is_prepared(cls) -> bool:
+        """Return whether a session waits for its run."""
+        return cls._prepared is not None
+
+    @classmethod
     def close_prepared(cls) -> None:
         """Close the prepared session if no run has taken it."""
         if cls._prepared:
@@ -65,13 +71,15 @@ class Session:
     def parent(self, interpreted: bool, operators: bool = False) -> ForkServer:
         """Return the fork server for a mode; started at the first call, usable once its imports are done.
 
-        With `operators` one that is started now imports what files that register torch operators need.
+        With `operators` it imports what files that register torch operators need.
         """
         with self._lock:
             if interpreted in self._parents and self._parents[interpreted].ended:
                 self._parents.pop(interpreted).close()
             if interpreted not in self._parents:
                 self._parents[interpreted] = ForkServer(interpreted, self.folder, self._first_user, operators)
+            elif operators:
+                self._parents[interpreted].import_operators()
             return self._parents[interpreted]
 
     def end_parent(self, interpreted: bool) -> None:

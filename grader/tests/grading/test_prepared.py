@@ -9,7 +9,7 @@ import pytest
 from grader.grading import prepared
 from grader.system import standby
 from grader.tests.helpers.commands import grade
-from grader.worker.session import Session
+from grader.worker.session import LEAN, Session
 
 ASKED = ["--lab", "1", "--from", "solutions", "-k", "fp32"]
 
@@ -69,3 +69,27 @@ def test_a_session_that_was_prepared_is_taken_once_and_only_where_it_fits():
     folder = Session._prepared.folder
     Session.close_prepared()
     assert not folder.exists()
+
+
+@pytest.mark.parametrize("lean", [False, True])
+def test_the_fork_server_starts_before_the_run_is_known_unless_memory_is_short(monkeypatch, lean):
+    monkeypatch.setenv(LEAN, "1") if lean else monkeypatch.delenv(LEAN, raising=False)
+    with prepared.early("cpu"):
+        assert Session.is_prepared() is not lean
+        ready = Session._prepared
+        with prepared.early("cpu"):  # one that is prepared already is kept
+            assert Session._prepared is ready
+    assert not Session.is_prepared()
+    assert lean or not ready.folder.exists()
+
+
+def test_a_fork_server_that_is_already_there_is_asked_for_operators():
+    session = Session("cpu", 1)
+    try:
+        parent = session.parent(interpreted=True)
+        assert not parent._has_operators
+        assert session.parent(interpreted=True, operators=True) is parent
+        assert parent._has_operators
+        assert parent.findings
+    finally:
+        session.close()

@@ -16,6 +16,7 @@ from grader.system import seeds
 from grader.system.gpu import Gpu
 from grader.tests.helpers.commands import python
 from grader.tests.helpers.course import ROOT, solution, swap
+from grader.worker.session import LEAN
 from grader.worker.shared_memory import Arena
 
 ARCH = 90
@@ -306,7 +307,7 @@ def test_long_rows_are_compiled_first_and_all_else_in_the_order_of_the_cases(war
 def test_other_tiers_a_lean_machine_and_the_reference_compile_nothing_ahead(warmed, monkeypatch):
     assert warmed("cpu")[0]._ahead is None
     assert warmed("gpu", run.REFERENCE, [SPEED])[0]._ahead is None
-    monkeypatch.setenv(run.LEAN, "1")
+    monkeypatch.setenv(LEAN, "1")
     assert warmed("gpu")[0]._ahead is None
 
 

@@ -85,7 +85,7 @@ def test_memory_of_gpu_and_host_and_cores_bound_how_many_wait(monkeypatch):
     def most(gpu_gib, host_gib, cores):
         memory = SimpleNamespace(available=host_gib << 30)
         monkeypatch.setattr(timed_workers.psutil, "virtual_memory", lambda: memory)
-        monkeypatch.setattr(timed_workers, "workers_here", lambda: cores - 1)
+        monkeypatch.setattr(timed_workers.os, "sched_getaffinity", lambda _: range(cores))
         return timed_workers.most_waiting(gpu_gib << 30)
 
     assert most(48, 128, 16) == 15
