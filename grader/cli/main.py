@@ -149,10 +149,13 @@ def _graded(options: RunOptions) -> int:
         from grader.grading import collect, plugin, pytest_run
         from grader.grading.progress import Follower, ProgressPlugin, Teller
         from grader.report import exports, terminal
+        from grader.results import by_lab
+        from grader.student import what_next
 
         folder, keyword = writable(options.results), options.keyword
         keeper = _Keeper()
-        follower = ProgressPlugin(Follower(console) if options.tell is None else Teller(options.tell))
+        shown = Follower(console, announces=False) if options.tell is None else Teller(options.tell)
+        follower = ProgressPlugin(shown)
         pytest_run.run(entries, options, [keeper, follower], ["--junitxml", str(folder / "junit.xml")])
     if keeper.config is None or plugin.ANSWERS not in keeper.config.stash:
         return USAGE
@@ -179,11 +182,15 @@ def _graded(options: RunOptions) -> int:
             highlight=False,
             markup=False,
         )
-        seen = f"for a page with error maps, timing rounds and the next step: {cli_report.how_to_see(folder)}"
-        console.print(seen, highlight=False, markup=False)
+        seen = f"for a page with error maps and timing rounds: {cli_report.how_to_see(folder)}"
+        console.print(seen, style="dim", highlight=False, markup=False)
+        if options.source == terminal.LABS and not keyword:
+            by_lab.keep(graded, folder)
     except OSError as error:
         click.echo(f"{folder}: the reports could not be written: {error.strerror}", err=True)
         return FAULT
+    for line in what_next.lines(graded, by_lab.read(folder), keyword):
+        console.print(line, style="bold", highlight=False, markup=False, soft_wrap=True)
     if follower.broken or any(outcome.verdict.value == "GRADER_FAULT" for _, outcome, _ in answered):
         return FAULT
     if options.least is not None and graded.points < options.least:

@@ -106,6 +106,12 @@ def capstone(root: Path = ROOT) -> list[Entry]:
     return found
 
 
+def folders(root: Path = ROOT / "labs") -> list[tuple[int, str]]:
+    """Return number and folder name of every lab below `root`, by number; loads none."""
+    named = [(FOLDER.fullmatch(path.parent.name), path.parent.name) for path in root.glob("*/lab.py")]
+    return sorted((int(match[1]), name) for match, name in named if match and match[1])
+
+
 def find(root: Path = ROOT / "labs") -> list[Entry]:
     """Return every lab below `root`, by number.
 

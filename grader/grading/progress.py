@@ -17,15 +17,20 @@ from rich.progress import (
 )
 
 from grader.course.items import Item
-from grader.course.spec import lab_word
+from grader.course.spec import Verdict, lab_word
 from grader.grading.run_state import RunState
+
+LATER = ("    likely cause", "    read")  # lines of a failure that may change with the next case
 
 
 class Follower:
-    """A progress bar on a terminal; if output is piped, a line whenever the current step changes."""
+    """A progress bar on a terminal; if output is piped, a line whenever the current step changes.
 
-    def __init__(self, console: Console, *columns: ProgressColumn):
-        self.console = console
+    Without `announces` nothing is printed there.
+    """
+
+    def __init__(self, console: Console, *columns: ProgressColumn, announces: bool = True):
+        self.console, self._announces = console, announces
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -48,7 +53,7 @@ class Follower:
         """Show what is running."""
         if self._task is not None:
             self._bar.update(self._task, description=f"{words}  {item}")
-        elif words != self._announced:
+        elif self._announces and words != self._announced:
             self._announced = words
             self.note(words)
 
@@ -110,6 +115,7 @@ class ProgressPlugin:
     def __init__(self, follower: Follower | Teller):
         self._follower = follower
         self._told: set[str] = set()
+        self._running = ""  # lab and exercise of the item that is graded
         self.broken: list[str] = []
 
     def pytest_collectreport(self, report):
@@ -127,8 +133,18 @@ class ProgressPlugin:
         """Show what is running."""
         asked: Item = item.asked
         lab = lab_word(asked.entry.folder.name, asked.entry.number)
-        words = f"{lab}  {asked.exercise.name}  {asked.kind}"
-        self._follower.running(words, asked.name)
+        self._running = f"{lab}  {asked.exercise.name}"
+        self._follower.running(f"{self._running}  {asked.kind}", asked.name)
+
+    def pytest_runtest_logreport(self, report):
+        """Show the facts of an exercise's first failure; its cause comes when all cases were looked at."""
+        verdict = getattr(report, "verdict", "")
+        if report.when != "call" or not report.failed or verdict == Verdict.NOT_STARTED.value:
+            return
+        if self._running not in self._told:
+            self._told.add(self._running)
+            lines = [line for line in report.longreprtext.splitlines() if not line.startswith(LATER)]
+            self._follower.found("\n  ".join([f"{self._running}  {lines[0]}", *lines[1:]]))
 
     def pytest_runtest_logfinish(self):
         """Count one item as done."""

@@ -49,8 +49,8 @@ def explain(asked: Item, outcome: Outcome) -> list[str]:
 
 
 def word(item: ItemResult) -> str:
-    """Return the verdict as it is printed: `NOT STARTED`, `WRONG/MISMATCH`."""
-    return item.label.replace("_", " ")
+    """Return the verdict as it is printed: `NOT STARTED`, `WRONG/MISMATCH`, `waits` for another item."""
+    return "waits" if item.blocked else item.label.replace("_", " ")
 
 
 def details_of(item: ItemResult, folder: str, file: str, source: str = LABS) -> Iterator[str]:
@@ -148,6 +148,25 @@ def _lab_lines(lab: LabResult, score: Score, source: str) -> Iterator[tuple[str,
         yield f"{'not graded':<{WIDTH - 16}}{score.not_graded:>14}", "dim"
 
 
+def _is_begun(lab: LabResult) -> bool:
+    waiting = (Verdict.NOT_STARTED, Verdict.NOT_GRADED)
+    return any(item.verdict not in waiting for exercise in lab.exercises for item in exercise.items)
+
+
+def _brief(lab: LabResult, score: Score) -> Iterator[tuple[str, str]]:
+    """Yield one line for a lab of which nothing is written: its TODOs are listed when it is graded alone."""
+    name = f"{lab_word(lab.folder, lab.number)}  {lab.title}"
+    todos = {
+        (exercise.file, todo.line)
+        for exercise in lab.exercises
+        for item in exercise.items
+        for todo in item.open_todos
+    }
+    state = f"not started, {len(todos)} TODOs" if todos else "not started"
+    line = f"{f'{name}, {state}':<{WIDTH - 16}}{f'{score.earned} / {score.graded}':>14}"
+    yield line, STYLES[Verdict.NOT_STARTED.value]
+
+
 def _group(
     lab: LabResult,
     exercise: ExerciseResult,
@@ -160,8 +179,11 @@ def _group(
     passed = [item for item in graded if item.verdict is Verdict.PASS]
     states = {item.verdict for item in graded}
     style = ""
+    waits_for = [item.blocked for item in graded if item.blocked]
     if states == {Verdict.NOT_STARTED}:
         word, count = "not started", ""
+    elif graded and len(waits_for) == len(graded):
+        word, count, style = "waits", f" {waits_for[0].until}", "dim"
     elif title == "speed":
         word, count, style = "", "", "green" if len(passed) == len(graded) else "yellow"
     else:
@@ -220,8 +242,7 @@ def _failures(
         if first.verdict is Verdict.NOT_STARTED and title != "correctness":
             continue  # already listed under correctness
         if first.blocked:
-            yield f"  {first.blocked.words}", "dim"
-            continue
+            continue  # its line says what it waits for
         above = _told_above(lab, exercise, first)
         if above:
             yield f"  {word(first)}  {first.name}", STYLES.get(first.verdict.value, "red")
@@ -312,7 +333,9 @@ def show(results: Results, console: Console) -> None:
     score = points.score_of(results.items)
     labs = points.split(score, [lab.items for lab in results.labs])
     for lab, own in zip(results.labs, labs, strict=True):
-        for line, style in _lab_lines(lab, own, results.source):
+        brief = len(results.labs) > 1 and not _is_begun(lab)
+        lines = _brief(lab, own) if brief else _lab_lines(lab, own, results.source)
+        for line, style in lines:
             console.print(Text(harmless(line), style=style), soft_wrap=True)
     console.print()
     total = f"{score.earned} / {score.graded}"

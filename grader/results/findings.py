@@ -54,4 +54,9 @@ class Blocked(Model):
     @property
     def words(self) -> str:
         """The sentence for a report."""
-        return f"not looked at until every case of {self.exercise} is right"
+        return f"not looked at {self.until}"
+
+    @property
+    def until(self) -> str:
+        """What it waits for."""
+        return f"until every case of {self.exercise} is right"

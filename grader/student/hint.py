@@ -12,11 +12,13 @@ from rich.text import Text
 from grader.course.catalog import Entry
 from grader.course.hints import Hint, hints_of
 from grader.course.spec import lab_word
+from grader.results import by_lab
 from grader.student import next_hint, opened_hints
 from grader.student.next_hint import Pointer
 from grader.student.opened_hints import OpenedHints
 
 SOURCE = Path("labs")
+BY_NUMBER = "for a hint by its number: make hint LAB=2 K=3"
 WIDEST = 100  # columns; longer lines of text are hard to read
 
 
@@ -44,6 +46,9 @@ def give(
         words = f"{folder / opened_hints.FILE} is damaged ({trouble}): every hint starts at level 1 again"
         _say(console, words, "yellow")
     chosen, others = _choose(entries, labs, keyword, folder, console, known.last if again else None)
+    if chosen is None:
+        _say(console, f"nothing failed in the last run, and no TODO is open; {BY_NUMBER}", "")
+        return
     hints = _hints(chosen)
     if chosen.hint not in hints:
         raise NoHintError(_no_such_hint(chosen, hints))
@@ -66,8 +71,11 @@ def give(
     _say(console, _what_next(chosen, len(levels) - until, bool(shown), others), "dim")
 
 
-def _choose(entries, labs, keyword, folder, console, last) -> tuple[Pointer, list[Pointer]]:
-    """Return the hint to show, and other useful hints of its lab; `last` is the one to show again, if any."""
+def _choose(entries, labs, keyword, folder, console, last) -> tuple[Pointer | None, list[Pointer]]:
+    """Return the hint to show, and other useful hints of its lab; `last` is the one to show again, if any.
+
+    None if nothing needs a hint; NoHintError if nothing with this keyword does.
+    """
     if keyword.isdigit():
         if labs is None or len(entries) != 1:
             raise NoHintError(f"hint {keyword} of which lab? For lab 2: make hint LAB=2 K={keyword}")
@@ -80,11 +88,13 @@ def _choose(entries, labs, keyword, folder, console, last) -> tuple[Pointer, lis
     if trouble:
         words = f"{folder / 'results.json'} cannot be read ({trouble}): hints for open TODOs only"
         _say(console, words, "yellow")
-    found = next_hint.pointers(entries, results, keyword, SOURCE)
+    runs = [*([results] if results else []), *by_lab.read(folder).values()]
+    found = next_hint.pointers(entries, runs, keyword, SOURCE)
     if not found:
-        of_name = f" with {keyword!r} in its name" if keyword else ""
-        by_number = "for a hint by its number: make hint LAB=2 K=3"
-        raise NoHintError(f"no failure in the last run and no open TODO{of_name}; {by_number}")
+        if keyword:
+            words = f"no failure in the last run and no open TODO with {keyword!r} in its name"
+            raise NoHintError(f"{words}; {BY_NUMBER}")
+        return None, []
     first = found[0]
     same_lab = [one for one in found if one.entry is first.entry and one.hint]
     return first, [one for one in same_lab if one.hint != first.hint]

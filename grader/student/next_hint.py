@@ -49,21 +49,30 @@ def last_results(folder: Path) -> tuple[Results | None, str]:
         return None, str(error)
 
 
-def pointers(entries: Sequence[Entry], results: Results | None, keyword: str, source: Path) -> list[Pointer]:
-    """Return pointers to hints: first for failures of the last run, then for open TODOs.
+def pointers(entries: Sequence[Entry], runs: Sequence[Results], keyword: str, source: Path) -> list[Pointer]:
+    """Return pointers to hints: first for failures of these runs, the last one first, then for open TODOs.
 
-    `keyword` keeps those with this word in the name of the case, the function or the file.
+    Of a lab in several runs only the first counts. Of its failures those for which there is a hint come
+    first. `keyword` keeps those with this word in the name of the case, the function or the file.
     """
-    ours = results and results.source == str(source)  # not a run of the solutions
-    failed = list(_failures(entries, results, keyword, source)) if ours else []
+    failed: list[Pointer] = []
+    seen: set[str] = set()
+    for results in runs:
+        if results.source != str(source):  # a run of the solutions
+            continue
+        for lab in results.labs:
+            if lab.folder not in seen:
+                seen.add(lab.folder)
+                of_lab = list(_failures(entries, lab, keyword, source))
+                failed += sorted(of_lab, key=lambda one: one.hint is None)
     return [*failed, *_open(entries, keyword, source)]
 
 
-def _failures(entries, results, keyword, source) -> Iterator[Pointer]:
+def _failures(entries, lab, keyword, source) -> Iterator[Pointer]:
     known = {entry.folder.name: entry for entry in entries}
-    for lab in results.labs:
-        entry = known.get(lab.folder)
-        for exercise in lab.exercises if entry else ():
+    entry = known.get(lab.folder)
+    if entry:
+        for exercise in lab.exercises:
             asked = next((one for one in entry.lab.exercises if one.name == exercise.name), None)
             if asked is None:
                 continue
@@ -72,7 +81,7 @@ def _failures(entries, results, keyword, source) -> Iterator[Pointer]:
             since = "" if digest == exercise.file_sha256 else "; the file has changed since"
             for item in exercise.items:
                 known_as = f"{item.id} {exercise.file}"
-                if item.verdict not in FINE and item.hint and keyword in known_as:
+                if item.verdict not in FINE and not item.blocked and keyword in known_as:
                     why = f"{word(item)} in {one_line(item.id)}, in the last run{since}"
                     yield Pointer(entry, item.hint, why, one_line(item.cause))
 

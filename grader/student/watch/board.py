@@ -119,8 +119,9 @@ def _cell(items: Sequence[ItemResult]) -> Text:
     if worst is None:
         return Text(f"ok {passed} of {len(graded)}", style="green")
     words = word(worst).lower()
-    count = "" if worst.verdict is Verdict.NOT_STARTED else f" {passed} of {len(graded)}"
-    return Text(f"{words}{count}", style=STYLES.get(worst.verdict.value, "red"))
+    count = "" if worst.verdict is Verdict.NOT_STARTED or worst.blocked else f" {passed} of {len(graded)}"
+    style = "dim" if worst.blocked else STYLES.get(worst.verdict.value, "red")
+    return Text(f"{words}{count}", style=style)
 
 
 def points_words(points: Points) -> str:

@@ -380,7 +380,7 @@ def test_both_themes_and_paper_are_thought_of():
 
 def test_grade_ends_with_the_command_for_the_page_and_it_works(wrong_run, tmp_path):
     folder, printed = wrong_run
-    command = printed.rstrip().splitlines()[-1].partition(": ")[2]
+    (command,) = (line.partition(": ")[2] for line in printed.splitlines() if line.startswith("for a page"))
     assert command == f"python -m grader report --results {folder}"
     assert cli_report.how_to_see(cli_report.RESULTS) == "make report"
     texts = []

@@ -295,11 +295,12 @@ def test_what_the_terminal_prints_for_each_kind_adds_up_to_the_lab_and_the_labs_
     labs, kinds = [], []
     for line in graded[1].stdout.splitlines():
         if found := re.match(
-            r"(?:  (?:correctness|generated code|speed) |(lab .*), total ).* ([\d.]+) / ([\d.]+)$", line
+            r"(?:  (?:correctness|generated code|speed) |(lab .*), (?:total |not st)).* ([\d.]+) / ([\d.]+)$",
+            line,
         ):
             own = Decimal(found[2]), Decimal(found[3])
             if found[1]:
-                assert own == tuple(map(sum, zip(*kinds, strict=True)))
+                assert own == tuple(map(sum, zip(*kinds, strict=True))) or "not started" in line
                 labs.append(own)
                 kinds = []
             else:

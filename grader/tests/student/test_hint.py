@@ -13,6 +13,7 @@ from grader.course import catalog
 from grader.course.hints import hint_of_todo, hints_of, todo_hints
 from grader.course.spec import Verdict
 from grader.course.todos import open_todos
+from grader.results import by_lab
 from grader.results.machine import Machine
 from grader.results.models import ExerciseResult, ItemResult, LabResult, Results
 from grader.student.next_hint import last_results
@@ -49,6 +50,7 @@ def results_of(course, verdict, number, source="labs"):
     """What a run leaves that found one thing in softmax_backward, with a hint of this number."""
     machine = Machine(gpu=None, platform="", python="", torch="", triton="", numpy="")
     points = {"points": 0, "graded_points": 0, "not_graded_points": 0, "max_points": 1}
+    (course / "results").mkdir(exist_ok=True)
     item = ItemResult(
         id="softmax_backward/correctness/rows=3,cols=5,fp32", kind="correctness", name="rows=3,cols=5,fp32",
         verdict=verdict, hint=number, points=0, max_points=1, seconds=0,
@@ -60,8 +62,8 @@ def results_of(course, verdict, number, source="labs"):
         grader="", date="", seconds=0, command="", tier="cpu", source=source, seed=0, arch=90, assurance="",
         machine=machine, labs=[lab], **points,
     )  # fmt: skip
-    (course / "results").mkdir(exist_ok=True)
     (course / "results" / "results.json").write_text(results.model_dump_json())
+    return results
 
 
 # -- the README
@@ -165,6 +167,32 @@ def test_a_failure_of_the_last_run_comes_before_an_open_todo(course):
 def test_what_did_not_fail_asks_for_no_hint(course, verdict):
     results_of(course, verdict, 6)
     assert "hint 2, for online_softmax.py:29, TODO 1:" in hint(course, "--lab", "2").stdout
+
+
+def test_a_lab_that_was_graded_before_the_last_run_is_not_forgotten(course):
+    by_lab.keep(results_of(course, Verdict.WRONG, 6), course / "results")
+    others = {"labs": (), "points": 0}
+    last = results_of(course, Verdict.PASS, 6).model_copy(update=others)
+    (course / "results" / "results.json").write_text(last.model_dump_json())
+    assert "lab 2, hint 6, for WRONG in softmax_backward" in hint(course).stdout
+
+
+def test_a_failure_without_a_hint_stays_in_its_lab(course):
+    results_of(course, Verdict.CRASHED, None)
+    done = hint(course)
+    assert done.returncode == 2
+    assert "there is no hint for it; labs/lab2_online_softmax/README.md has these:" in done.stderr
+
+
+def test_where_nothing_is_left_to_do_no_hint_is_no_error(course):
+    for file in course.glob("labs/lab*/*.py"):
+        if (ROOT / "solutions" / file.parent.name / file.name).exists():
+            shutil.copy(ROOT / "solutions" / file.parent.name / file.name, file)
+    results_of(course, Verdict.PASS, 6)
+    done = hint(course)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "nothing failed in the last run, and no TODO is open" in done.stdout
+    assert hint(course, "-k", "softmax").returncode == 2
 
 
 def test_a_run_of_other_files_than_the_students_asks_for_no_hint(course):
