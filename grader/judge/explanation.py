@@ -207,7 +207,13 @@ class Explainer:
         mended = {item.id for item, _ in wrong.answers if repair.mends(item.case)} & {*failed}
         named = {name: outcome for name, outcome in failed.items() if name in mended}
         hint = _common_hint(named)
-        causes = {name: replace(one, cause=sentence(repair), hint=hint) for name, one in named.items()}
+        shown = {name: words for name, words in (tried or {}).items() if STEPS in words}
+        if not told_already or _is_of_strides(repair):
+            shown = {}  # the edit says where the stride comes from
+        causes = {
+            name: replace(one, cause=shown.get(name, sentence(repair)), hint=hint)
+            for name, one in named.items()
+        }
         if len(named) == len(failed):
             return causes
         self._unmended.setdefault(key, []).append(wrong.exercise.name)
@@ -591,6 +597,12 @@ def sentence(found: Repair) -> str:
     """Return a repair in words: for each edit its line, and what is wrong there."""
     edits = sorted(found.edits, key=lambda edit: edit.line)
     return "; and ".join(f"line {edit.line}: {edit.mistake}" for edit in edits)
+
+
+def _is_of_strides(found: Repair) -> bool:
+    """Return whether a repair changes what is passed as a stride, or how a tensor is laid out."""
+    texts = [sentence(found), *(text for edit in found.edits for _, text in edit.parts)]
+    return any(word in text for word in ("stride", "contiguous") for text in texts)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -33,6 +33,12 @@ MOST_PROGRAMS = 4096  # of a launch that is tried
 MOST_ALONE = 64  # programs that are looked at by themselves, the last ones
 MOST_CHANGED = 4  # launches that are changed, one at a time
 NEEDED = "are needed"  # in a cause: with so many programs the case is right in every way
+# Where all that is wrong was never written, and programs share the work.
+LEFT_OUT = (
+    "no program computes some elements: there are too few programs, or each makes too few turns, or steps "
+    "too far"
+)
+NOT_RIGHT = 0.999  # the largest share of right elements where one is wrong
 NEARER = 1e-3  # by which the share of right elements must rise, so that still more programs are tried
 
 
@@ -43,6 +49,11 @@ class Seen(NamedTuple):
     right: float
     is_clean: bool  # nothing that is not an output was written
     witnessed: Witnessed
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether elements were never written, and all others are right."""
+        return self.written < 1.0 and self.right > min(self.written, NOT_RIGHT) - 1e-6
 
     @property
     def is_right(self) -> bool:
@@ -115,7 +126,7 @@ class Bench:
         total = sum(one.numel() for one in called.untouched)
         left = sum(int(one.sum()) for one in called.untouched)
         # `finding` is of the first wrong output alone; the others count by whether they were written.
-        right = 1.0 if finding is None else min(1.0 - (left + finding.wrong) / (2 * total), 0.999)
+        right = 1.0 if finding is None else min(1.0 - (left + finding.wrong) / (2 * total), NOT_RIGHT)
         return Seen(1.0 - left / total, right, called.is_clean, self._worker.witnessed)
 
 
@@ -124,8 +135,10 @@ def mistaken_programs(worker: SubmissionWorker, exercise: Exercise, case: Case) 
 
     `case` is a wrong one, runs in the interpreter, and is not hidden.
     """
-    if exercise.follow is not None:  # what is expected follows from a random choice
-        return ""
+    if exercise.follow is not None:  # what is expected follows from a random choice: values are not judged
+        trial = Trial(exercise, case, worker.session.seed)
+        called = trial.call(worker, witnessed=True)
+        return _never_stored(trial, called.untouched, worker.witnessed) if called else ""
     bench = Bench(worker, exercise, case)
     plain = bench.plain
     if plain is None or plain.is_whole or len(plain.witnessed.launches) >= MOST_LAUNCHES:
@@ -136,7 +149,7 @@ def mistaken_programs(worker: SubmissionWorker, exercise: Exercise, case: Case) 
         words = _too_few(bench, plain, number, launch) or _too_many(bench, plain, number, launch)
         if words:
             return words
-    return _never_stored(bench, plain)
+    return _never_stored(bench.trial, bench.untouched, plain.witnessed)
 
 
 def _axes(launch: Launch) -> Iterator[int]:
@@ -227,6 +240,9 @@ def _words_for_few(bench: Bench, number: int, launch: Launch, found: Sequence[tu
                 "written: which elements a program computes is wrong"
             )
         return f"{launches}, and {needed} {NEEDED}"
+    plain = bench.plain
+    if launch.is_asked_for and seen.is_right and plain is not None and plain.leaves_out:
+        return f"{launches}: {LEFT_OUT}. With {needed} every element is right"
     if launch.is_asked_for and seen.is_right:
         # They share the work by tl.num_programs, so that with fewer of them each takes more turns.
         return (
@@ -254,13 +270,16 @@ def _too_many(bench: Bench, plain: Seen, number: int, launch: Launch) -> str:
     return ""
 
 
-def _never_stored(bench: Bench, plain: Seen) -> str:
-    """Say which elements at the end of an output no program stores, and which line stores the last one."""
-    reaches = plain.witnessed.reaches
+def _never_stored(trial: Trial, never: Sequence[torch.Tensor], seen: Witnessed) -> str:
+    """Say which elements at the end of an output no program stores, and which line stores the last one.
+
+    `never` has a mask of them for each output.
+    """
+    reaches = seen.reaches
     if len(reaches) >= MOST_REACHES:
         return ""
-    outputs = bench.trial.buffers[-len(bench.untouched) :] if bench.untouched else ()
-    for buffer, untouched in zip(outputs, bench.untouched, strict=True):
+    outputs = trial.buffers[-len(never) :] if never else ()
+    for buffer, untouched in zip(outputs, never, strict=True):
         stores = [one for one in reaches if one.writes and one.offset == buffer.tensor.offset]
         words = _end_of(buffer.tensor, untouched, stores)
         if words:

@@ -51,6 +51,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
             yield from _of_a_name(source, node, name)
             yield from _of_a_result(source, node, name)
             yield from _of_a_join(source, node, name)
+            yield from _of_a_stored_block(source, node, name)
             yield from _of_checked_axes(source, node)
             yield from _of_an_axis(source, node, name, function)
             if function.kernel:
@@ -183,15 +184,24 @@ def _of_a_name(source: Source, node: ast.Call, name: str) -> Iterator[Edit]:
 
 
 def _of_a_join(source: Source, node: ast.Call, name: str) -> Iterator[Edit]:
-    """Put the blocks that tl.join has put in pairs behind each other, along one of two axes."""
+    """Put what tl.join has put in pairs behind each other: two vectors, or two blocks along one axis."""
     if name != "reshape" or not node.args:
         return
     joined = node.args[0]
     if isinstance(joined, ast.Call) and called(joined) == "join":
         code = source.text_of(joined)
         mistake = f"{quoted(code)} puts elements in pairs, and does not put one block behind the other"
-        for order in ("(0, 2, 1)", "(2, 0, 1)"):
+        for order in ("(1, 0)", "(0, 2, 1)", "(2, 0, 1)"):  # of vectors, or of blocks along either axis
             yield Edit.of_node(source, 1, joined, f"tl.permute({code}, {order})", mistake)
+
+
+def _of_a_stored_block(source: Source, node: ast.Call, name: str) -> Iterator[Edit]:
+    """Store a block with its two axes exchanged."""
+    if name == "store" and len(node.args) > 1:
+        value = node.args[1]
+        code = source.text_of(value)
+        mistake = f"{quoted(code)} has its rows where {quoted(source.text_of(node.args[0]))} has columns"
+        yield Edit.of_node(source, 3, value, f"tl.trans({code})", mistake)
 
 
 def _of_a_result(source: Source, node: ast.Call, name: str) -> Iterator[Edit]:

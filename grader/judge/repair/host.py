@@ -30,6 +30,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
             case ast.Call(func=ast.Subscript(slice=grid)):
                 for value in (*node.args, *(one.value for one in node.keywords)):
                     yield from never(source, value)
+                yield from _of_both_strides(source, node)
                 yield from _of_a_grid(source, grid, counts)
                 yield from _copied(source, function, node)
             case ast.Call(func=ast.Name(name)):
@@ -38,6 +39,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
                 if name in source.functions:
                     yield from _without_a_keyword(source, node)
                 elif kernel_of(function.node, node, source.functions):
+                    yield from _of_both_strides(source, node)
                     for value in (*node.args, *(one.value for one in node.keywords)):
                         yield from never(source, value)
             case ast.Assign([ast.Name()], ast.Subscript(ast.Name() | ast.Call(), slice=ast.Tuple() as grid)):
@@ -60,6 +62,17 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
                 yield Edit.of_node(source, 3, node, f"({one})", mistake)
                 yield Edit.of_node(source, 3, node, f"({other})", mistake)
     yield from _numbers_of_forward(source, function)
+
+
+def _of_both_strides(source: Source, launch: ast.Call) -> Iterator[Edit]:
+    """Pass the row strides of two tensors where `*x.stride()` passes both strides of one."""
+    tensors = [one.id for one in launch.args if isinstance(one, ast.Name)]
+    for node in launch.args:
+        match node:
+            case ast.Starred(ast.Call(ast.Attribute(ast.Name(name), "stride"), [])):
+                for other in (one for one in tensors if one != name):
+                    mistake = f"{quoted(source.text_of(node))} passes both strides of `{name}`"
+                    yield Edit.of_node(source, 0, node, f"{name}.stride(0), {other}.stride(0)", mistake)
 
 
 def _in_more_digits(source: Source, node: ast.Call, name: str) -> Iterator[Edit]:

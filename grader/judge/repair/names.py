@@ -13,6 +13,8 @@ from grader.judge.repair.kinds import Kind, exchangeable, kinds_of
 from grader.judge.repair.launched import STRIDE, kernel_of
 from grader.judge.repair.source import Function, Source, called, names_in
 
+REDUCTIONS = ("max", "min", "sum")
+
 
 def edits(source: Source, function: Function) -> Iterator[Edit]:
     """Yield every edit that puts another name in a place of a function."""
@@ -162,7 +164,9 @@ def _multiplied(function: Function) -> set[str]:
 
 
 def _made_of(function: Function) -> Mapping[str, set[str]]:
-    """Return the operands of each name that is bound to arithmetic: one is easily taken for the other."""
+    """Return the operands of each name that is bound to arithmetic, and what a name is the maximum or the sum
+    of: one is easily taken for the other, as what a lane holds for what the row has.
+    """
     found = defaultdict[str, set[str]](set)
     for node in function.nodes:
         match node:
@@ -176,6 +180,8 @@ def _made_of(function: Function) -> Mapping[str, set[str]]:
                 if isinstance(value, ast.BinOp):
                     operands = (value.left, value.right)
                     found[name] |= {one.id for one in operands if isinstance(one, ast.Name)} - {name}
+                if called(value) in REDUCTIONS and isinstance(value, ast.Call) and value.args:
+                    found[name] |= {one.id for one in value.args[:1] if isinstance(one, ast.Name)} - {name}
     return found
 
 

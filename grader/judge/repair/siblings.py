@@ -6,10 +6,11 @@ Such inconsistencies of copied code are a common sign of mistakes (Li et al., CP
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 
 from grader.judge.repair.edit import Edit, quoted
-from grader.judge.repair.source import Function, Source
+from grader.judge.repair.source import Function, Source, names_in
 
 NEAR = 4  # statements between two that were written as one
 MOST_UNLIKE = 2  # places, beside the names that are assigned, in which two like statements differ
@@ -17,12 +18,16 @@ MOST_UNLIKE = 2  # places, beside the names that are assigned, in which two like
 
 def edits(source: Source, function: Function) -> Iterator[Edit]:
     """Yield every edit that puts what a like statement has in place of a part of one, or exchanges both."""
+    if function.kernel:
+        yield from _of_the_other_series(source, function)
     for body in _bodies(function.node):
         for at, one in enumerate(body):
             for other in body[max(0, at - NEAR) : at]:
                 if function.kernel:
                     yield from _of_the_other(source, one, other)
                     yield from _of_the_other(source, other, one)
+                    yield from _updated_alike(source, function, one, other)
+                    yield from _updated_alike(source, function, other, one)
                 unlike = _unlike(one, other) or []
                 if len(unlike) > MOST_UNLIKE or not isinstance(one, ast.Assign | ast.AugAssign | ast.Expr):
                     continue
@@ -47,6 +52,56 @@ def _of_the_other(source: Source, one: ast.stmt, other: ast.stmt) -> Iterator[Ed
         if isinstance(node, ast.Name) and node.id == its:
             mistake = f"`{its}` belongs in line {other.lineno}, and not in {quoted(source.text_of(one))}"
             yield Edit.of_node(source, 0, node, mine, mistake)
+
+
+def _updated_alike(source: Source, function: Function, one: ast.stmt, other: ast.stmt) -> Iterator[Edit]:
+    """Update `x_row` with `stride_x` as another statement updates `y_row` with `stride_y`."""
+    match one, other:
+        case ast.AugAssign(ast.Name(mine), op, value), ast.AugAssign(ast.Name(its), same, told):
+            if type(op) is not type(same):
+                return
+        case _:
+            return
+    words = dict(zip(its.split("_"), mine.split("_"), strict=False))
+    visible = {*function.parameters, *function.stored, *function.constants}
+    parts = {one.id: "_".join(words.get(word, word) for word in one.id.split("_")) for one in names_in(told)}
+    if len(its.split("_")) != len(mine.split("_")) or not visible.issuperset(parts.values()):
+        return
+    text = re.sub(r"\w+", lambda found: parts.get(found[0], found[0]), source.text_of(told))
+    if text != source.text_of(value):
+        mistake = f"`{mine}` is not updated as `{its}` is in line {other.lineno}"
+        yield Edit.of_node(source, 1, value, f"({text})", mistake)
+
+
+def _of_the_other_series(source: Source, function: Function) -> Iterator[Edit]:
+    """Put names of another series in place of a call's names of one: `a` and `b` for `a_next` and `b_next`.
+
+    Where blocks are loaded a step ahead, both are easily taken from the wrong step.
+    """
+    visible = {*function.parameters, *function.stored}
+    for node in function.nodes:
+        if not isinstance(node, ast.Call):
+            continue
+        given = [*node.args, *(one.value for one in node.keywords)]
+        names = [one for one in given if isinstance(one, ast.Name) and one.id in function.stored]
+        for series, ours in _series(names).items():
+            for other in sorted({part for name in visible for part in name.split("_")[1:]} | {""}):
+                new = ["_".join(filter(None, [one.id.split("_")[0], other])) for one in ours]
+                if other != series and len(ours) > 1 and visible.issuperset(new):
+                    parts = tuple((source.span(one), name) for one, name in zip(ours, new, strict=True))
+                    listed = " and ".join(f"`{one.id}`" for one in ours)
+                    mistake = f"{listed} are those of another step in {quoted(source.text_of(node))}"
+                    yield Edit(1, node.lineno, mistake, parts)
+
+
+def _series(names: Sequence[ast.Name]) -> dict[str, list[ast.Name]]:
+    """Return names of one or two words by the second word, "" for none."""
+    found: dict[str, list[ast.Name]] = {}
+    for one in names:
+        words = one.id.split("_")
+        if len(words) <= 2:
+            found.setdefault(words[1] if len(words) == 2 else "", []).append(one)
+    return found
 
 
 def _bodies(node: ast.AST) -> Iterator[Sequence[ast.stmt]]:

@@ -18,6 +18,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     loops = [node for node in function.nodes if isinstance(node, ast.For | ast.While)]
     updates = [found for loop in loops for found in map(_updated, loop.body) if found]
     for loop in loops:
+        yield from _of_another_sum(source, loop, function)
         bound = {one.id for one in names_in(loop) if isinstance(one.ctx, ast.Store)}
         own = [one for one in (*function.stored, *function.parameters) if one not in bound]
         read = {one.id for one in names_in(loop) if isinstance(one.ctx, ast.Load)}
@@ -28,6 +29,30 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
                 if name in read and (updated == name or beside):
                     yield _added(source, loop, statement, updated, name)
         yield from _values_of_before(source, loop)
+
+
+def _of_another_sum(source: Source, loop: ast.For | ast.While, function: Function) -> Iterator[Edit]:
+    """Add to the sum that a statement assigns, where it adds to another one."""
+    before = {
+        one.id
+        for node in function.nodes
+        if isinstance(node, ast.Assign) and node.lineno < loop.lineno
+        for one in node.targets
+        if isinstance(one, ast.Name)
+    }
+    for statement in loop.body:
+        match statement:
+            case ast.Assign([ast.Name(name)], ast.Call() as call) if called(call) == "dot":
+                given = [*call.args[2:3], *(one.value for one in call.keywords if one.arg == "acc")]
+            case ast.Assign([ast.Name(name)], ast.BinOp(left, ast.Add(), right)):
+                given = [left, right]
+            case _:
+                continue
+        if name in before and name not in {one.id for one in given if isinstance(one, ast.Name)}:
+            for one in given:
+                if isinstance(one, ast.Name) and one.id in before:
+                    mistake = f"`{one.id}` is not the sum that {quoted(source.text_of(statement))} adds to"
+                    yield Edit.of_node(source, 0, one, name, mistake)
 
 
 def _places(loop: ast.For | ast.While) -> set[str]:
