@@ -6,6 +6,7 @@ import gc
 import hashlib
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +204,9 @@ def pytest_addhooks(pluginmanager):
 class Hooks:
     """Hooks of the grader itself."""
 
+    def pytest_grader_failed(self, item: Item, facts: Sequence[str]):
+        """Report an item that has failed, with the lines of its message that no later case changes."""
+
     def pytest_grader_explaining(self, exercise: str):
         """Report that the cause of an exercise's wrong cases is looked for, which takes seconds."""
 
@@ -260,6 +264,9 @@ class LabItem(pytest.Item):
         if outcome.verdict is Verdict.NOT_GRADED:
             pytest.skip(f"NOT GRADED: {outcome.where}")
         if outcome.verdict is not Verdict.PASS:
+            if outcome.verdict is not Verdict.NOT_STARTED:
+                facts = explain(self.asked, replace(outcome, cause="", hint=None))
+                self.config.hook.pytest_grader_failed(item=self.asked, facts=facts)
             raise NotPassedError(outcome)
 
     def repr_failure(self, excinfo, style=None):

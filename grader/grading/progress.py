@@ -17,10 +17,8 @@ from rich.progress import (
 )
 
 from grader.course.items import Item
-from grader.course.spec import Verdict, lab_word
+from grader.course.spec import lab_word
 from grader.grading.run_state import RunState
-
-LATER = ("    likely cause", "    read")  # lines of a failure that may change with the next case
 
 
 class Follower:
@@ -115,7 +113,7 @@ class ProgressPlugin:
     def __init__(self, follower: Follower | Teller):
         self._follower = follower
         self._told: set[str] = set()
-        self._running = ""  # lab and exercise of the item that is graded
+        self._failed: set[str] = set()  # exercises of which a failure was shown
         self.broken: list[str] = []
 
     def pytest_collectreport(self, report):
@@ -132,19 +130,15 @@ class ProgressPlugin:
     def pytest_runtest_protocol(self, item):
         """Show what is running."""
         asked: Item = item.asked
-        lab = lab_word(asked.entry.folder.name, asked.entry.number)
-        self._running = f"{lab}  {asked.exercise.name}"
-        self._follower.running(f"{self._running}  {asked.kind}", asked.name)
+        self._follower.running(f"{_name(asked)}  {asked.kind}", asked.name)
 
-    def pytest_runtest_logreport(self, report):
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_grader_failed(self, item, facts):
         """Show the facts of an exercise's first failure; its cause comes when all cases were looked at."""
-        verdict = getattr(report, "verdict", "")
-        if report.when != "call" or not report.failed or verdict == Verdict.NOT_STARTED.value:
-            return
-        if self._running not in self._told:
-            self._told.add(self._running)
-            lines = [line for line in report.longreprtext.splitlines() if not line.startswith(LATER)]
-            self._follower.found("\n  ".join([f"{self._running}  {lines[0]}", *lines[1:]]))
+        name = _name(item)
+        if name not in self._failed:
+            self._failed.add(name)
+            self._follower.found("\n  ".join([f"{name}  {facts[0]}", *facts[1:]]))
 
     def pytest_runtest_logfinish(self):
         """Count one item as done."""
@@ -166,3 +160,8 @@ class ProgressPlugin:
     def pytest_sessionfinish(self):
         """Remove the progress bar before the report."""
         self._follower.end()
+
+
+def _name(item: Item) -> str:
+    """Return lab and exercise of an item, as they are shown."""
+    return f"{lab_word(item.entry.folder.name, item.entry.number)}  {item.exercise.name}"

@@ -148,11 +148,6 @@ def _lab_lines(lab: LabResult, score: Score, source: str) -> Iterator[tuple[str,
         yield f"{'not graded':<{WIDTH - 16}}{score.not_graded:>14}", "dim"
 
 
-def _is_begun(lab: LabResult) -> bool:
-    waiting = (Verdict.NOT_STARTED, Verdict.NOT_GRADED)
-    return any(item.verdict not in waiting for exercise in lab.exercises for item in exercise.items)
-
-
 def _brief(lab: LabResult, score: Score) -> Iterator[tuple[str, str]]:
     """Yield one line for a lab of which nothing is written: its TODOs are listed when it is graded alone."""
     name = f"{lab_word(lab.folder, lab.number)}  {lab.title}"
@@ -333,7 +328,7 @@ def show(results: Results, console: Console) -> None:
     score = points.score_of(results.items)
     labs = points.split(score, [lab.items for lab in results.labs])
     for lab, own in zip(results.labs, labs, strict=True):
-        brief = len(results.labs) > 1 and not _is_begun(lab)
+        brief = len(results.labs) > 1 and not lab.is_begun
         lines = _brief(lab, own) if brief else _lab_lines(lab, own, results.source)
         for line, style in lines:
             console.print(Text(harmless(line), style=style), soft_wrap=True)

@@ -12,9 +12,12 @@ FOLDER = "labs"  # below the folder that a run writes its reports to
 
 
 def keep(results: Results, folder: Path) -> None:
-    """Write each lab of a run to a file below `folder`, in place of its earlier run. Raises OSError."""
+    """Write each lab of a run to a file below `folder`, in place of its earlier run. Raises OSError.
+
+    A lab of which no case was run keeps its earlier one.
+    """
     (folder / FOLDER).mkdir(parents=True, exist_ok=True)
-    for lab in results.labs:
+    for lab in (one for one in results.labs if one.was_run):
         replace(folder / FOLDER / f"{lab.folder}.json", _of_one(results, lab).model_dump_json())
 
 

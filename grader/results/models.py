@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Final, Literal
 
+from grader.course.items import CODEGEN
 from grader.course.spec import Reason, Verdict
 from grader.results.base import ItemPoints, Model, Points
 from grader.results.error_map import ErrorMap
@@ -82,6 +83,16 @@ class LabResult(Model):
     def items(self) -> list[ItemResult]:
         """All items, in their order."""
         return [item for exercise in self.exercises for item in exercise.items]
+
+    @property
+    def was_run(self) -> bool:
+        """Whether a case or a document of it was graded, and not only its generated code."""
+        return any(item.kind != CODEGEN and item.verdict is not Verdict.NOT_GRADED for item in self.items)
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether something of it was written and graded."""
+        return any(item.verdict not in (Verdict.NOT_STARTED, Verdict.NOT_GRADED) for item in self.items)
 
 
 # How calls are timed: which of them, how often, against what, and how a percentage follows. To be raised with

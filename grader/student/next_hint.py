@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from grader.course.submission import Submission
 from grader.report.terminal import readme_of, word
 from grader.results import reading
 from grader.results.models import Results
-from grader.system.files import finding
+from grader.system.files import finding, sha256
 from grader.system.text import one_line
 
 FINE = (Verdict.PASS, Verdict.NOT_GRADED, Verdict.NOT_STARTED, Verdict.GRADER_FAULT)
@@ -77,7 +76,7 @@ def _failures(entries, lab, keyword, source) -> Iterator[Pointer]:
             if asked is None:
                 continue
             file = entry.submission(source, asked)
-            digest = hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None
+            digest = sha256(file)
             since = "" if digest == exercise.file_sha256 else "; the file has changed since"
             for item in exercise.items:
                 known_as = f"{item.id} {exercise.file}"

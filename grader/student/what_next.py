@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from grader.report.next_step import Kind, Step, choose
 from grader.report.terminal import LABS, path_of, readme_of
 from grader.results import points
 from grader.results.models import LabResult, Results
+from grader.system.files import sha256
 
 CELLS = 3  # of a lab's bar
 RIGHT = (Verdict.PASS, Verdict.NOT_GRADED)
@@ -34,28 +34,43 @@ def lines(
     if keyword:
         return [*bar, *_selection(results, step, keyword)]
     if step.kind in (Kind.NOTHING, Kind.ELSEWHERE):
+        ran = _names([lab for lab in results.labs if lab.was_run])
+        idle = [name for name in _names(results.labs) if name not in ran]
+        if idle:
+            return [*bar, f"No case of {_listed(idle)} was run here: {step.item.where}."]
         stands = _right(results)
         return [*bar, f"{stands} {_next_lab(results, kept, here)}" if ours else stands]
     return [*bar, f"Next: {_words(step, results.source)}"]
 
 
 def _selection(results: Results, step: Step, keyword: str) -> Iterator[str]:
-    if step.kind in (Kind.NOTHING, Kind.ELSEWHERE):
+    if not any(lab.was_run for lab in results.labs):
+        yield f"A selection, K={keyword!r}: no case of it was run here: {step.item.where}."
+    elif step.kind in (Kind.NOTHING, Kind.ELSEWHERE):
         graded = [item for item in results.items if item.verdict is not Verdict.NOT_GRADED]
         right = "its only item is" if len(graded) == 1 else f"its {len(graded)} items are"
-        whole = ", ".join(f"`{_make('grade', lab)}`" for lab in results.labs)
+        whole = ", ".join(dict.fromkeys(f"`{_make('grade', lab)}`" for lab in results.labs))
         yield f"A selection, K={keyword!r}: {right} right. Next: {whole} grades the whole lab."
     else:
         yield f"A selection, K={keyword!r}. Next: {_words(step, results.source)}"
 
 
 def _right(results: Results) -> str:
-    words = [lab_word(lab.folder, lab.number) for lab in results.labs]
-    names = " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+    names = _names(results.labs)
+    words = _listed(names)
     score = points.score_of(results.items)
     here = " that can be graded here" if score.not_graded else ""
-    verb = "are" if len(words) > 1 else "is"
-    return f"{names[0].upper()}{names[1:]} {verb} right: all {score.graded} points{here}."
+    verb = "are" if len(names) > 1 else "is"
+    return f"{words[0].upper()}{words[1:]} {verb} right: all {score.graded} points{here}."
+
+
+def _names(labs: Sequence[LabResult]) -> list[str]:
+    """Return the name of each lab once: every part of the capstone has the same."""
+    return list(dict.fromkeys(lab_word(lab.folder, lab.number) for lab in labs))
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def _next_lab(results: Results, kept: Mapping[str, Results], here: Path) -> str:
@@ -102,7 +117,7 @@ def _bar(kept: Mapping[str, Results], here: Path) -> str:
 
 
 def _state(results: Results | None, here: Path) -> str:
-    if results is None or not _begun(results.items):
+    if results is None or not results.labs[0].is_begun:
         return "-"
     since = " (changed since)" if _changed(results, here) else ""
     (lab,) = results.labs
@@ -113,22 +128,14 @@ def _state(results: Results | None, here: Path) -> str:
     return "▓" * full + "░" * (CELLS - full) + since
 
 
-def _begun(items: Sequence[object]) -> bool:
-    verdicts = {getattr(item, "verdict", None) for item in items}
-    return bool(verdicts - {Verdict.NOT_STARTED, Verdict.NOT_GRADED})
-
-
 def _is_right(lab: LabResult) -> bool:
-    items = [item for exercise in lab.exercises for item in exercise.items]
-    return _begun(items) and all(item.verdict in RIGHT for item in items)
+    return lab.was_run and lab.is_begun and all(item.verdict in RIGHT for item in lab.items)
 
 
 def _changed(results: Results, here: Path) -> bool:
     """Return whether a file of the lab has changed since the run."""
-    for lab in results.labs:
-        for exercise in lab.exercises:
-            file = here / path_of(lab.folder, exercise.file)
-            digest = hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None
-            if digest != exercise.file_sha256:
-                return True
-    return False
+    return any(
+        sha256(here / path_of(lab.folder, exercise.file)) != exercise.file_sha256
+        for lab in results.labs
+        for exercise in lab.exercises
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 import sys
@@ -33,6 +34,11 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
     if len(data) > most:
         raise ValueError(f"{one_line(path.name)} has more than {most:,} bytes")
     return data
+
+
+def sha256(path: Path) -> str | None:
+    """Return the hash of a file's bytes in hexadecimal; None if there is no such file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
 
 
 def read_toml(path: Path, model: type[M]) -> M:

@@ -35,8 +35,7 @@ MOST_CHANGED = 4  # launches that are changed, one at a time
 NEEDED = "are needed"  # in a cause: with so many programs the case is right in every way
 # Where all that is wrong was never written, and programs share the work.
 LEFT_OUT = (
-    "no program computes some elements: there are too few programs, or each makes too few turns, or steps "
-    "too far"
+    "some elements are left out: the programs are too few, or each makes too few turns, or steps too far"
 )
 NOT_RIGHT = 0.999  # the largest share of right elements where one is wrong
 NEARER = 1e-3  # by which the share of right elements must rise, so that still more programs are tried
@@ -242,7 +241,7 @@ def _words_for_few(bench: Bench, number: int, launch: Launch, found: Sequence[tu
         return f"{launches}, and {needed} {NEEDED}"
     plain = bench.plain
     if launch.is_asked_for and seen.is_right and plain is not None and plain.leaves_out:
-        return f"{launches}: {LEFT_OUT}. With {needed} every element is right"
+        return f"{launches}, and {LEFT_OUT}. With {needed} every element is right"
     if launch.is_asked_for and seen.is_right:
         # They share the work by tl.num_programs, so that with fewer of them each takes more turns.
         return (

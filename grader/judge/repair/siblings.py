@@ -79,18 +79,19 @@ def _of_the_other_series(source: Source, function: Function) -> Iterator[Edit]:
     Where blocks are loaded a step ahead, both are easily taken from the wrong step.
     """
     visible = {*function.parameters, *function.stored}
+    every = sorted({part for name in visible for part in name.split("_")[1:]} | {""})
     for node in function.nodes:
         if not isinstance(node, ast.Call):
             continue
         given = [*node.args, *(one.value for one in node.keywords)]
         names = [one for one in given if isinstance(one, ast.Name) and one.id in function.stored]
         for series, ours in _series(names).items():
-            for other in sorted({part for name in visible for part in name.split("_")[1:]} | {""}):
+            for other in every:
                 new = ["_".join(filter(None, [one.id.split("_")[0], other])) for one in ours]
                 if other != series and len(ours) > 1 and visible.issuperset(new):
                     parts = tuple((source.span(one), name) for one, name in zip(ours, new, strict=True))
                     listed = " and ".join(f"`{one.id}`" for one in ours)
-                    mistake = f"{listed} are those of another step in {quoted(source.text_of(node))}"
+                    mistake = f"{listed} are the wrong values in {quoted(source.text_of(node))}"
                     yield Edit(1, node.lineno, mistake, parts)
 
 

@@ -4,11 +4,15 @@ import re
 import subprocess
 import sys
 from itertools import groupby
+from types import SimpleNamespace
 
 import pytest
 
 from grader.course import catalog
-from grader.course.items import CODEGEN, CORRECTNESS, SPEED
+from grader.course.items import CODEGEN, CORRECTNESS, SPEED, graded_items
+from grader.course.spec import Verdict
+from grader.grading import plugin
+from grader.results.outcome import Outcome
 from grader.tests.helpers.commands import python
 
 TESTS = "import os\n\n\n" + "\n\n".join(
@@ -91,3 +95,23 @@ def test_cases_of_a_lab_come_before_its_generated_code_and_timed_shapes_of_all_l
         *((lab, kind) for lab in "23" for kind in (CORRECTNESS, CODEGEN)),
         *((lab, SPEED) for lab in "23"),
     ]
+
+
+@pytest.mark.parametrize("verdict", [Verdict.WRONG, Verdict.NOT_STARTED])
+def test_a_failure_is_told_at_once_without_the_cause_that_may_change(verdict):
+    asked = next(iter(graded_items(catalog.find()[0])))
+    outcome = Outcome(verdict, where="out[0] is 1", cause="the mask", hint=2)
+    told, answers = [], []
+    hook = SimpleNamespace(pytest_grader_failed=lambda item, facts: told.append((item, *facts)))
+    stash = {plugin.RUN: SimpleNamespace(answer=lambda _: outcome), plugin.ANSWERS: answers}
+    config = SimpleNamespace(stash=stash, hook=hook)
+    item = SimpleNamespace(config=config, asked=asked, stash={}, user_properties=[])
+    with pytest.raises(plugin.NotPassedError):
+        plugin.LabItem.runtest(item)
+    assert [one[1] for one in answers] == [outcome]
+    if verdict is Verdict.NOT_STARTED:
+        assert not told
+        return
+    ((of, heading, *facts),) = told
+    assert (of, heading) == (asked, f"WRONG  {asked.name}")
+    assert facts == ["    first wrong   out[0] is 1"]

@@ -44,7 +44,7 @@ def function(x, y, out):
 """
 
 EDITS = {
-    "`a_next` and `b_next` are those of another step": "even = tl.dot(a, b, even)",
+    "`a_next` and `b_next` are the wrong values": "even = tl.dot(a, b, even)",
     "`x_row` is not updated as `y_row` is": "x_row += (step * stride_x)",
     "`even` is not the sum that": "odd = tl.dot(b, a, odd)",
     "`odd` is not the sum that": "total = total + tl.trans(a)",
@@ -69,7 +69,7 @@ def test_an_edit_puts_what_belongs_together(words):
 def test_names_of_which_one_step_has_no_other_are_left():
     text = FILE.replace("b_next", "later").replace("a_next", "soon")
     edits = candidates(Source(text), "function")
-    assert not [one for one in edits if "another step" in one.mistake]
+    assert not [one for one in edits if "are the wrong values" in one.mistake]
 
 
 def test_what_a_row_has_is_likely_to_be_meant_where_a_lane_has_its_own():

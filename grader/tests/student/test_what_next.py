@@ -1,5 +1,6 @@
 """The last lines of a run: how far each lab is, what stands, and what to do next."""
 
+import hashlib
 import json
 import shutil
 
@@ -56,7 +57,7 @@ def as_of_now(results, checkout):
         exercises = []
         for one in lab.exercises:
             data = (checkout / "labs" / lab.folder / one.file).read_bytes()
-            digest = what_next.hashlib.sha256(data).hexdigest()
+            digest = hashlib.sha256(data).hexdigest()
             exercises.append(one.model_copy(update={"file_sha256": digest}))
         labs.append(lab.model_copy(update={"exercises": tuple(exercises)}))
     return results.model_copy(update={"labs": tuple(labs)})
@@ -122,6 +123,36 @@ def test_a_selection_is_called_one(checkout):
     assert last.endswith("items are right. Next: `make grade LAB=1` grades the whole lab.")
 
 
+def compiled(item):
+    """An item of a run that only compiles."""
+    if item.kind == "codegen":
+        return item
+    return item.model_copy(update={"verdict": Verdict.NOT_GRADED, "where": "this tier runs nothing"})
+
+
+def test_a_lab_of_which_no_case_ran_is_not_right_and_its_earlier_run_is_kept(checkout, tmp_path):
+    before = as_of_now(run_of(FIRST), checkout)
+    by_lab.keep(before, tmp_path)
+    only = as_of_now(run_of(FIRST, change=compiled), checkout)
+    by_lab.keep(only, tmp_path)
+    assert by_lab.read(tmp_path)[FIRST].labs == before.labs
+    bar, last = what_next.lines(only, by_lab.read(tmp_path), "", checkout)
+    assert bar.startswith("lab 1 ✓")
+    assert last == "No case of lab 1 was run here: this tier runs nothing."
+    *_, last = what_next.lines(run_of(FIRST, change=compiled), {}, "fp32", checkout)
+    assert last == "A selection, K='fp32': no case of it was run here: this tier runs nothing."
+
+
+def test_the_parts_of_the_capstone_are_named_as_one(checkout):
+    (lab,) = run_of(FIRST, source="solutions").labs
+    parts = tuple(lab.model_copy(update={"folder": folder}) for folder in ("triton-kernels", "cuda-kernels"))
+    results = run_of(FIRST, source="solutions").model_copy(update={"labs": parts})
+    (last,) = what_next.lines(results, {}, "", checkout)
+    assert last.startswith("Capstone is right: ")
+    (last,) = what_next.lines(results, {}, "fp32", checkout)
+    assert last.endswith("Next: `make grade LAB=capstone` grades the whole lab.")
+
+
 def test_a_run_of_another_tree_has_no_next_lab(checkout):
     results = run_of(FIRST, source="solutions")
     (last,) = what_next.lines(results, {}, "", checkout)
@@ -130,7 +161,7 @@ def test_a_run_of_another_tree_has_no_next_lab(checkout):
 
 
 def test_the_bar_shows_the_share_of_the_points_and_nothing_that_is_damaged(checkout, tmp_path):
-    wrong = run_of(SECOND, change=lambda item: item)
+    wrong = run_of(SECOND)
     (lab,) = wrong.labs
     for share, cells in ((0.0, "░░░"), (0.4, "▓░░"), (0.99, "▓▓░")):
         items = [one.model_copy(update={"verdict": Verdict.WRONG}) for one in lab.exercises[0].items]
