@@ -171,8 +171,10 @@ def test_every_question_of_an_untouched_skeleton_is_not_started(untouched, entry
 
 
 @pytest.mark.parametrize("entry", LABS, ids=by_folder)
-def test_an_untouched_skeleton_names_every_open_todo_and_its_line(untouched, entry):
-    done, labs, _ = untouched
+def test_an_untouched_skeleton_names_every_open_todo_and_its_line(untouched, entry, tmp_path):
+    whole, labs, _ = untouched
+    alone = grade("--lab", str(entry.number), "--results", tmp_path).stdout
+    places = set()
     for exercise in labs[entry.folder.name]["exercises"]:
         expected = placeholders((ROOT / "labs" / entry.folder.name / exercise["file"]).read_text("utf-8"))
         assert expected
@@ -180,7 +182,18 @@ def test_an_untouched_skeleton_names_every_open_todo_and_its_line(untouched, ent
             named = {todo["number"]: (todo["line"], todo["text"]) for todo in item["open_todos"]}
             assert named == expected
         for number, (line, text) in expected.items():
-            assert f"{entry.folder.name}/{exercise['file']}:{line}  TODO {number}: {text}" in done.stdout
+            places.add((exercise["file"], line))
+            assert f"{entry.folder.name}/{exercise['file']}:{line}  TODO {number}: {text}" in alone
+    (line,) = (
+        one for one in whole.stdout.splitlines() if one.startswith(f"lab {entry.number}  {entry.lab.title}")
+    )
+    assert f"not started, {len(places)} TODOs" in line
+
+
+def test_the_whole_course_untouched_is_reported_in_25_lines_with_where_to_begin(untouched):
+    lines = untouched[0].stdout.splitlines()
+    assert len(lines) <= 25
+    assert lines[-1].startswith("Next: TODO 1 in labs/lab1_elementwise_add/elementwise_add.py:")
 
 
 def test_untouched_skeletons_are_reported_without_traceback_or_pass(untouched):

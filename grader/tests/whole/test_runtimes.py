@@ -48,7 +48,9 @@ def test_the_editor_finds_the_lines_that_a_report_names(report):
     matcher = next(task["problemMatcher"] for task in TASKS["tasks"] if task["args"][0] == "grade")
     pattern = re.compile(matcher["pattern"]["regexp"])
     found = [match for match in map(pattern.match, report.splitlines()) if match]
-    assert len(found) == report.count("elementwise_add.py:") == 3
+    listed, _, again = report.rpartition("Next: ")  # the last line names the first place once more
+    assert again.count("elementwise_add.py:") == 1
+    assert len(found) == listed.count("elementwise_add.py:") == 3
     folder = matcher["fileLocation"][1].replace("${workspaceFolder}", str(ROOT))
     for match in found:
         lines = (ROOT / folder / match[1]).read_text("utf-8").splitlines()
