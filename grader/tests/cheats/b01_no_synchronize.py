@@ -1,4 +1,4 @@
-"""EXPECT POLICY; unscreened WRONG/NONFINITE or WRONG/UNWRITTEN from elementwise_add/speed on a GPU: B1 a side stream works later, and synchronize does nothing"""
+"""EXPECT POLICY; unscreened WRONG/NONFINITE or WRONG/UNWRITTEN or POLICY/FOREIGN_KERNEL from elementwise_add/speed on a GPU: B1 a side stream works later, and synchronize does nothing"""
 
 import torch
 import triton

@@ -1,4 +1,4 @@
-"""EXPECT POLICY; unscreened WRONG/NONFINITE or WRONG/UNWRITTEN from elementwise_add on a GPU: B1 slow work on a side stream, which events on the main one would miss"""
+"""EXPECT POLICY; unscreened WRONG/NONFINITE or WRONG/UNWRITTEN or POLICY/FOREIGN_KERNEL from elementwise_add on a GPU: B1 slow work on a side stream, which events on the main one would miss"""
 
 import torch
 import triton

@@ -1,4 +1,4 @@
-"""EXPECT POLICY; unscreened WRONG/UNWRITTEN or WRONG/NONFINITE from fused_softmax_forward/speed on a GPU: B2 only the end of each output, which alone is sampled, is computed within the clock"""
+"""EXPECT POLICY; unscreened WRONG/UNWRITTEN or WRONG/NONFINITE or POLICY/FOREIGN_KERNEL from fused_softmax_forward/speed on a GPU: B2 only the end of each output, which alone is sampled, is computed within the clock"""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""EXPECT POLICY; unscreened WRONG/NONFINITE or WRONG/UNWRITTEN from elementwise_add/speed on a GPU: B2 a thread launches the kernels after the block was answered"""
+"""EXPECT POLICY; unscreened WRONG/NONFINITE or WRONG/UNWRITTEN or POLICY/FOREIGN_KERNEL from elementwise_add/speed on a GPU: B2 a thread launches the kernels after the block was answered"""
 
 import queue
 import threading
