@@ -297,7 +297,7 @@ def _graded_on(
                 later, _ = comparison.examine(exercise, case, of_decoys, again.outputs, again.untouched)
                 if later:  # the inputs decide, and not which call it is
                     return _wrong(lab, exercise, case, later, decoys, of_decoys, again.outputs, results)
-                return _only_at_first(lab, at_first)
+                return only_at_first(lab, at_first, is_tuned="autotune" in worker.text)
         if race:
             return race
         results.append(got)
@@ -322,12 +322,14 @@ def _wrong_at_first(
     return finding
 
 
-def _only_at_first(lab: Lab, finding: comparison.Finding) -> Outcome:
-    """Return the outcome of a case whose first call is wrong, and whose next call is right."""
+def only_at_first(lab: Lab, finding: comparison.Finding, is_tuned: bool) -> Outcome:
+    """Return the outcome of a case whose first call is wrong, and whose next call is right.
+
+    Unless the file `is_tuned`, kernels run as often in the first call as in others: two runs differ.
+    """
     first = finding.first_wrong(first_call=True)
-    outcome = diagnosis.diagnosed(
-        lab, Verdict.WRONG, finding.reason, Symptom.FIRST_CALL, first.words, finding
-    )
+    symptom = Symptom.FIRST_CALL if is_tuned else Symptom.NONDETERMINISTIC
+    outcome = diagnosis.diagnosed(lab, Verdict.WRONG, finding.reason, symptom, first.words, finding)
     return replace(outcome, first_wrong=first, used=finding.used, error_map=map_of(finding))
 
 

@@ -12,10 +12,11 @@ import pytest
 import torch
 
 from grader.course import catalog
-from grader.course.spec import Case, Exercise, Lab, Tolerance
+from grader.course.spec import Case, Exercise, Lab, Reason, Tolerance
 from grader.course.specimens import find
 from grader.course.symptoms import Symptom
 from grader.judge import comparison, diagnosis
+from grader.judge.correctness import only_at_first
 from grader.judge.diagnosis import GENERAL, cause_of, describe_region
 from grader.judge.inputs import draw, in_dtype
 
@@ -612,3 +613,12 @@ def test_wrong_gradient_behind_a_right_result_is_named():
     assert finding.output == "dx"
     found = diagnosis.diagnose(lab, exercise, case, finding, inputs, expected.reference[1], got[1], [])
     assert (found.symptom, found.hint) == (Symptom.GRADIENT, lab.causes[Symptom.GRADIENT][0])
+
+
+def test_only_a_file_with_an_autotuner_is_told_of_it_where_its_first_call_is_wrong():
+    """A race of the capstone's CUDA sum, which has no autotuner, was told that a kernel is tuned in it."""
+    lab, bad = CAPSTONE["cuda-kernels"].lab, torch.ones(1, dtype=torch.bool)
+    finding = comparison.Finding("out", Reason.MISMATCH, (0,), 0.0, 1.0, bad, 2.0)
+    causes = [only_at_first(lab, finding, is_tuned).cause for is_tuned in (True, False)]
+    assert ["autotuned" in cause for cause in causes] == [True, False], causes
+    assert "two runs differ" in causes[1]
