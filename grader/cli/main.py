@@ -6,6 +6,7 @@ import json
 import sys
 import threading
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 import click
@@ -153,7 +154,7 @@ def _graded(options: RunOptions) -> int:
         from grader.student import what_next
 
         folder, keyword = writable(options.results), options.keyword
-        keeper = _Keeper()
+        keeper = _Keeper(by_lab.failed(folder) if options.source == terminal.LABS else set())
         shown = Follower(console, announces=False) if options.tell is None else Teller(options.tell)
         follower = ProgressPlugin(shown)
         pytest_run.run(entries, options, [keeper, follower], ["--junitxml", str(folder / "junit.xml")])
@@ -202,9 +203,14 @@ def _graded(options: RunOptions) -> int:
 
 
 class _Keeper:
-    """Keeps pytest's configuration, in which the plugin stores the answers."""
+    """Keeps pytest's configuration, in which the plugin stores the answers, and what `failed` before."""
 
-    config = None
+    def __init__(self, failed: Collection[str]):
+        self.config, self._failed = None, failed
+
+    def pytest_grader_failed_before(self):
+        """Return the ids of the items that failed in the last run."""
+        return self._failed
 
     def pytest_configure(self, config):
         """Keep the configuration."""

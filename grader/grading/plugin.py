@@ -30,6 +30,7 @@ OUTCOME = pytest.StashKey[Outcome]()
 GPU_MISSING = pytest.StashKey[str]()
 PASSED = pytest.StashKey["Passed"]()
 HIDDEN = pytest.StashKey[dict]()
+PLACES = pytest.StashKey[dict]()
 
 
 def pytest_addoption(parser):
@@ -132,14 +133,31 @@ def _turn(item: pytest.Item) -> tuple[bool, int, bool]:
     return kind == SPEED, item.asked.entry.number * (kind != SPEED), kind == CODEGEN
 
 
+def _place(asked: Item) -> tuple[Path, str, str]:
+    """Return what no other item has; the first two are those of its exercise."""
+    return asked.entry.folder, asked.exercise.name, asked.id
+
+
 @pytest.hookimpl(trylast=True)  # after -m and -k
 def pytest_collection_modifyitems(config, items):
     """Put timed shapes last, apply --shard, and deselect the tests that --resume knows as passed.
 
+    Of an exercise's cases those come first that failed before; its answers are in the usual order again.
     While the cases of all labs run, the kernels of the timed shapes are compiled on other cores; and while
     those of one lab do, what its generated code is checked with.
     """
-    items.sort(key=_turn)
+    asked = [item.asked for item in items if isinstance(item, LabItem)]
+    places = {_place(one): place for place, one in enumerate(asked)}
+    first = {_place(one)[:2]: place for place, one in reversed([*enumerate(asked)])}
+    failed = config.hook.pytest_grader_failed_before() or ()
+
+    def turn(item: pytest.Item) -> tuple:
+        if not isinstance(item, LabItem):
+            return (*_turn(item), 0, False)
+        return (*_turn(item), first[_place(item.asked)[:2]], item.asked.id not in failed)
+
+    items.sort(key=turn)
+    config.stash[PLACES] = places
     shard = config.getoption("shard")
     if shard:
         try:
@@ -197,12 +215,16 @@ def pytest_collection_finish(session):
 
 
 def pytest_addhooks(pluginmanager):
-    """Declare the hook that says which exercise is explained."""
+    """Declare the hooks of the grader."""
     pluginmanager.add_hookspecs(Hooks)
 
 
 class Hooks:
     """Hooks of the grader itself."""
+
+    @pytest.hookspec(firstresult=True)
+    def pytest_grader_failed_before(self):
+        """Return the ids of the items that failed in the last run."""
 
     def pytest_grader_failed(self, item: Item, facts: Sequence[str]):
         """Report an item that has failed, with the lines of its message that no later case changes."""
@@ -220,6 +242,7 @@ def pytest_runtestloop(session):
     yield
     stash = session.config.stash
     if stash[ANSWERS]:
+        stash[ANSWERS].sort(key=lambda answer: stash[PLACES][_place(answer[0])])
         hook = session.config.hook
         stash[ANSWERS][:] = stash[RUN].explained(
             stash[ANSWERS],

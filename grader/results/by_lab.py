@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from grader.course.spec import Verdict
 from grader.results import reading
 from grader.results.models import LabResult, Results
 from grader.system.files import replace
 
+NO_MISTAKE = (Verdict.PASS, Verdict.NOT_GRADED, Verdict.NOT_STARTED, Verdict.GRADER_FAULT)
 FOLDER = "labs"  # below the folder that a run writes its reports to
 
 
@@ -35,6 +37,13 @@ def read(folder: Path) -> dict[str, Results]:
         if [lab.folder for lab in results.labs] == [path.stem]:
             found[path.stem] = results
     return found
+
+
+def failed(folder: Path) -> set[str]:
+    """Return the ids of the items that were wrong in the kept runs."""
+    labs = (lab for results in read(folder).values() for lab in results.labs)
+    items = (item for lab in labs for item in lab.items if item.blocked is None)
+    return {item.id for item in items if item.verdict not in NO_MISTAKE}
 
 
 def _of_one(results: Results, lab: LabResult) -> Results:

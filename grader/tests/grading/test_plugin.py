@@ -97,6 +97,28 @@ def test_cases_of_a_lab_come_before_its_generated_code_and_timed_shapes_of_all_l
     ]
 
 
+def _item(asked):
+    item = plugin.LabItem.__new__(plugin.LabItem)
+    item.asked = asked
+    return item
+
+
+def test_what_failed_before_comes_first_in_its_exercise_and_is_reported_in_its_place():
+    """A fix of the one failing case was seen after all cases that were right before it."""
+    entry = catalog.find()[1]
+    every = [*graded_items(entry)]
+    names = [*dict.fromkeys(one.exercise.name for one in every)]
+    later = [one for one in every if one.exercise.name == names[1] and one.kind == CORRECTNESS]
+    hook = SimpleNamespace(pytest_grader_failed_before=lambda: {later[5].id, later[9].id})
+    config = SimpleNamespace(hook=hook, getoption=lambda _: None, stash={})
+    labs = [_item(one) for one in every]
+    plugin.pytest_collection_modifyitems(config, labs)
+    of_later = [one.asked for one in labs if one.asked.exercise is later[0].exercise]
+    assert of_later[:3] == [later[5], later[9], later[0]]
+    assert [*dict.fromkeys(one.asked.exercise.name for one in labs)] == names
+    assert [*config.stash[plugin.PLACES].values()] == [*range(len(every))]
+
+
 @pytest.mark.parametrize("verdict", [Verdict.WRONG, Verdict.NOT_STARTED])
 def test_a_failure_is_told_at_once_without_the_cause_that_may_change(verdict):
     asked = next(iter(graded_items(catalog.find()[0])))
