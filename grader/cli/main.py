@@ -28,6 +28,7 @@ from grader.cli.shared import Ended, entries_of, writable
 from grader.course import catalog
 from grader.course.spec import lab_word
 from grader.course.submission import Submission
+from grader.course.todos import regions_in
 from grader.grading.options import RunOptions, command_of
 from grader.system import standby
 from grader.system.exit_codes import BELOW, FAULT, USAGE
@@ -232,7 +233,7 @@ def list_labs():
 @run_option("labs")
 @run_option("source", help="tree to search")
 def todo(labs, source):
-    """List every open TODO with its line."""
+    """List every open TODO with its line, and how many of each file are done."""
     count = 0
     for entry in entries_of(labs):
         for file in dict.fromkeys(
@@ -242,7 +243,12 @@ def todo(labs, source):
                 click.echo(f"{file}: missing")
             if not file.is_file() or file.suffix not in (".py", ".cu"):
                 continue
-            for task in Submission.read(file).open_todos:
+            submission = Submission.read(file)
+            left = submission.open_todos
+            every = regions_in(submission.text) | {task.number for task in left}
+            if every:
+                click.echo(f"{file}: {len(every) - len(left)} of {len(every)} done")
+            for task in left:
                 count += 1
                 click.echo(f"{file}:{task.line}  TODO {task.number}: {task.text}")
     click.echo(f"{count} open" if count else "none open")

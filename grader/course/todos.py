@@ -5,10 +5,13 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 _TASK = re.compile(r"TODO (\d+): (.+)")
 _ERROR = re.compile(r'\s*#\s*error\s+"?TODO (\d+): ([^"]+)"?\s*$')
+_REGION = re.compile(r"\s*(?:#|//) BEGIN TODO (\d+):")
+_REGION_END = re.compile(r"\s*(?:#|//) END TODO (\d+)\s*$")
 _EMPTY = {ast.Pass, ast.Expr, ast.Constant}  # what `pass`, `...` and a docstring consist of
 
 
@@ -33,9 +36,14 @@ def open_todos(source: str, tree: ast.Module | None = None) -> tuple[Todo, ...]:
 
 def open_errors(source: str) -> tuple[Todo, ...]:
     """Return the open TODOs of a CUDA C++ file, whose placeholders are #error directives."""
-    lines = enumerate(source.split("\n"), start=1)
-    found = ((line, _ERROR.match(text)) for line, text in lines)
-    return _distinct([Todo(int(task[1]), task[2], line) for line, task in found if task])
+    lines = source.split("\n")
+    found = ((line, _ERROR.match(text)) for line, text in enumerate(lines, start=1))
+    return _distinct([_todo(lines, task, range(line, line + 1)) for line, task in found if task])
+
+
+def regions_in(source: str) -> frozenset[int]:
+    """Return the numbers of a file's TODOs, open or done, from the comments in which they begin."""
+    return frozenset(int(task[1]) for line in source.split("\n") if (task := _REGION.match(line)))
 
 
 def open_todos_of(source: str, function: str, tree: ast.Module | None = None) -> tuple[Todo, ...]:
@@ -79,6 +87,7 @@ def parse(source: str) -> ast.Module:
 def placeholders_in(source: str, tree: ast.Module) -> list[Todo]:
     """Return every placeholder, in the order of the tree; a region that defines several names has several."""
     todos = []
+    lines = source.split("\n")
     for node in ast.walk(tree):
         in_kernel = False
         match node:
@@ -87,12 +96,37 @@ def placeholders_in(source: str, tree: ast.Module) -> list[Todo]:
             case ast.Call(ast.Attribute(_, "static_assert"), [ast.Constant(False), ast.Constant(str(text))]):
                 in_kernel = True
             case ast.Assign(value=ast.Constant(None), col_offset=0, end_lineno=int(line)):
-                text = source.split("\n")[line - 1].partition("# ")[2].rstrip()
+                text = lines[line - 1].partition("# ")[2].rstrip()
             case _:
                 continue
         if task := _TASK.fullmatch(text):
-            todos.append(Todo(int(task[1]), task[2], node.lineno, in_kernel))
+            todos.append(_todo(lines, task, lines_of(node), in_kernel))
     return todos
+
+
+def _todo(lines: Sequence[str], task: re.Match[str], placeholder: range, in_kernel: bool = False) -> Todo:
+    """Return a task; where its lines are written, the text says what is left to do."""
+    number, text, line = int(task[1]), task[2], placeholder.start
+    if _is_written(lines, number, placeholder):
+        text = f"your lines are there; delete line {line}"
+    return Todo(number, text, line, in_kernel)
+
+
+def _is_written(lines: Sequence[str], number: int, placeholder: range) -> bool:
+    """Whether there is other code between the comments around a placeholder. Line numbers are from 1."""
+    above, below = lines[: placeholder.start - 1], lines[placeholder.stop - 1 :]
+    begins = [at for at, line in enumerate(above) if (one := _REGION.match(line)) and int(one[1]) == number]
+    ends = [at for at, line in enumerate(below) if (one := _REGION_END.match(line)) and int(one[1]) == number]
+    if not begins or not ends:
+        return False
+    region = (*above[begins[-1] + 1 :], *below[: ends[0]])
+    return any(_is_code(line) for line in region)
+
+
+def _is_code(line: str) -> bool:
+    """Whether a line of a region is neither blank, a comment nor a placeholder."""
+    text = line.strip()
+    return bool(text) and not text.startswith(("# ", "//")) and text != "#" and not _TASK.search(text)
 
 
 def _distinct(todos: list[Todo]) -> tuple[Todo, ...]:
