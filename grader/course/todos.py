@@ -144,7 +144,7 @@ def bound_names(statement: ast.stmt) -> list[str]:
     return [node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
 
 
-def lines_of(node: ast.stmt) -> range:
+def lines_of(node: ast.stmt | ast.expr) -> range:
     """Return the line numbers of a statement, from 1."""
     return range(node.lineno, (node.end_lineno or node.lineno) + 1)
 
