@@ -90,8 +90,9 @@ class Teller:
         """Send what is running."""
         self._tell(self._state.model_copy(update={"words": words}))
 
-    def found(self, _words: str) -> None:
-        """Send nothing: it is in the results."""
+    def found(self, words: str) -> None:
+        """Send what the report will say."""
+        self._tell(self._state.model_copy(update={"found": (*self._state.found, words)}))
 
     def done(self) -> None:
         """Send that one item is done."""

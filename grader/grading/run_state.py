@@ -6,8 +6,11 @@ from pydantic import BaseModel
 
 
 class RunState(BaseModel):
-    """Number of items, number of items done, and a description of the current step."""
+    """Number of items, number of items done, a description of the current step, and what was found so far."""
 
     items: int = 0
     done: int = 0
     words: str = ""
+    found: tuple[
+        str, ...
+    ] = ()  # the facts of each exercise's first failure, then causes; in lines

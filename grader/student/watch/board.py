@@ -58,6 +58,8 @@ class Board:
         # Functions of one file have the same open TODOs: list them once.
         shown = [lines for at, lines in enumerate(shown) if lines[1:] not in [one[1:] for one in shown[:at]]]
         lines = [line for lines in shown for line in lines]
+        if found := going.state.found if going else ():  # of what was saved last
+            lines = [(line, "") for words in found for line in words.split("\n")]
         parts += [Text(), *(Text(line, style=style, no_wrap=True) for line, style in lines[: max(0, room)])]
         self._live.update(Group(*parts), refresh=True)
 

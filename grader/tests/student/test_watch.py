@@ -17,8 +17,10 @@ import pytest
 from rich.console import Console
 
 from grader.course import catalog
+from grader.course.items import graded_items
 from grader.course.spec import Verdict
 from grader.grading.options import RunOptions
+from grader.grading.progress import ProgressPlugin, Teller
 from grader.grading.run_state import RunState
 from grader.results import reading
 from grader.results.machine import Machine
@@ -358,6 +360,28 @@ def test_the_screen_marks_a_score_of_an_earlier_save(watcher):
 
 
 # -- the real thing
+
+
+def test_the_first_failure_is_on_the_screen_before_the_run_ends():
+    """The screen showed the failures of the save before until all cases had run."""
+    told = os.memfd_create("told")
+    teller = Teller(os.dup(told))
+    teller.begin(26)
+    plugin = ProgressPlugin(teller)
+    item = next(iter(graded_items(catalog.find()[0])))
+    plugin.pytest_grader_failed(item, ["WRONG  n=7,fp32", "    first wrong   out[6] is 0"])
+    teller.end()
+    os.lseek(told, 0, os.SEEK_SET)
+    *_, last = os.read(told, 10_000).decode().splitlines()
+    os.close(told)
+    console = Console(file=io.StringIO(), width=80, height=24, force_terminal=True)
+    scores = SimpleNamespace(watched=(), scores={}, points={}, failures=list)
+    child = SimpleNamespace(state=RunState.model_validate_json(last), seconds=1)
+    with Board(console, "watching") as board:
+        board.show(command.Text("grading"), [], child, scores)
+    shown = console.file.getvalue()
+    assert "WRONG  n=7,fp32" in shown
+    assert "out[6] is 0" in shown
 
 
 def test_the_next_run_is_prepared_while_nothing_runs_and_takes_the_next_save(watcher):
