@@ -11,6 +11,4 @@ class RunState(BaseModel):
     items: int = 0
     done: int = 0
     words: str = ""
-    found: tuple[
-        str, ...
-    ] = ()  # the facts of each exercise's first failure, then causes; in lines
+    found: tuple[str, ...] = ()  # the facts of each exercise's first failure, then causes; in lines
