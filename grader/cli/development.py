@@ -75,3 +75,21 @@ def toolchains(versions, keyword):
     except (RuntimeError, subprocess.TimeoutExpired) as error:
         raise click.ClickException(str(error)) from None
     click.echo(f"wrote {measured.RECORD.relative_to(catalog.ROOT)}; `make tables` shows it")
+
+
+@click.command("student-loop")
+@click.option("--repetitions", type=click.IntRange(1), default=3, show_default=True)
+def student_loop(repetitions):
+    """Measure what a student waits for in `make grade` and `make watch`, and record it (course staff)."""
+    from grader.measure import student_loop as measured
+
+    steps = []
+    try:
+        for step in measured.measure(repetitions):
+            steps.append(step)
+            prepared = "prepared" if step.prepared else "cold"
+            click.echo(f"lab {step.lab}, {prepared}, {step.name}: {', '.join(map(str, step.seconds))} s")
+    except measured.NotShownError as error:
+        raise click.ClickException(str(error)) from None
+    measured.RECORD.write_text(measured.recorded(steps).model_dump_json(indent=1) + "\n")
+    click.echo(f"wrote {measured.RECORD.relative_to(catalog.ROOT)}")

@@ -64,6 +64,7 @@ for command in (
     cli_development.picture,
     cli_development.record_coverage,
     cli_development.toolchains,
+    cli_development.student_loop,
     cli_release.release,
     cli_student.watch,
     cli_student.hint,
