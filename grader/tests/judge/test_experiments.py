@@ -535,3 +535,14 @@ def test_a_constant_that_spoils_a_softmax_without_its_maximum_is_told(started):
     clamped = swap(clamped, "tl.exp(x - m)", "tl.exp(tl.minimum(x, 80.0))")
     said = breaking_shift(started("softmax_forward", clamped), exercise, cases)
     assert said.startswith("adding 100 to every element of `x` must not change the result, and spoils it: ")
+
+
+def test_a_constant_that_changes_nothing_where_there_is_one_key_is_not_told_of_others(started):
+    """Attention over one key is its value, whatever q is: this was said of every case."""
+    text = (Path(__file__).parents[1] / "blind_mistakes_25" / "attention_01_badger.py").read_text()
+    exercise = HOMES["attention"][1]
+    right = [one for one in on_a_cpu(exercise) if one.params["length"] == 1]
+    assert right
+    said = breaking_shift(started("attention", text), exercise, right)
+    assert "every element of `k` must not change" in said  # that adds the same to each score of a query
+    assert "`q`" not in said
