@@ -108,7 +108,7 @@ def _todo(lines: Sequence[str], task: re.Match[str], placeholder: range, in_kern
     """Return a task; where its lines are written, the text says what is left to do."""
     number, text, line = int(task[1]), task[2], placeholder.start
     if _is_written(lines, number, placeholder):
-        text = f"your lines are there; delete line {line}"
+        text = f"{text}; your lines are there: delete line {line}"
     return Todo(number, text, line, in_kernel)
 
 

@@ -27,7 +27,10 @@ def test_a_placeholder_beside_ones_own_lines_is_to_be_deleted(lines):
     """Only the launch that failed said so, as if nothing were written."""
     source = skeleton_of(LAB1).replace(SECOND, lines)
     first, second, third = open_todos(source)
-    assert second.text == f"your lines are there; delete line {second.line}"
+    assert (
+        second.text
+        == f"load both blocks, add, store the sum; your lines are there: delete line {second.line}"
+    )
     assert "static_assert" in source.split("\n")[second.line - 1]
     assert "your lines" not in first.text + third.text
 
@@ -41,7 +44,7 @@ def test_an_error_directive_below_ones_own_lines_is_to_be_deleted():
     region = '// BEGIN TODO 1: add (about 1 line)\n{}#error "TODO 1: add"\n// END TODO 1\n'
     assert [one.text for one in open_errors(region.format(""))] == ["add"]
     assert [one.text for one in open_errors(region.format("x += 1;\n"))] == [
-        "your lines are there; delete line 3"
+        "add; your lines are there: delete line 3"
     ]
 
 
