@@ -125,7 +125,7 @@ def measure(repetitions: int) -> Iterator[Step]:
             file = entry.submission(tree, entry.lab.exercises[0])
             right = file.read_text()
             wrong = (place / "wrong" / specimen).read_text().split("\n", 1)[1]
-            arguments = [f"LAB={lab}", f"FROM={tree}", f"RESULTS={tree / 'results'}"]
+            arguments = [f"LAB={lab}", f"FROM={tree}"]
             for prepared in (False, True):
                 found: dict[str, list[float]] = {}
                 for _ in range(repetitions):
