@@ -125,17 +125,9 @@ def _is_lab(path: Path) -> bool:
     return path.name == "lab.py" and catalog.FOLDER.fullmatch(path.parent.name) is not None
 
 
-def _turn(item: pytest.Item) -> tuple[bool, int, bool]:
-    """Return when an item's turn comes: all timed shapes last, and of each lab first the cases."""
-    if not isinstance(item, LabItem):
-        return False, 0, False
-    kind = item.asked.kind
-    return kind == SPEED, item.asked.entry.number * (kind != SPEED), kind == CODEGEN
-
-
-def _place(asked: Item) -> tuple[Path, str, str]:
-    """Return what no other item has; the first two are those of its exercise."""
-    return asked.entry.folder, asked.exercise.name, asked.id
+def _place(asked: Item) -> tuple[Path, str]:
+    """Return what no other item has."""
+    return asked.entry.folder, asked.id
 
 
 @pytest.hookimpl(trylast=True)  # after -m and -k
@@ -146,15 +138,19 @@ def pytest_collection_modifyitems(config, items):
     While the cases of all labs run, the kernels of the timed shapes are compiled on other cores; and while
     those of one lab do, what its generated code is checked with.
     """
-    asked = [item.asked for item in items if isinstance(item, LabItem)]
-    places = {_place(one): place for place, one in enumerate(asked)}
-    first = {_place(one)[:2]: place for place, one in reversed([*enumerate(asked)])}
     failed = config.hook.pytest_grader_failed_before() or ()
+    places, exercises = {}, {}
+    for place, asked in enumerate(item.asked for item in items if isinstance(item, LabItem)):
+        places[_place(asked)] = place
+        exercises.setdefault((asked.entry.folder, asked.exercise.name), place)
 
-    def turn(item: pytest.Item) -> tuple:
+    def turn(item: pytest.Item) -> tuple[bool, int, bool, int, bool]:
         if not isinstance(item, LabItem):
-            return (*_turn(item), 0, False)
-        return (*_turn(item), first[_place(item.asked)[:2]], item.asked.id not in failed)
+            return False, 0, False, 0, False
+        asked, is_speed = item.asked, item.asked.kind == SPEED
+        lab = 0 if is_speed else asked.entry.number  # timed shapes of all labs come last
+        exercise = exercises[asked.entry.folder, asked.exercise.name]
+        return is_speed, lab, asked.kind == CODEGEN, exercise, asked.id not in failed
 
     items.sort(key=turn)
     config.stash[PLACES] = places
@@ -287,9 +283,6 @@ class LabItem(pytest.Item):
         if outcome.verdict is Verdict.NOT_GRADED:
             pytest.skip(f"NOT GRADED: {outcome.where}")
         if outcome.verdict is not Verdict.PASS:
-            if outcome.verdict is not Verdict.NOT_STARTED:
-                facts = explain(self.asked, replace(outcome, cause="", hint=None))
-                self.config.hook.pytest_grader_failed(item=self.asked, facts=facts)
             raise NotPassedError(outcome)
 
     def repr_failure(self, excinfo, style=None):
@@ -329,7 +322,12 @@ def pytest_runtest_makereport(item, call):
         item.stash[OUTCOME] = Outcome(Verdict.GRADER_FAULT, where=words, fault=fault)
         item.config.stash[ANSWERS].append((item.asked, item.stash[OUTCOME], call.duration))
     if call.when == "call" and OUTCOME in item.stash:
-        report.verdict = item.stash[OUTCOME].verdict.value
+        outcome = item.stash[OUTCOME]
+        report.verdict = outcome.verdict.value
+        # Not in `runtest`, of which pytest captures what is printed.
+        if outcome.verdict not in (Verdict.PASS, Verdict.NOT_GRADED, Verdict.NOT_STARTED):
+            facts = explain(item.asked, replace(outcome, cause="", hint=None))
+            item.config.hook.pytest_grader_failed(item=item.asked, facts=facts)
 
 
 def pytest_report_teststatus(report):

@@ -1,11 +1,12 @@
 """Measure how long a student waits: from a command or a save to what the terminal shows of a verdict.
 
-`make grade` and `make watch` run in a pseudo-terminal (Python's pty), on right solutions and on specimens of
-mistakes. Each is tried with a prepared process (see `grader.system.standby`) and, in the same run, without.
+`make grade` and `make watch` run in a pseudo-terminal (Python's pty), on right solutions and on such with a mistake.
+Each is tried with a prepared process (see `grader.system.standby`) and, in the same run, without.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import pty
@@ -26,18 +27,20 @@ from grader.results.machine import Machine, machine, now
 from grader.system.standby import SWITCH
 
 RECORD = catalog.ROOT / "solutions" / "results" / "student-loop.json"
-# One mistake of each lab: lanes past the end, a sum that keeps an old maximum, a tail of K.
-SPECIMENS = {
-    1: "grid_one_short.py",
-    2: "running_sum_not_rescaled.py",
-    3: "k_tail_dropped.py",
+# One mistake of each lab, as an edit of its solution: y is subtracted, the old sum is not rescaled, and every
+# step of K has the mask of the first.
+MISTAKES = {
+    1: ("x + y, mask", "x - y, mask"),
+    2: ("d = d * tl.exp(m - shift) +", "d = d +"),
+    3: ("mask=mask_m & (offs_k[None, :] < K - k)", "mask=mask_m & (offs_k[None, :] < K)"),
 }
 LINES, COLUMNS = 40, 100  # of the terminal
 LIMIT_S = 180.0  # for what one step shows
+REDRAWN_S = 0.5  # in which the watcher's screen is drawn anew
 REST_S = 2.0  # in which a process is prepared for the next command
 _STYLE = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
-CASE_DONE = rb"[^\d/ ][^\d]*[1-9]\d*/\d+"  # the progress bar behind its first case
-FACT, CAUSE = rb"first wrong|out of bounds|races|    what ", rb"likely cause"
+CASE_DONE = rb"(?<!\d)[1-9]\d*/\d+  \d+ s"  # what the watcher shows beside its bar
+FACT, CAUSE = rb"first wrong|    what ", rb"likely cause"
 WAITS, END = rb"waiting for a save", rb""
 
 
@@ -66,7 +69,7 @@ class Terminal:
     """A command in a pseudo-terminal; `wait_for` returns the seconds since the start or the last `mark`."""
 
     def __init__(self, command: Sequence[str], environment: dict[str, str]):
-        self._shown = b""
+        self._shown, self._ended = b"", False
         self._began = time.monotonic()
         self._process, self._screen = pty.fork()
         if self._process == 0:
@@ -74,41 +77,43 @@ class Terminal:
             os.execvpe(command[0], command, environment)
         fcntl.ioctl(self._screen, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
 
-    def mark(self) -> None:
-        """Count the seconds from now on, and forget what was shown."""
+    def rest(self, seconds: float) -> None:
+        """Read for so long what is shown, forget it, and count the seconds from then on."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0.0 and self._read(left):
+            pass
         self._shown, self._began = b"", time.monotonic()
 
     def wait_for(self, pattern: bytes) -> float:
         """Return when the terminal showed a pattern; END is the end of the command. Raises NotShownError."""
         while pattern is END or not re.search(pattern, _STYLE.sub(b"", self._shown)):
-            if not self._read():
-                if pattern is END:
+            if not self._read(self._began + LIMIT_S - time.monotonic()):
+                if pattern is END and self._ended:
                     break
-                raise NotShownError(f"{pattern!r} was not shown: {self._end}")
+                raise NotShownError(f"{pattern!r} was not shown: {self._last_shown}")
         return time.monotonic() - self._began
 
-    def _read(self) -> bool:
-        left = self._began + LIMIT_S - time.monotonic()
-        if not select.select([self._screen], [], [], max(0.0, left))[0]:
-            raise NotShownError(f"nothing more was shown: {self._end}")
+    def _read(self, limit_s: float) -> bool:
+        """Read what is shown next; return whether there was something before the limit or the end."""
+        if not select.select([self._screen], [], [], max(0.0, limit_s))[0]:
+            return False
         try:
             data = os.read(self._screen, 1 << 16)
-        except OSError:  # the command has ended
-            return False
+        except OSError:
+            data = b""
+        self._ended = not data
         self._shown += data
         return bool(data)
 
     @property
-    def _end(self) -> str:
+    def _last_shown(self) -> str:
         return _STYLE.sub(b"", self._shown)[-1000:].decode(errors="replace")
 
     def close(self) -> None:
         """End the command as Ctrl-C does."""
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process, signal.SIGINT)
-            while self._read():
-                pass
-        except (ProcessLookupError, NotShownError):
+        while self._read(LIMIT_S):
             pass
         os.close(self._screen)
         os.waitpid(self._process, 0)
@@ -118,13 +123,13 @@ def measure(repetitions: int) -> Iterator[Step]:
     """Yield each step of each lab, with and without a prepared process."""
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder)
-        for lab, specimen in SPECIMENS.items():
+        for lab, (old, new) in MISTAKES.items():
             entry = next(one for one in catalog.find() if one.number == lab)
             place = tree / entry.folder.name
             shutil.copytree(catalog.ROOT / "solutions" / entry.folder.name, place)
             file = entry.submission(tree, entry.lab.exercises[0])
             right = file.read_text()
-            wrong = (place / "wrong" / specimen).read_text().split("\n", 1)[1]
+            wrong = right.replace(old, new)
             arguments = [f"LAB={lab}", f"FROM={tree}"]
             for prepared in (False, True):
                 found: dict[str, list[float]] = {}
@@ -157,12 +162,14 @@ def _once(
     terminal = Terminal(["make", "watch", *arguments], environment)
     try:
         terminal.wait_for(WAITS)
-        for name, text, pattern in (("wrong", wrong, FACT), ("right", right, CASE_DONE)):
-            time.sleep(REST_S)
-            terminal.mark()
+        for name, text, first, pattern in (
+            ("wrong", wrong, "first fact", FACT),
+            ("right", right, "first case", CASE_DONE),
+        ):
+            terminal.rest(REST_S)
             file.write_text(text)
-            first = "first fact" if name == "wrong" else "first case"
             yield f"watch, save of a {name} file: {first}", terminal.wait_for(pattern)
+            terminal.rest(REDRAWN_S)
             terminal.wait_for(WAITS)
     finally:
         terminal.close()

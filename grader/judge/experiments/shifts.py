@@ -7,7 +7,6 @@ is right for usual values, and breaks the relation for large ones.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
@@ -15,7 +14,7 @@ import torch
 from grader.course.spec import Case, Exercise
 from grader.judge import comparison
 from grader.judge.inputs import in_dtype, tensors
-from grader.judge.trial import Trial
+from grader.judge.trial import Trial, elements
 from grader.worker.shared_memory import TORCH_DTYPES
 from grader.worker.submission_worker import SubmissionWorker
 
@@ -33,7 +32,7 @@ def breaking_shift(worker: SubmissionWorker, exercise: Exercise, right: Sequence
     if not cases or exercise.follow is not None:
         return ""
     # In a case of one column, or one key, much changes nothing that changes others.
-    largest = max((one for one in exercise.cases if _is_plain(one)), key=_elements)
+    largest = max((one for one in exercise.cases if _is_plain(one)), key=elements)
     widest = Trial(exercise, largest, worker.session.seed)
     for name, value in tensors(Trial(exercise, cases[0], worker.session.seed).values).items():
         for shift in SHIFTS:
@@ -54,12 +53,8 @@ def breaking_shift(worker: SubmissionWorker, exercise: Exercise, right: Sequence
 
 
 def _is_plain(case: Case) -> bool:
-    is_small = not (case.needs_gpu or case.is_far) and _elements(case) <= MOST_ELEMENTS
+    is_small = not (case.needs_gpu or case.is_far) and elements(case) <= MOST_ELEMENTS
     return case.dtype == "fp32" and not case.layouts and is_small
-
-
-def _elements(case: Case) -> int:
-    return math.prod(size for size in case.params.values() if isinstance(size, int))
 
 
 def _is_invariant(exercise: Exercise, trial: Trial, name: str, shift: float) -> bool:

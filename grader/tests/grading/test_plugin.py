@@ -1,5 +1,6 @@
 """Shards cover every test once, and an interrupted run goes on where it stopped."""
 
+import os
 import re
 import subprocess
 import sys
@@ -12,8 +13,11 @@ from grader.course import catalog
 from grader.course.items import CODEGEN, CORRECTNESS, SPEED, graded_items
 from grader.course.spec import Verdict
 from grader.grading import plugin
+from grader.measure.student_loop import END, Terminal
 from grader.results.outcome import Outcome
+from grader.system import standby
 from grader.tests.helpers.commands import python
+from grader.tests.helpers.course import solution, swap
 
 TESTS = "import os\n\n\n" + "\n\n".join(
     f"def test_{name}():\n    assert not os.path.exists('broken_{name}')\n" for name in "abcdefg"
@@ -119,21 +123,40 @@ def test_what_failed_before_comes_first_in_its_exercise_and_is_reported_in_its_p
     assert [*config.stash[plugin.PLACES].values()] == [*range(len(every))]
 
 
-@pytest.mark.parametrize("verdict", [Verdict.WRONG, Verdict.NOT_STARTED])
+@pytest.mark.parametrize("verdict", [Verdict.WRONG, Verdict.NOT_STARTED, Verdict.PASS])
 def test_a_failure_is_told_at_once_without_the_cause_that_may_change(verdict):
     asked = next(iter(graded_items(catalog.find()[0])))
     outcome = Outcome(verdict, where="out[0] is 1", cause="the mask", hint=2)
-    told, answers = [], []
+    told = []
     hook = SimpleNamespace(pytest_grader_failed=lambda item, facts: told.append((item, *facts)))
-    stash = {plugin.RUN: SimpleNamespace(answer=lambda _: outcome), plugin.ANSWERS: answers}
-    config = SimpleNamespace(stash=stash, hook=hook)
-    item = SimpleNamespace(config=config, asked=asked, stash={}, user_properties=[])
-    with pytest.raises(plugin.NotPassedError):
-        plugin.LabItem.runtest(item)
-    assert [one[1] for one in answers] == [outcome]
-    if verdict is Verdict.NOT_STARTED:
+    item = _item(asked)
+    item.config, item.stash = SimpleNamespace(hook=hook), {plugin.OUTCOME: outcome}
+    reporting = plugin.pytest_runtest_makereport(item, SimpleNamespace(when="call"))
+    next(reporting)
+    report = SimpleNamespace(failed=verdict is not Verdict.PASS)
+    with pytest.raises(StopIteration):
+        reporting.send(SimpleNamespace(get_result=lambda: report))
+    assert report.verdict == verdict.value
+    if verdict is not Verdict.WRONG:
         assert not told
         return
     ((of, heading, *facts),) = told
     assert (of, heading) == (asked, f"WRONG  {asked.name}")
     assert facts == ["    first wrong   out[0] is 1"]
+
+
+def test_a_failure_is_on_the_terminal_before_its_cause(tmp_path):
+    """pytest captured what was printed while an item ran: on a terminal the facts came with the report."""
+    text = swap(solution(1), "tl.store(out_ptr + offs, x + y", "tl.store(out_ptr + offs, x - y")
+    file = tmp_path / "labs" / "lab1_elementwise_add" / "elementwise_add.py"
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    options = ["--lab", "1", "--from", file.parents[1], "--results", tmp_path, "--tier", "cpu", "-k", "fp32"]
+    command = [sys.executable, "-m", "grader", "grade", *map(str, options)]
+    shown = Terminal(command, {**os.environ, standby.SWITCH: "0"})
+    shown.wait_for(
+        rb"elementwise_add  WRONG/MISMATCH  n=\d+,fp32"
+    )  # with its exercise: not yet in the report
+    shown.wait_for(rb"first wrong .*(.|\n)*likely cause")
+    shown.wait_for(END)
+    shown.close()

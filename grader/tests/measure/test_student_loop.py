@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from grader.course import catalog
 from grader.measure import student_loop
-from grader.measure.student_loop import CAUSE, END, FACT, SPECIMENS, NotShownError, Terminal
+from grader.measure.student_loop import CAUSE, END, FACT, MISTAKES, NotShownError, Terminal
+from grader.tests.helpers.course import solution, swap
 
 
 def terminal(script):
@@ -37,8 +37,15 @@ def test_what_never_comes_is_an_error(monkeypatch):
     shown.close()
 
 
-def test_the_mistakes_that_are_timed_are_specimens():
-    entries = {one.number: one for one in catalog.find()}
-    folders = {lab: catalog.ROOT / "solutions" / entries[lab].folder.name / "wrong" for lab in SPECIMENS}
-    assert all((folders[lab] / name).is_file() for lab, name in SPECIMENS.items())
-    assert SPECIMENS
+def test_what_was_shown_before_a_rest_does_not_count():
+    """A save was timed by the screen before it, which was still to be read."""
+    shown = terminal("echo first wrong; sleep 0.5; echo first wrong; sleep 0.2")
+    shown.rest(0.3)
+    assert shown.wait_for(FACT) >= 0.1
+    shown.close()
+
+
+def test_the_mistakes_that_are_timed_change_a_solution():
+    assert MISTAKES
+    for lab, (old, new) in MISTAKES.items():
+        assert swap(solution(lab), old, new) != solution(lab)
