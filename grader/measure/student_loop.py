@@ -1,7 +1,7 @@
 """Measure how long a student waits: from a command or a save to what the terminal shows of a verdict.
 
-`make grade` and `make watch` run in a pseudo-terminal (Python's pty), on right solutions and on such with a mistake.
-Each is tried with a prepared process (see `grader.system.standby`) and, in the same run, without.
+`make grade` and `make watch` run in a pseudo-terminal (Python's pty), on right solutions and on ones with a
+mistake. Each is tried with a prepared process (see `grader.system.standby`) and, in the same run, without.
 """
 
 from __future__ import annotations
