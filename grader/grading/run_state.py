@@ -11,4 +11,6 @@ class RunState(BaseModel):
     items: int = 0
     done: int = 0
     words: str = ""
-    found: tuple[str, ...] = ()  # the facts of each exercise's first failure, then causes; in lines
+    found: tuple[
+        str, ...
+    ] = ()  # facts of each exercise's first failure, then causes; one line or several each
