@@ -13,4 +13,4 @@ class RunState(BaseModel):
     words: str = ""
     found: tuple[
         str, ...
-    ] = ()  # facts of each exercise's first failure, then causes; one line or several each
+    ] = ()  # facts of each exercise's first failure, then causes; each of 1 or more lines

@@ -46,8 +46,8 @@ def breaking_shift(worker: SubmissionWorker, exercise: Exercise, right: Sequence
                 does = f"adding {shift:g} to" if shift > 0.0 else f"subtracting {-shift:g} from"
                 return (
                     f"{does} every element of `{name}` must not change the result, and spoils it: "
-                    "first subtract, over the valid elements only, what keeps numbers small: the maximum before "
-                    "exp, the mean before squares"
+                    "first subtract, over the valid elements only, what keeps numbers small: the maximum "
+                    "before exp, the mean before squares"
                 )
     return ""
 
