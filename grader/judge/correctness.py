@@ -53,9 +53,7 @@ torch.set_num_threads(1)
 ELSEWHERE = "nothing was written to it: the function returned something else in its place"
 # Inputs may happen to allow a wide tolerance, where the error of PyTorch's own operator is unusually large.
 ATTEMPTS = 3
-# Autotuned kernels run once more, as where they are tuned, in small cases: up to so many elements, until so
-# many cases of an exercise were right.
-MOST_TUNED, ENOUGH_TUNED = 4096, 4
+MOST_TUNED = 4096  # elements of a case in which autotuned kernels run once more
 FIRST_DECOY = 2_000_000  # call numbers from here on give data that is never graded
 
 
@@ -165,11 +163,9 @@ def _grade(
         wanted = _Wanted(worker.session, exercise, case, calls, attempt)
         grade = partial(_graded_on, wanted, calls, worker, lab, exercise, case, count_kernels)
         again = partial(_with_one_config, worker, grade)
-        is_tuned = _is_tuned(worker, exercise, case)
-        outcome = usual_config.explained(grade(), wanted.configs, again, is_tuned)
+        outcome = usual_config.explained(grade(), wanted.configs, again, _is_tuned(case))
         if not wanted.accepted:
             break
-    worker.right_when_tuned[exercise.name] += is_tuned and outcome.verdict is Verdict.PASS
     return outcome
 
 
@@ -179,10 +175,9 @@ def _with_one_config(
     return worker.start() or grade(one_config=config or {})
 
 
-def _is_tuned(worker: SubmissionWorker, exercise: Exercise, case: Case) -> bool:
-    """Return whether kernels run once more in a case: that takes time."""
-    elements = math.prod(size for size in case.params.values() if isinstance(size, int))
-    return elements <= MOST_TUNED and worker.right_when_tuned[exercise.name] < ENOUGH_TUNED
+def _is_tuned(case: Case) -> bool:
+    """Return whether kernels run once more in a case: that takes time where it is large."""
+    return math.prod(size for size in case.params.values() if isinstance(size, int)) <= MOST_TUNED
 
 
 def _graded_on(
@@ -224,7 +219,7 @@ def _graded_on(
             values,
             opens_first=not results or changes_config,
             other_configs=changes_config or (varies and bool(results)),
-            tunes=varies and bool(results) and _is_tuned(worker, exercise, case),
+            tunes=varies and bool(results) and _is_tuned(case),
             configs=one_config or {},
             meanwhile=None if wanted.expected else wanted.compute,
         )

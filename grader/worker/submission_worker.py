@@ -6,7 +6,6 @@ import gc
 import os
 import shutil
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -91,8 +90,6 @@ class SubmissionWorker:
         self.is_setting_up = False  # from `begin` until `set_up` has taken the answer
         self._plans = 0
         self.decoys = 0  # how many inputs were drawn that are not graded
-        # How many cases of an exercise were right in which kernels ran as where they are tuned.
-        self.right_when_tuned = Counter[str]()
         self._reply: JsonObject = {}
         self._ran = Ran()
         self._still = False
