@@ -26,6 +26,7 @@ from grader.course.spec import lab_word
 from grader.measure import toolchains
 from grader.measure.bench.record import ArmRecord, BenchRecord, OpRecord, SizeRecord, size_text
 from grader.measure.kernel_log.profiles import profile_table
+from grader.measure.student_loop import StudentLoop
 from grader.measure.survey.table import survey_table
 from grader.report import markdown
 from grader.report.terminal import show
@@ -337,8 +338,25 @@ def _toolchains(path: Path) -> str:
     return markdown.page([markdown.table(("Triton", *names), rows, "lr"), "\n".join(machines)])
 
 
+def _waits(path: Path) -> str:
+    """The median and the range of what a student waits for, with and without a prepared process."""
+    record = StudentLoop.model_validate_json(path.read_bytes())
+    shown: dict[tuple[int, str], dict[bool, str]] = {}
+    for step in record.steps:
+        low, high = min(step.seconds), max(step.seconds)
+        cells = shown.setdefault((step.lab, step.name), {})
+        cells[step.prepared] = f"{median(step.seconds):.1f} ({low:.1f} to {high:.1f})"
+    rows = [
+        (f"lab {lab}", name, cells.get(False, ""), cells.get(True, ""))
+        for (lab, name), cells in shown.items()
+    ]
+    table = markdown.table(("lab", "wait", "cold, s", "prepared, s"), rows, "llrr")
+    return markdown.page([table, f"{record.machine.words}, {record.date[:10]}."])
+
+
 RENDERERS = {
     "toolchains": _toolchains,
+    "waits": _waits,
     "hours": _hours,
     "bench": _bench,
     "ladder": _ladder,

@@ -12,6 +12,7 @@ from grader.measure.bench import plots as bench_plots
 from grader.measure.bench.record import BenchRecord
 from grader.measure.bench.tuning import TuningRecord
 from grader.measure.kernel_log.profiles import ProfileRecord
+from grader.measure.student_loop import StudentLoop
 from grader.measure.toolchains import Toolchains
 from grader.report import markdown
 from grader.results.models import Results
@@ -91,6 +92,8 @@ def test_record_fits_the_model_and_names_no_path_of_a_machine(path):
         assert all(
             run.gradings and run.machines for run in CostRecord.model_validate_json(path.read_text()).runs
         )
+    elif "student-loop" in path.name:
+        assert StudentLoop.model_validate_json(path.read_bytes()).steps
     elif "toolchains" in path.name:
         assert Toolchains.model_validate_json(path.read_bytes()).toolchains
     elif "profile" in path.name:
