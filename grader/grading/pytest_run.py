@@ -32,6 +32,8 @@ def run(
         "-p",
         "no:terminal",
         "-p",
+        "no:logging",
+        "-p",
         "grader.grading.plugin",
     ]
     before = os.environ.get(NO_AUTOLOAD)

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import psutil
 
+from grader.course.signatures import Shapes
 from grader.course.spec import Case, Exercise
 from grader.course.submission import Submission
 from grader.judge.correctness import lay_out
@@ -176,25 +177,26 @@ class _Plans:
         with self._lock:
             if self._made is None:
                 # Python's sort is stable: all others stay in the order in which they are graded.
-                longest_first = sorted(self._calls, key=lambda call: not _has_long_rows(call))
+                shaped = [(call, shapes_of(call.exercise, call.case)) for call in self._calls]
+                longest_first = sorted(shaped, key=lambda one: not _has_long_rows(one[1]))
                 self._made = list(_in_plans(longest_first)), time.monotonic() + self._limit_s
             return self._made
 
 
-def _has_long_rows(call: Launching) -> bool:
+def _has_long_rows(shapes: Shapes) -> bool:
     """Return whether a kernel may hold so long a row in one block that it takes seconds to compile."""
-    shapes = shapes_of(call.exercise, call.case).values()
-    return any(shape[-1] > LONG_ROW for shape in shapes if isinstance(shape, tuple) and len(shape) > 1)
+    sizes = [shape for shape in shapes.values() if isinstance(shape, tuple) and len(shape) > 1]
+    return any(size[-1] > LONG_ROW for size in sizes)
 
 
-def _in_plans(calls: Sequence[Launching]) -> Iterator[_Plan]:
+def _in_plans(calls: Sequence[tuple[Launching, Shapes]]) -> Iterator[_Plan]:
     """Lay out calls, and put those that follow each other and share function and numbers in one plan."""
     plan: _Plan | None = None
-    for one in calls:
-        case = one.case
+    for one, whole in calls:
+        case, shapes = one.case, whole
         if one.set_bytes:
             case = fit(one.exercise, case, one.set_bytes, FEWEST_CALLS) or case
-        shapes = shapes_of(one.exercise, case)
+            shapes = shapes_of(one.exercise, case)
         laid, named = lay_out(one.exercise, case, Placer(), shapes), numbers_in(shapes)
         wanted = _Plan(one.exercise, one.tuning, named, [laid])
         if plan and _joins(plan, wanted):
