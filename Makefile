@@ -3,14 +3,14 @@
 # SUBMISSIONS=dir  ROSTER=roster.csv  OUT=dir  SITE=slurm.toml  ONLY=id  HIDDEN=cases.toml  RECEIPT=path
 # SHARD=1/4  JOBS=6  ARCH=sm_90  EXTRA=dev  STEP="what you expect"  FILE=path  SIZE=n=1024  REDRAW=1
 # POLICY=late.toml  RUBRIC=rubric.csv  BOARD=1  TO=gradescope  GPU=path  SECRET=path  LIMIT=600  BLIND=10  TOLERANCE=5
-# REST=1  OPEN=1  RESULTS=folder  SCREENSHOTS=1  AGAIN=1  ALL=1  RESTORE=1 (or the name of a copy)  YES=1  UNGATED=1
+# N=10  BLOCK=4  REST=1  OPEN=1  RESULTS=folder  SCREENSHOTS=1  AGAIN=1  ALL=1  RESTORE=1 (or the name of a copy)  YES=1  UNGATED=1
 
 # The value of a variable is text, never a command. make keeps it as typed, including `$`, and a recipe uses "$$LAB":
 # the shell then takes it from the environment and does not interpret quotes or backticks in it.
 # OPTIONS are options of the grader's commands. Each command gets all that are set, by name and in this order,
 # and uses those that it has an option for (`make=` in grader/cli and grader/grading/options.py).
 OPTIONS := OP LAB QUICK REDRAW SIZE WIDE FILE FROM TIER K SEED MIN ROSTER OUT SITE JOBS ONLY AGAIN REGRADE ATTEMPTS ALL YES \
-	RESTORE HIDDEN SECRET LIMIT BLIND TOLERANCE ARCH POLICY RUBRIC BOARD GPU RESULTS OPEN SCREENSHOTS UNGATED
+	RESTORE HIDDEN SECRET LIMIT BLIND TOLERANCE ARCH POLICY RUBRIC BOARD GPU RESULTS OPEN SCREENSHOTS UNGATED N BLOCK
 TYPED := $(foreach name,$(.VARIABLES),$(if $(findstring command line,$(origin $(name))),$(name)))
 TEXTS := $(OPTIONS) SUBMISSIONS RECEIPT STEP TO SHARD REST EXTRA TORCH CUDA_HOME
 $(foreach name,$(TEXTS),$(if $(value $(name)),$(eval override $(name) := $$(value $(name)))$(eval export $(name))))
@@ -31,6 +31,7 @@ takes-hint := LAB K AGAIN ALL
 takes-reset := LAB K YES RESTORE
 takes-report := RESULTS OPEN
 takes-todo := LAB FROM
+takes-show := LAB K N BLOCK SIZE FROM OPEN
 takes-inspect := LAB FROM ARCH
 takes-sanitize := FROM K
 takes-bench := OP LAB QUICK FROM
@@ -68,7 +69,7 @@ $(if $(and $(CHECKED),$(REFUSED)),$(error make $(GOALS) takes no $(REFUSED); it 
 	$(or $(strip $(foreach goal,$(GOALS),$(takes-$(goal)))),no variable)))
 
 .DEFAULT_GOAL := help
-.PHONY: help toolchains setup grade watch hint reset report bench profile tuning survey log check-log class verify rescore erase gradebook export autograder release notebooks check-notebooks figures architecture picture coverage test test-gpu test-nightly test-figures test-slurm skeletons tables list todo doctor inspect sanitize lint clean types test-all
+.PHONY: help toolchains setup grade watch hint show reset report bench profile tuning survey log check-log class verify rescore erase gradebook export autograder release notebooks check-notebooks figures architecture picture coverage test test-gpu test-nightly test-figures test-slurm skeletons tables list todo doctor inspect sanitize lint clean types test-all
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -92,6 +93,10 @@ watch:  ## grade again at every save, and keep the last result on screen: LAB=2,
 hint:  ## show the next level of the hint you need: LAB=2, K=softmax or a hint's number, AGAIN=1, ALL=1
 	@$(SETUP)
 	@$(GRADER) hint
+
+show:  ## see your kernel at work, line by line: LAB=1 N=10 BLOCK=4, LAB=2 SIZE=rows=2,cols=7, K=backward, OPEN=1
+	@$(SETUP)
+	@$(GRADER) show
 
 reset:  ## put a skeleton back and save a copy of your work: LAB=2, K=file, RESTORE=1 restores the copy, YES=1
 	@$(SETUP)

@@ -60,6 +60,7 @@ for command in (
     cli_measure.sanitize,
     cli_report.report,
     cli_figures.figures,
+    cli_figures.show,
     cli_development.architecture,
     cli_development.picture,
     cli_development.record_coverage,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from grader.course import catalog
+from grader.course.items import CORRECTNESS
 from grader.course.spec import Verdict, lab_word
 from grader.report.next_step import Kind, Step, choose
 from grader.report.terminal import LABS, path_of, readme_of
@@ -16,7 +16,6 @@ from grader.system.files import sha256
 
 CELLS = 3  # of a lab's bar
 RIGHT = (Verdict.PASS, Verdict.NOT_GRADED)
-_LINE = re.compile(r"\bline (\d+)")
 
 
 def lines(
@@ -90,9 +89,9 @@ def _words(step: Step, source: str) -> str:
     path = path_of(lab.folder, exercise.file, source)
     hint = f"`{_make('hint', lab)}` gives a hint"
     if step.kind is Kind.MEND:
-        named = _LINE.search(item.cause) or _LINE.search(item.where)
-        line = named[1] if named else item.frames[0].line if item.frames else None
-        return f"{exercise.name} in {path}{f':{line}' if line else ''}; {hint}"
+        place = f"{exercise.name} in {path}{f':{item.line}' if item.line else ''}"
+        shows = lab.folder.startswith("lab") and item.kind == CORRECTNESS
+        return f"{place}; {hint}" + (f", `{_make('show', lab)}` shows it at work" if shows else "")
     if step.kind is Kind.WRITE:
         for todo in item.open_todos[:1]:
             path = f"TODO {todo.number} in {path}:{todo.line}"

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 # Excluded paths with the reason; the first match counts, and files without a match are released.
+PAGE = r"(page\.html|(figure|program_life)\.(js|css))"  # what `make show` draws a page with
 STAYS = (
     (r"solutions/", "solutions, wrong answers, variants, and records of their runs"),
     (r"notebooks/.*\.py", "sources from which the notebooks are built"),
@@ -18,7 +19,8 @@ STAYS = (
     (r"grader/classroom/ci/(?!grade\.sbatch)", "templates for course staff's runners and clusters"),
     (r"grader/classroom/.*\.(md|png)", "pages for instructors"),
     (r"grader/[A-Z]+\.md|grader/site/architecture/.*\.(md|svg)", "pages for developers of the grader"),
-    (r"notebooks/figures/(src|screenshots)/", "sources and screenshots of the figures"),
+    (r"notebooks/figures/screenshots/", "screenshots of the figures"),
+    (rf"notebooks/figures/src/(?!{PAGE}$)", "sources of the figures, but for the page of one's own kernel"),
 )  # fmt: skip
 # Tests that show whether the grader works on a machine, and hold no answer.
 TESTS = (

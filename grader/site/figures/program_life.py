@@ -7,7 +7,8 @@ from grader.site.figures import program_words as words
 from grader.site.figures.drawing import Drawing
 from grader.site.figures.figure import Figure
 from grader.site.figures.program_cases import CASES, Case
-from grader.site.figures.statements import PHASES, by_statement, lines, statements
+from grader.site.figures.program_steps import of_program
+from grader.site.figures.statements import PHASES, lines, statements
 from grader.site.figures.trace import ITEM_BYTES, Buffer, trace
 
 
@@ -24,10 +25,13 @@ def _case(case: Case, programs: list) -> dict:
     launch = case.launch
     source = (catalog.ROOT / "solutions" / launch.file).read_text("utf-8")
     known = statements(source, launch.kernel)
+    given = {name: value for name, value in launch.arguments.items() if isinstance(value, Buffer)}
+    item_bytes = {name: ITEM_BYTES[value.dtype] for name, value in given.items()}
+    layout = {"rows": case.rows, "cols": case.cols, "stride": case.stride, "block": case.block}
     buffers = [
         {"name": name, "values": [words.shown(one) for one in value.values],
-         "item_bytes": ITEM_BYTES[value.dtype]}
-        for name, value in launch.arguments.items() if isinstance(value, Buffer)
+         "item_bytes": item_bytes[name], **layout}
+        for name, value in given.items()
     ]  # fmt: skip
     return {
         "title": case.title,
@@ -35,43 +39,10 @@ def _case(case: Case, programs: list) -> dict:
         "file": f"solutions/{launch.file}",
         "code": [{"number": number, "text": text} for number, text in lines(source, launch.kernel)],
         "buffers": buffers,
-        "rows": case.rows,
-        "cols": case.cols,
-        "stride": case.stride,
         "block": case.block,
-        "programs": [
-            [_step(case, statement, step) for statement, step in by_statement(program, known)]
-            for program in programs
-        ],
-    }
-
-
-def _step(case: Case, statement, step) -> dict:
-    accesses = [_access(case, access) for access in step.accesses]
-    changed = {name: words.value(one) for name, one in step.changed.items()}
-    for access in step.accesses:
-        if access.kind == "load" and not access.other:
-            changed = {name: words.undefined(one, access.mask) for name, one in changed.items()}
-    return {
-        "lines": [statement.first, statement.last],
-        "phases": statement.phases,
-        "accesses": accesses,
-        "changed": changed,
-        "words": words.of_step(statement, accesses, changed),
-    }
-
-
-def _access(case: Case, access) -> dict:
-    item_bytes = ITEM_BYTES[case.launch.arguments[access.buffer].dtype]
-    return {
-        "kind": access.kind,
-        "buffer": access.buffer,
-        "offsets": access.offsets,
-        "bytes": [offset * item_bytes for offset in access.offsets],
-        "item_bytes": item_bytes,
-        "mask": access.mask,
-        "values": [words.shown(one) for one in access.values],
-        "other": access.other,
+        "names": [str(at) for at in range(len(programs))],
+        "is_owner_shown": True,
+        "programs": [of_program(program, known, item_bytes) for program in programs],
     }
 
 

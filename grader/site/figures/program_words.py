@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 UNDEFINED = "?"
 
 
@@ -23,11 +25,11 @@ def value(one) -> str | list[str]:
     return [shown(lane) for lane in one] if isinstance(one, list) else shown(one)
 
 
-def undefined(block: str | list[str], mask: tuple[bool, ...]) -> str | list[str]:
-    """Return the result of a load without `other`: masked-off lanes have no defined value."""
-    if isinstance(block, str) or len(block) != len(mask):
+def undefined(block: str | list[str], defined: Sequence[bool]) -> str | list[str]:
+    """Return the result of a load: lanes that are masked off without `other`, or outside, have no value."""
+    if isinstance(block, str) or len(block) != len(defined):
         return block
-    return [lane if there else UNDEFINED for lane, there in zip(block, mask, strict=True)]
+    return [lane if there else UNDEFINED for lane, there in zip(block, defined, strict=True)]
 
 
 def of_step(statement, accesses: list[dict], changed: dict) -> str:
@@ -41,7 +43,7 @@ def of_step(statement, accesses: list[dict], changed: dict) -> str:
     if not statement.phases:
         return f"{where}: {_changes(changed)}." if changed else f"{where}: the loop is at its end."
     verb = "gives" if one else "give"
-    if statement.phases == ("mask",):
+    if statement.phases == ("mask",) and changed:
         (name, mask), *_ = changed.items()
         return f"{where} {verb} {name}: {mask.count('True')} of {len(mask)} lanes lie before the end."
     return f"{where} {verb} {_changes(changed) or 'what was known before'}."
@@ -63,6 +65,7 @@ def _moved(access: dict, one: bool) -> str:
         f"{verb} {there} of {lanes} lanes: elements {elements[0]} to {elements[-1]}, "
         f"bytes {inside[0]} to {inside[-1] + access['item_bytes'] - 1} after {access['buffer']}."
     )
+    text += _past(access)
     off = [lane for lane, is_there in enumerate(access["mask"]) if not is_there]
     if not off:
         return text
@@ -72,3 +75,17 @@ def _moved(access: dict, one: bool) -> str:
         return f"{text} {who} masked off and write{'s' if len(off) == 1 else ''} nothing."
     holds = access["values"][off[0]] if access["other"] else "no defined value"
     return f"{text} {who} masked off and hold{'s' if len(off) == 1 else ''} {holds}."
+
+
+def _past(access: dict) -> str:
+    """Say which lanes lie outside of the buffer; empty if none does."""
+    out = [lane for lane, is_out in enumerate(access.get("outside", ())) if is_out]
+    if not out:
+        return ""
+    verb = "reads" if access["kind"] == "load" else "writes"
+    at = [access["offsets"][lane] for lane in out]
+    if len(out) == 1:
+        return f" Lane {out[0]} {verb} element {at[0]}, outside of {access['buffer']}."
+    between = "and" if len(out) == 2 else "to"
+    where = f"elements {min(at)} {between} {max(at)}, outside of {access['buffer']}"
+    return f" Lanes {out[0]} {between} {out[-1]} {verb[:-1]} {where}."

@@ -42,7 +42,8 @@ class Launch:
 class Access:
     """One load or store: for each lane its offset (elements from the start of `buffer`), mask and value.
 
-    `other` says whether masked-off lanes have a value that the kernel chose.
+    `other` says whether masked-off lanes have a value that the kernel chose. Lanes that are `outside` of the
+    buffer are active, and neither read nor write anything here.
     """
 
     kind: str  # "load" or "store"
@@ -51,6 +52,7 @@ class Access:
     mask: tuple[bool, ...]
     values: tuple[float, ...]
     other: bool
+    outside: tuple[bool, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -79,10 +81,13 @@ def trace(launches: list[Launch]) -> list[list[list[Step]]]:
             f"Triton's interpreter ended with {child.code}; `make doctor` checks this machine for the"
             f" cause:\n{child.complaint[-2000:]}"
         )
-    return [[[_step(step) for step in program] for program in launch] for launch in json.loads(child.output)]
+    return [
+        [[step_of(step) for step in program] for program in launch] for launch in json.loads(child.output)
+    ]
 
 
-def _step(step: dict) -> Step:
+def step_of(step: dict) -> Step:
+    """Return a step as the interpreting process tells it."""
     accesses = tuple(
         Access(**{name: tuple(one) if isinstance(one, list) else one for name, one in access.items()})
         for access in step["accesses"]

@@ -8,18 +8,32 @@ import triton.language as tl
 from triton.runtime import interpreter
 
 
-class Watcher:
-    """Collects the steps of each program of one launch."""
+class TooLongError(RuntimeError):
+    """A launch has more steps than a page can show."""
 
-    def __init__(self, function, buffers: dict[str, torch.Tensor]):
+
+class Watcher:
+    """Collects the steps of each program of one launch, at most `most` in all."""
+
+    def __init__(self, function, buffers: dict[str, torch.Tensor], most: int | None = None):
         self.programs: list[list[dict]] = []
+        self.places: list[tuple[int, ...]] = []  # of each program in the grid
         self._code = function.__code__
         self._buffers = buffers
+        self._most, self._lines = most, 0
+        self._lent: dict[int, str] = {}  # by the pointer's type, which what is computed from it shares
+        self._types: list[object] = []  # kept, so that no other object gets the id of one
         self._known: dict = {}
 
-    def begin_program(self) -> None:
+    def lend(self, name: str, pointer: object) -> None:
+        """Note the type of the pointer to a buffer: an address far outside is still told to be of it."""
+        self._lent[id(pointer)] = name
+        self._types.append(pointer)
+
+    def begin_program(self, place: tuple[int, ...]) -> None:
         """Start a new program; further steps belong to it."""
         self.programs.append([])
+        self.places.append(place)
         self._known = {}
 
     def called(self, frame, _event, _argument):
@@ -33,13 +47,17 @@ class Watcher:
 
     def accessed(self, kind: str, pointers, mask, values, other: bool) -> None:
         """Add a load or a store to the current line."""
-        name, offsets = self._place(pointers.data)
+        name, offsets = self._place(pointers)
+        there = numpy.ravel(mask if isinstance(mask, numpy.ndarray) else mask.data).astype(bool).tolist()
+        buffer = self._buffers[name]
+        span = 1 + sum((size - 1) * step for size, step in zip(buffer.shape, buffer.stride(), strict=True))
         self.programs[-1][-1]["accesses"].append(
             {
                 "kind": kind,
                 "buffer": name,
                 "offsets": offsets,
-                "mask": numpy.ravel(mask.data).astype(bool).tolist(),
+                "mask": there,
+                "outside": [on and not 0 <= at < span for at, on in zip(offsets, there, strict=True)],
                 "values": _numbers(values.data),
                 "other": other,
             }
@@ -54,6 +72,9 @@ class Watcher:
             }
         self._known = now
         if event == "line":
+            self._lines += 1
+            if self._most is not None and self._lines > self._most:
+                raise TooLongError("too many lines run at this size for a page")
             steps.append({"line": frame.f_lineno, "accesses": [], "changed": {}})
         return self._line
 
@@ -68,15 +89,15 @@ class Watcher:
             return None  # constexpr values and functions never change
         data = value.handle.data
         if value.dtype.scalar.is_ptr():
-            name, offsets = self._place(data)
+            name, offsets = self._place(value.handle)
             return {"buffer": name, "offset": offsets if data.size > 1 else offsets[0]}
         return _numbers(data) if value.shape else _number(numpy.ravel(data)[0])
 
-    def _place(self, addresses) -> tuple[str, list[int]]:
-        """Return the buffer that addresses belong to, and their offsets from its start in elements."""
-        lanes = numpy.ravel(addresses).astype(numpy.int64)
+    def _place(self, pointers) -> tuple[str, list[int]]:
+        """Return the buffer that pointers belong to, and their offsets from its start in elements."""
+        lanes = numpy.ravel(pointers.data).astype(numpy.int64)
         near = {name: abs(int(lanes[0]) - buffer.data_ptr()) for name, buffer in self._buffers.items()}
-        name = min(near, key=near.get)
+        name = self._lent.get(id(pointers.dtype)) or min(near, key=near.get)
         buffer = self._buffers[name]
         return name, ((lanes - buffer.data_ptr()) // buffer.element_size()).tolist()
 
@@ -98,17 +119,17 @@ def watch_builder(watcher: Watcher) -> None:
     builder, kind = interpreter.interpreter_builder, type(interpreter.interpreter_builder)
 
     def set_grid_idx(*place):
-        watcher.begin_program()
+        watcher.begin_program(place)
         return kind.set_grid_idx(builder, *place)
 
-    def create_masked_load(pointers, mask, other, *more):
-        loaded = kind.create_masked_load(builder, pointers, mask, other, *more)
+    def create_masked_load(pointers, mask, other, *more, **named):
+        loaded = kind.create_masked_load(builder, pointers, mask, other, *more, **named)
         watcher.accessed("load", pointers, mask, loaded, other is not None)
         return loaded
 
-    def create_masked_store(pointers, value, mask, *more):
+    def create_masked_store(pointers, value, mask, *more, **named):
         watcher.accessed("store", pointers, mask, value, False)
-        return kind.create_masked_store(builder, pointers, value, mask, *more)
+        return kind.create_masked_store(builder, pointers, value, mask, *more, **named)
 
     for replaced in (set_grid_idx, create_masked_load, create_masked_store):
         setattr(builder, replaced.__name__, replaced)

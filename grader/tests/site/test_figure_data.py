@@ -212,7 +212,8 @@ def test_programs_of_a_case_store_every_element_once(cases):
             if there
         ]
         (buffer,) = {name for name, _ in stored}
-        elements = [row * case["stride"] + col for row in range(case["rows"]) for col in range(case["cols"])]
+        one = case["buffers"][0]
+        elements = [row * one["stride"] + col for row in range(one["rows"]) for col in range(one["cols"])]
         assert sorted(stored) == [(buffer, element) for element in elements]
 
 

@@ -61,12 +61,12 @@ export function source(lines, now, label) {
  * steps(chosen) → how many steps there are, at least 2.
  * draw(stage, chosen, step, choose, goTo) → puts the drawing of a step into the empty stage and returns its
  *   words; choose(name, value) and goTo(step) let the drawing itself be operated.
- * pace: milliseconds a step takes while playing.
+ * pace: milliseconds a step takes while playing; at: the step that is shown first.
  *
  * What a reader did to an element of the stage with a data-key outlasts the next drawing: it keeps the focus,
  * details stay open, and what was scrolled sideways stays there.
  */
-export function run({ choices = [], steps, draw, pace = 1100 }) {
+export function run({ choices = [], steps, draw, pace = 1100, at = 0 }) {
   const root = document.getElementById("figure");
   const chosen = {};
   let step = 0;
@@ -191,5 +191,5 @@ export function run({ choices = [], steps, draw, pace = 1100 }) {
   fillChoices();
   pause();
   nameTheme();
-  goTo(0);
+  goTo(at);
 }
