@@ -27,6 +27,7 @@ from grader.judge.experiments.of_file import Failed, by_experiment
 from grader.judge.experiments.outputs import exchanged_outputs
 from grader.judge.experiments.programs import NEEDED
 from grader.judge.experiments.shifts import breaking_shift
+from grader.judge.experiments.smallest import Smallest, smallest_wrong
 from grader.judge.facts import births
 from grader.judge.formula.of_file import formula_of_file
 from grader.judge.measured import measured_of_file
@@ -292,7 +293,16 @@ class Explainer:
             return {name: replace(one, cause=f"{one.cause}; {found}") for name, one in seen.items()}
         if not guessed or (len(causes) == 1 and not doubtful):
             return failed | seen
-        words = "; ".join(filter(None, ("not found", self._shifted(wrong) or self._measured(wrong), found)))
+        smallest = self._smallest(wrong)
+        if smallest:  # and what separates has to hold in the calls that were tried, too
+            found = contrast([*shown, *smallest.wrong], [*right, *smallest.right]) if shown else ""
+        said = (
+            "not found",
+            self._shifted(wrong) or self._measured(wrong),
+            found,
+            smallest and smallest.words,
+        )
+        words = "; ".join(filter(None, said))
         return seen | {name: replace(outcome, cause=words, hint=hint) for name, outcome in guessed.items()}
 
     def _tried(self, wrong: Wrong) -> dict[str, str]:
@@ -418,6 +428,14 @@ class Explainer:
         worker = self._workers_for(wrong.answers[0][0])[0]
         try:
             return "" if worker.start() else breaking_shift(worker, wrong.exercise, plain)
+        finally:
+            worker.close()
+
+    def _smallest(self, wrong: Wrong) -> Smallest | None:
+        """Return the smallest wrong call, and what was tried to find it."""
+        worker = self._workers_for(wrong.answers[0][0])[0]
+        try:
+            return smallest_wrong(worker, wrong.exercise, wrong.cases(right=False, hidden=False))
         finally:
             worker.close()
 

@@ -148,7 +148,9 @@ def mistaken_programs(worker: SubmissionWorker, exercise: Exercise, case: Case) 
         words = _too_few(bench, plain, number, launch) or _too_many(bench, plain, number, launch)
         if words:
             return words
-    return _never_stored(bench.trial, bench.untouched, plain.witnessed)
+    return _left_out(bench.trial, bench.untouched, plain.witnessed) or _never_stored(
+        bench.trial, bench.untouched, plain.witnessed
+    )
 
 
 def _axes(launch: Launch) -> Iterator[int]:
@@ -241,6 +243,9 @@ def _words_for_few(bench: Bench, number: int, launch: Launch, found: Sequence[tu
         return f"{launches}, and {needed} {NEEDED}"
     plain = bench.plain
     if launch.is_asked_for and seen.is_right and plain is not None and plain.leaves_out:
+        masked = _left_out(bench.trial, bench.untouched, plain.witnessed)
+        if masked:  # the programs are enough: a lane is there for what is left out
+            return masked
         return f"{launches}, and {LEFT_OUT}. With {needed} every element is right"
     if launch.is_asked_for and seen.is_right:
         # They share the work by tl.num_programs, so that with fewer of them each takes more turns.
@@ -266,6 +271,26 @@ def _too_many(bench: Bench, plain: Seen, number: int, launch: Launch) -> str:
                 f"line {launch.line} launches {launched} programs; with {enough} none reads or writes "
                 "outside, and every element is right"
             )
+    return ""
+
+
+def _left_out(trial: Trial, never: Sequence[torch.Tensor], seen: Witnessed) -> str:
+    """Say which elements of an output the mask of a store leaves out, which no other lane stores."""
+    outputs = trial.buffers[-len(never) :] if never else ()
+    for buffer, untouched in zip(outputs, never, strict=True):
+        tensor = buffer.tensor
+        for one in seen.left if min(tensor.strides, default=0) > 0 else ():
+            if one.offset != tensor.offset or not one.line:
+                continue
+            ends = [tuple(_index(place, tensor)) for place in (one.first, one.last)]
+            is_inside = all(at < size for end in ends for at, size in zip(end, tensor.shape, strict=True))
+            if is_inside and all(bool(untouched[end]) for end in ends):
+                first, last = (", ".join(map(str, at)) for at in ends)
+                which = f"`{buffer.name}[{first}]`" + (f" to `[{last}]`" if last != first else "")
+                return (
+                    f"line {one.line}: the mask of this store leaves out elements that exist, {which}, and "
+                    "no other lane stores them"
+                )
     return ""
 
 

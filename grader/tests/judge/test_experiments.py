@@ -8,11 +8,13 @@ import pytest
 from grader.course import catalog
 from grader.course.spec import Reason, Verdict
 from grader.course.submission import Submission
+from grader.judge.contrast import contrast
 from grader.judge.experiments.numbers import other_number
 from grader.judge.experiments.of_file import Failed, by_experiment
 from grader.judge.experiments.outputs import exchanged_outputs
 from grader.judge.experiments.reach import steps
 from grader.judge.experiments.shifts import breaking_shift
+from grader.judge.experiments.smallest import smallest_wrong
 from grader.judge.experiments.strides import mistakes
 from grader.judge.formula.of_file import formula_of_file
 from grader.judge.formula.search import PLACES
@@ -546,3 +548,67 @@ def test_a_constant_that_changes_nothing_where_there_is_one_key_is_not_told_of_o
     said = breaking_shift(started("attention", text), exercise, right)
     assert "every element of `k` must not change" in said  # that adds the same to each score of a query
     assert "`q`" not in said
+
+
+BLOCKED_ADD = '''"""Add two vectors."""
+
+import torch
+import triton
+import triton.language as tl
+
+WIDTH = 512
+
+
+@triton.jit
+def elementwise_add_kernel(x_ptr, y_ptr, out_ptr, n, WIDTH: tl.constexpr):
+    pid = tl.program_id(axis=0)
+    lanes = tl.arange(0, WIDTH)
+    offs = pid.to(tl.int64) * WIDTH + lanes
+    count = tl.where(pid == tl.num_programs(axis=0) - 1, n % WIDTH, WIDTH)
+    x = tl.load(x_ptr + offs, mask=offs < n)
+    y = tl.load(y_ptr + offs, mask=offs < n)
+    tl.store(out_ptr + offs, x + y, mask=lanes < count)
+
+
+def elementwise_add(x, y, *, out=None):
+    out = torch.empty_like(x) if out is None else out
+    n = x.numel()
+    if n:
+        elementwise_add_kernel[(triton.cdiv(n, WIDTH),)](x, y, out, n, WIDTH=WIDTH)
+    return out
+'''
+
+
+def test_elements_that_the_mask_of_a_store_leaves_out_are_told_with_its_line(say):
+    line = 1 + BLOCKED_ADD.splitlines().index("    tl.store(out_ptr + offs, x + y, mask=lanes < count)")
+    found = say("elementwise_add", BLOCKED_ADD, lambda case: case.params["n"] in (512, 1024))
+    assert set(found.values()) == {
+        f"line {line}: the mask of this store leaves out elements that exist, `out[0]` to `[511]`, and no "
+        "other lane stores them (n=512)"
+    }
+
+
+def smallest_of(started, name, text, wanted):
+    worker, exercise = started(name, text), HOMES[name][1]
+    return smallest_wrong(worker, exercise, [one for one in on_a_cpu(exercise) if wanted(one)])
+
+
+def test_the_smallest_wrong_call_is_told_with_the_largest_smaller_one_that_is_right(started):
+    found = smallest_of(started, "elementwise_add", BLOCKED_ADD, lambda case: case.params["n"] == 2048)
+    assert found.words == "the smallest wrong call is n=512,fp32; with n=511 it is right"
+    assert {513, 511} <= {case.params["n"] for case in found.right}
+    assert {512, 1024, 2048} <= {case.params["n"] for case in found.wrong}
+
+
+def test_what_is_unusual_and_does_not_matter_is_left_out_of_the_smallest_call(started):
+    text = swap(solution_of("dropout").read_text(), "n = x.numel()", "n = x.shape[0]")
+    found = smallest_of(started, "dropout", text, lambda case: "rows" in case.params)
+    assert not any(case.layouts for case in found.wrong if case.params["n"] < 10)
+    assert found.words.startswith("the smallest wrong call is n=2,")
+    assert "dy" not in contrast(found.wrong, found.right)
+
+
+@pytest.mark.parametrize("name", ["elementwise_add", "softmax_forward"])
+def test_a_right_file_has_no_smallest_wrong_call(started, name):
+    text = solution_of(name).read_text()
+    assert smallest_of(started, name, text, lambda case: elements(case) < 1 << 14) is None

@@ -94,6 +94,20 @@ class Reach:
 
 
 @dataclass(frozen=True)
+class Left:
+    """Elements of a lent tensor that a store reaches with lanes that its mask leaves out, and no lane stores.
+
+    `first` and `last` count from the tensor's first element, which is `offset` bytes into the lent memory.
+    """
+
+    offset: int
+    line: int
+    first: int
+    last: int
+    count: int
+
+
+@dataclass(frozen=True)
 class Launch:
     """One launch of a call: the line of the host code, the grid, and whether programs asked for its size."""
 
@@ -110,6 +124,7 @@ class Witnessed:
     races: tuple[Race, ...] = ()
     births: tuple[Birth, ...] = ()  # an inf, and the NaN that came of it; only if they were asked for
     reaches: tuple[Reach, ...] = field(default=(), compare=False)
+    left: tuple[Left, ...] = field(default=(), compare=False)
     launches: tuple[Launch, ...] = field(default=(), compare=False)  # in their order
     accesses: int = field(default=0, compare=False)  # loads, stores and atomics of all programs
     lanes: int = field(default=0, compare=False)  # of all accesses, those that are masked off as well
@@ -122,12 +137,13 @@ class Witnessed:
             found = decode(cls, claim)
         except ProtocolError:
             return cls()
-        longest = max(len(found.outside), len(found.races), len(found.births))
+        longest = max(len(found.outside), len(found.races), len(found.births), len(found.left))
         valid = (
             *map(_is_possible_place, found.outside),
             *map(_is_possible_race, found.races),
             *map(_is_possible_birth, found.births),
             *map(_is_possible_reach, found.reaches),
+            *map(_is_possible_left, found.left),
             *(_are_possible(NO_TENSOR, one.grid, (one.line,)) for one in found.launches),
             len(found.reaches) <= MOST_REACHES,
             len(found.launches) <= MOST_LAUNCHES,
@@ -140,6 +156,7 @@ class Witnessed:
             tuple(replace(one, tensor=_shown(one.tensor)) for one in found.races),
             tuple(replace(one, operation=one_line(one.operation)) for one in found.births),
             tuple(replace(one, tensor=_shown(one.tensor)) for one in found.reaches),
+            found.left,
             found.launches,
             found.accesses,
             found.lanes,
@@ -164,6 +181,11 @@ def _is_possible_reach(reach: Reach) -> bool:
         and reach.first <= reach.last
         and _are_possible(reach.tensor, places, (reach.line,))
     )
+
+
+def _is_possible_left(left: Left) -> bool:
+    places = left.offset, left.line, left.first, left.last, left.count
+    return all(0 <= place < LARGEST for place in places) and left.line < MOST_LINES
 
 
 def _is_possible_race(fact: Race) -> bool:

@@ -28,6 +28,7 @@ from grader.worker.witness.record import (
     MOST_REACHES,
     Index,
     Launch,
+    Left,
     Outside,
     Race,
     Reach,
@@ -68,6 +69,8 @@ class Recorder:
         self._accesses = self._lanes = 0
         self._stored: dict[int, list[NDArray[np.uint64]]] = {}  # addresses, by where their tensor begins
         self._storing = 0  # lanes of these
+        # Addresses of lanes that a store leaves out, by the tensor and the line of the store.
+        self._masked: dict[tuple[Region, int], list[NDArray[np.uint64]]] = {}
         self._launch: _Launch | None = None
         self.masked = True  # whether the access that runs was written with a mask
 
@@ -76,8 +79,21 @@ class Recorder:
         outside, races = tuple(self._outside.values()), tuple(self._races)
         reaches = tuple(one.told(self._lent) for one in self._reaches.values())
         launches = tuple(self._launches)
-        told = Witnessed(outside, races, reaches=reaches, launches=launches)
+        told = Witnessed(outside, races, reaches=reaches, left=tuple(self._left()), launches=launches)
         return replace(told, accesses=self._accesses, lanes=self._lanes, again=self._again())
+
+    def _left(self) -> Iterator[Left]:
+        """Give the elements of lent tensors that a store reaches with masked lanes, and that none writes."""
+        if self._storing > MOST_LANES_OF_A_CALL:
+            return
+        for (region, line), addresses in list(self._masked.items())[:MOST_FACTS]:
+            stored = self._stored.get(region.origin, [])
+            never = np.setdiff1d(np.concatenate(addresses), np.concatenate(stored) if stored else [])
+            places = (never.astype(np.int64) - region.origin) // region.size
+            places = places[_are_elements(places, region)]
+            if places.size:
+                ends = int(places[0]), int(places[-1])
+                yield Left(region.origin - self._lent.start, line, *ends, int(places.size))
 
     def _again(self) -> int:
         """Return how many lanes stored an element of lent memory that another store had written."""
@@ -140,18 +156,21 @@ class Recorder:
         if region is not None and line:
             self._reach(launch, region, kind != LOAD, line, addresses, lanes, low, high)
         if region is not None and kind == STORE and region.origin in self._lent:
-            self._store(region, addresses, lanes)
+            self._store(region, addresses, lanes, line)
         if region is not None and launch.accesses is not None:
             whole = pointers.get_element_ty().is_int()
             self._keep(launch, region, kind, size, addresses, lanes, values, waits, whole, line)
         return safe
 
-    def _store(self, region: Region, addresses: NDArray[np.uint64], lanes: Lanes | None) -> None:
+    def _store(self, region: Region, addresses: NDArray[np.uint64], lanes: Lanes | None, line: int) -> None:
         """Keep the addresses of a store, unless those of the call are too many."""
         self._storing += addresses.size
         if self._storing <= MOST_LANES_OF_A_CALL:
-            active = addresses if lanes is None else addresses[np.broadcast_to(lanes, addresses.shape)]
+            mask = None if lanes is None else np.broadcast_to(lanes, addresses.shape)
+            active = addresses if mask is None else addresses[mask]
             self._stored.setdefault(region.origin, []).append(active.ravel())
+            if mask is not None and active.size < addresses.size:
+                self._masked.setdefault((region, line), []).append(addresses[~mask].ravel())
 
     def _reach(
         self,
@@ -421,6 +440,15 @@ def _different(addresses: NDArray[np.uint64]) -> int:
     marked = np.zeros(high - low + 1, bool)
     marked[addresses - np.uint64(low)] = True
     return int(np.count_nonzero(marked))
+
+
+def _are_elements(places: NDArray[np.int64], region: Region) -> Lanes:
+    """Return which places, counted from a tensor's first element, are elements of it, and no gap between."""
+    rest, inside = places, places >= 0
+    for size, stride in sorted(zip(region.shape, region.strides, strict=True), key=lambda one: -one[1]):
+        if stride > 0:
+            inside, rest = inside & (rest // stride < size), rest % stride
+    return inside & (rest == 0)
 
 
 def _within(addresses: NDArray[np.uint64], size: int, regions: Sequence[Region]) -> Lanes:
