@@ -60,6 +60,7 @@ def show(labs, source, keyword, n, size, block, opened, results):
     """Show your own kernel at work: a page that follows each program line by line, at a small size."""
     from grader.measure.bench.run import size_of
     from grader.site.figures import own_kernel
+    from grader.student.what_next import line_of
 
     entry = _one_of(labs)
     run = by_lab.read(results).get(entry.folder.name)
@@ -72,7 +73,7 @@ def show(labs, source, keyword, n, size, block, opened, results):
         sizes = own_kernel.sizes_of(exercise, (size_of(size) if size else {}) | ({"n": n} if n else {}))
         same = file.is_file() and hashlib.sha256(file.read_bytes()).hexdigest() == hashes.get(exercise.name)
         last = failed.get(exercise.name) if same else None
-        blamed = (last.line or 0) if last else 0
+        blamed = (line_of(last) if last else None) or 0
         shown = own_kernel.show(entry, exercise, file, sizes, block, blamed)
     except (own_kernel.NotShownError, ValueError, OSError, SyntaxError) as error:
         click.echo(str(error), err=True)

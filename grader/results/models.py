@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from typing import Final, Literal
 
@@ -17,7 +16,6 @@ from grader.results.machine import Machine
 from grader.results.timing import Timing
 
 SCHEMA_VERSION: Final = 3
-_LINE = re.compile(r"\bline (\d+)")
 MOST_BYTES = 64 << 20  # limit of a results.json; a run in which every case fails is far below
 
 
@@ -52,12 +50,6 @@ class ItemResult(Model):
     def label(self) -> str:
         """The verdict, with its reason if it has one: `WRONG/MISMATCH`."""
         return self.verdict.value + (f"/{self.reason}" if self.reason else "")
-
-    @property
-    def line(self) -> int | None:
-        """The line of the student's file that its cause names, or where it failed; None if not known."""
-        named = _LINE.search(self.cause) or _LINE.search(self.where)
-        return int(named[1]) if named else self.frames[0].line if self.frames else None
 
 
 class ExerciseResult(Model):

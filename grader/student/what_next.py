@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -11,10 +12,11 @@ from grader.course.spec import Verdict, lab_word
 from grader.report.next_step import Kind, Step, choose
 from grader.report.terminal import LABS, path_of, readme_of
 from grader.results import points
-from grader.results.models import LabResult, Results
+from grader.results.models import ItemResult, LabResult, Results
 from grader.system.files import sha256
 
 CELLS = 3  # of a lab's bar
+_LINE = re.compile(r"\bline (\d+)")
 RIGHT = (Verdict.PASS, Verdict.NOT_GRADED)
 
 
@@ -89,7 +91,8 @@ def _words(step: Step, source: str) -> str:
     path = path_of(lab.folder, exercise.file, source)
     hint = f"`{_make('hint', lab)}` gives a hint"
     if step.kind is Kind.MEND:
-        place = f"{exercise.name} in {path}{f':{item.line}' if item.line else ''}"
+        line = line_of(item)
+        place = f"{exercise.name} in {path}{f':{line}' if line else ''}"
         shows = lab.folder.startswith("lab") and item.kind == CORRECTNESS
         return f"{place}; {hint}" + (f", `{_make('show', lab)}` shows it at work" if shows else "")
     if step.kind is Kind.WRITE:
@@ -103,6 +106,12 @@ def _words(step: Step, source: str) -> str:
     if step.kind is Kind.QUIET:
         return "grade again while nothing else uses the GPU: a timing was too noisy to decide"
     return "grade again: the grader or the machine failed, and took no points off"
+
+
+def line_of(item: ItemResult) -> int | None:
+    """Return the line of the student's file that a failure's cause names, or where it failed."""
+    named = _LINE.search(item.cause) or _LINE.search(item.where)
+    return int(named[1]) if named else item.frames[0].line if item.frames else None
 
 
 def _make(command: str, lab: LabResult) -> str:

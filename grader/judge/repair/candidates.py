@@ -21,6 +21,7 @@ from grader.judge.repair import (
     lanes,
     names,
     operators,
+    parts,
     passes,
     siblings,
     statements,
@@ -33,7 +34,7 @@ from grader.judge.repair.source import Source, names_in
 
 MODULES = (
     autograd, operators, calls, functions, host, statements, passes, updates, axes, blocks, siblings,
-    ingredients, groups, addresses, terms, lanes, insertions, names, constants,
+    ingredients, groups, addresses, parts, terms, lanes, insertions, names, constants,
 )  # fmt: skip
 
 

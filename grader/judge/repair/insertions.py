@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from itertools import permutations
+from typing import TypeGuard
 
 from grader.judge.repair.edit import Edit, quoted
 from grader.judge.repair.kinds import Kind, kinds_of, maxima
@@ -36,7 +37,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     yield from _in_functions(source, function, kinds)
     yield from _rescaled_too(source, function)
     for node, line in _places(function.node):
-        if _is_a_bound(node):
+        if _is_a_bound(node, source.tree):
             continue
         code = source.text_of(node)
         bound = _bound_before(function, line)
@@ -144,11 +145,27 @@ def _factors(source: Source, term: ast.expr) -> Iterator[tuple[str, str, str]]:
                 yield source.text_of(func), old, new
 
 
-def _is_a_bound(node: ast.expr) -> bool:
-    """Return whether a number is as large as its dtype permits: nothing is missing in it."""
+def _is_a_bound(node: ast.expr, module: ast.Module) -> bool:
+    """Return whether a number, or a constant of the module, is as large as its dtype permits.
+
+    Nothing is missing in it, and with a factor it is out of range.
+    """
+    match node:
+        case ast.Name(name):
+            bound = [one.value for one in module.body if _is_assigned(one, name)]
+            return any(_is_a_bound(one, module) for one in bound if not isinstance(one, ast.Name))
+        case ast.Call(args=[inner]) if called(node) == "constexpr":
+            return _is_a_bound(inner, module)
     value = node.operand if isinstance(node, ast.UnaryOp) else node
     number = value.value if isinstance(value, ast.Constant) else None
     return isinstance(number, int | float) and abs(number) > MOST_SENSIBLE
+
+
+def _is_assigned(statement: ast.stmt, name: str) -> TypeGuard[ast.Assign]:
+    match statement:
+        case ast.Assign([ast.Name(target)]):
+            return target == name
+    return False
 
 
 def _places(function: ast.FunctionDef) -> Iterator[tuple[ast.expr, int]]:

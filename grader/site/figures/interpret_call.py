@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import triton
 import triton.language as tl
+from triton import Config
 from triton.runtime import interpreter
 from triton.runtime.interpreter import InterpretedFunction
 
@@ -183,7 +183,7 @@ def _set_blocks(module: Any, block: int) -> None:
                 key: block if "BLOCK" in key else min(one, 2) if isinstance(one, int) else one
                 for key, one in first.kwargs.items()
             }
-            value.configs = [triton.Config(small, num_stages=1, num_warps=1, pre_hook=first.pre_hook)]
+            value.configs = [Config(small, num_stages=1, num_warps=1, pre_hook=first.pre_hook)]
 
 
 def _readable(values: dict) -> dict:

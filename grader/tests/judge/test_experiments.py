@@ -612,3 +612,15 @@ def test_what_is_unusual_and_does_not_matter_is_left_out_of_the_smallest_call(st
 def test_a_right_file_has_no_smallest_wrong_call(started, name):
     text = solution_of(name).read_text()
     assert smallest_of(started, name, text, lambda case: elements(case) < 1 << 14) is None
+
+
+def test_one_output_of_several_that_follows_another_eps_is_told(started):
+    file = ROOT / "grader/tests/blind_mistakes_26/layer_norm_linear_backward_01_ribbon.py"
+    worker, exercise = started("layer_norm_linear", file.read_text()), HOMES["layer_norm_linear"][1]
+    wrong = [one for one in on_a_cpu(exercise) if one.params.get("eps") == 1.0]
+    found = other_number(worker, exercise, wrong)
+    assert len(found) == len(wrong) > 0
+    assert all(
+        said.startswith("with eps=1 the values in `dweight` are those of eps=1e-05")
+        for said in found.values()
+    )

@@ -554,14 +554,57 @@ def test_nothing_is_missing_in_the_largest_number_of_a_dtype():
 import triton
 import triton.language as tl
 
+LOWEST = tl.constexpr(-3.4028234663852886e38)
+
 
 @triton.jit
 def kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     top = -3.4028234663852886e38
+    top = LOWEST
     low = -2.5
     x = tl.load(x_ptr + tl.arange(0, BLOCK))
     tl.store(out_ptr, tl.sum(tl.exp(x - tl.maximum(top, low)), axis=0))
 """
     missing = [edit.mistake for edit in candidates(Source(text), "kernel") if "is missing in" in edit.mistake]
     assert any("-2.5" in one for one in missing)
-    assert not any("e38" in one for one in missing)
+    assert not any("e38" in one or "in `LOWEST`" in one for one in missing)
+
+
+PARTS = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    part = tl.program_id(axis=0)
+    share = tl.cdiv(n, tl.num_programs(axis=0))
+    first = part * share
+    total = tl.zeros((BLOCK,), tl.float32)
+    for turn in LOOP:
+        at = INDEX
+        total += tl.load(x_ptr + at, mask=at < n, other=0.0)
+        total += tl.load(x_ptr + n + at, mask=at < n, other=0.0)
+    tl.store(out_ptr + part, tl.sum(total, axis=0))
+"""
+
+
+@pytest.mark.parametrize(
+    ("loop", "index", "end"),
+    [
+        ("range(tl.cdiv(share, BLOCK))", "first + turn * BLOCK + tl.arange(0, BLOCK)", "first + (share)"),
+        ("range(0, share, BLOCK)", "first + turn + tl.arange(0, BLOCK)", "first + (share)"),
+        ("range(first, first + share, BLOCK)", "turn + tl.arange(0, BLOCK)", "first + share"),
+    ],
+)
+def test_all_masks_of_a_part_end_where_the_part_does(loop, index, end):
+    source = Source(PARTS.replace("LOOP", loop).replace("INDEX", index))
+    found = [one for one in candidates(source, "kernel") if "at the end of a part" in one.mistake]
+    assert [len(one.parts) for one in found] == [2]
+    changed = source.with_replaced(found[0].parts)
+    assert changed.count(f"((at < n) & (at < ({end})))") == 2
+
+
+def test_a_loop_over_a_whole_tensor_has_no_part():
+    text = PARTS.replace("LOOP", "range(0, n, BLOCK)").replace("INDEX", "turn + tl.arange(0, BLOCK)")
+    assert not [one for one in candidates(Source(text), "kernel") if "end of a part" in one.mistake]
