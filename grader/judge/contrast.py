@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from grader.course.spec import PLAIN, Case
 
+UP_TO = "or more; it is right up to"  # in a condition on one size
 LARGEST = (16384, 8192, 4096, 2048, 1024, 512, 256, 128)
 MULTIPLES = (1024, 512, 256, 128, 64, 32, 16, 8, 4, 2)
 
@@ -93,7 +94,7 @@ def _by_a_size(wrong: Sequence[Case], right: Sequence[Case]) -> str:
         if len(values) != len(wrong) or not others:
             continue
         if min(values) > max(others):
-            return f"where {key} is {min(values):g} or more; it is right up to {max(others):g}"
+            return f"where {key} is {min(values):g} {UP_TO} {max(others):g}"
         if max(values) < min(others):
             return f"where {key} is {max(values):g} or less; it is right from {min(others):g}"
     return ""

@@ -18,7 +18,7 @@ from grader.course.items import CORRECTNESS, CaseItem, Item
 from grader.course.spec import WRONG_RESULTS, Case, Exercise, Reason, Verdict
 from grader.course.submission import Submission
 from grader.course.symptoms import Symptom
-from grader.judge.contrast import contrast
+from grader.judge.contrast import UP_TO, contrast
 from grader.judge.dependence import dependence
 from grader.judge.error_causes.shapes import UNLIKE
 from grader.judge.experiments.configs import right_with
@@ -296,13 +296,9 @@ class Explainer:
         smallest = self._smallest(wrong)
         if smallest:  # and what separates has to hold in the calls that were tried, too
             found = contrast([*shown, *smallest.wrong], [*right, *smallest.right]) if shown else ""
-        said = (
-            "not found",
-            self._shifted(wrong) or self._measured(wrong),
-            found,
-            smallest and smallest.words,
-        )
-        words = "; ".join(filter(None, said))
+        call = smallest.words if smallest and UP_TO not in found else ""  # else it has the same size again
+        related = self._shifted(wrong) or self._measured(wrong)
+        words = "; ".join(filter(None, ("not found", related, found, call)))
         return seen | {name: replace(outcome, cause=words, hint=hint) for name, outcome in guessed.items()}
 
     def _tried(self, wrong: Wrong) -> dict[str, str]:

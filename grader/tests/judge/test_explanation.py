@@ -492,7 +492,7 @@ def test_where_no_edit_helps_the_contrast_is_said_and_no_cause(submissions):
     found, _ = causes(submissions, 1, text, *sizes(*SIZES))
     assert list(found) == ["elementwise_add/correctness/n=65537,fp32"]
     (cause,) = found.values()
-    assert cause == "not found; wrong only where n is 65537 or more; it is right up to 1009"
+    assert cause == "not found; wrong only where n is 1025 or more; it is right up to 1024"
 
 
 def test_where_no_edit_helps_a_formula_that_the_values_follow_is_named(submissions):
