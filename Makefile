@@ -49,6 +49,7 @@ takes-export := TO RESULTS GPU OUT
 takes-autograder := OUT LAB HIDDEN GPU
 takes-release := OUT LAB
 takes-figures := SCREENSHOTS
+takes-notebook := K
 takes-notebooks := K
 takes-check-notebooks := K
 takes-coverage := K
@@ -69,7 +70,7 @@ $(if $(and $(CHECKED),$(REFUSED)),$(error make $(GOALS) takes no $(REFUSED); it 
 	$(or $(strip $(foreach goal,$(GOALS),$(takes-$(goal)))),no variable)))
 
 .DEFAULT_GOAL := help
-.PHONY: help toolchains setup grade watch hint show reset report bench profile tuning survey log check-log class verify rescore erase gradebook export autograder release notebooks check-notebooks figures architecture picture coverage test test-gpu test-nightly test-figures test-slurm skeletons tables list todo doctor inspect sanitize lint clean types test-all
+.PHONY: help toolchains setup grade watch hint show reset report bench profile tuning survey log check-log class verify rescore erase gradebook export autograder release notebook notebooks check-notebooks figures architecture picture coverage test test-gpu test-nightly test-figures test-slurm skeletons tables list todo doctor inspect sanitize lint clean types test-all
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -141,6 +142,10 @@ log:  ## measure a step of a kernel's development and log it: STEP="what you exp
 check-log:  ## check that every number in KERNEL_LOG.md was recorded
 	@$(SETUP)
 	@$(GRADER) check-log
+
+notebook:  ## open a notebook in JupyterLab: K=02
+	@$(SETUP) --extra jupyter
+	@$(GRADER) notebook
 
 notebooks:  ## build the notebooks: run every cell and save the outputs: K=02 (course staff)
 	@$(SETUP) --extra notebooks

@@ -70,6 +70,7 @@ for command in (
     cli_student.watch,
     cli_student.hint,
     cli_student.reset,
+    cli_notebooks.notebook,
     cli_notebooks.notebooks,
     classroom.grade_class,
     classroom.verify,

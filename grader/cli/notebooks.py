@@ -1,7 +1,9 @@
-"""The command that builds and checks the notebooks, and records what they show from a GPU."""
+"""The commands that open a notebook, build and check all of them, and record what they show from a GPU."""
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import sys
 from pathlib import Path
 
@@ -9,7 +11,25 @@ import click
 from rich.console import Console
 
 from grader.cli.options import run_option
+from grader.course import catalog
 from grader.system.exit_codes import BELOW, FAULT, INTERRUPTED
+
+
+@click.command()
+@run_option("keyword", help="the notebook's number, or a word of its name")
+def notebook(keyword):
+    """Open a notebook in JupyterLab, until Ctrl-C; its kernel is the Python of this command."""
+    known = sorted((catalog.ROOT / "notebooks").glob("*.ipynb"))
+    meant = [path for path in known if keyword.strip() in path.stem]
+    if len(meant) != 1:
+        which = ", ".join(path.stem for path in (meant if keyword else known) or known)
+        words = f"-k {keyword} names {len(meant)} notebooks" if keyword else "name one notebook with K"
+        raise click.UsageError(f"{words}: {which}")
+    if importlib.util.find_spec("jupyterlab") is None:
+        click.echo("JupyterLab is not installed: make notebook installs it", err=True)
+        sys.exit(FAULT)
+    as_root = ["--allow-root"] if os.geteuid() == 0 else []  # a container's only user, often
+    os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", *as_root, str(meant[0])])
 
 
 @click.command()

@@ -87,6 +87,13 @@ def _type(declared: Declaration):
     return _TYPES[declared.read] if declared.read in _TYPES else _Read(declared.read)
 
 
+def _in_one_line(error: click.UsageError) -> str:
+    """Return what is wrong with a command; of a missing option also the variable of the Makefile."""
+    words = error.format_message()
+    missing = error.param if isinstance(error, click.MissingParameter) else None
+    return f"{words} With make: {missing.make}=..." if isinstance(missing, Option) and missing.make else words
+
+
 class Commands(click.Group):
     """Commands that also take options from variables of the Makefile, as `--variable NAME=TEXT`.
 
@@ -104,12 +111,18 @@ class Commands(click.Group):
         return name, command, rest
 
     def invoke(self, ctx):
-        """Run the command; if a lab of the course cannot be loaded, print which, and exit."""
+        """Run the command; if a lab of the course cannot be loaded, print which, and exit.
+
+        Wrong usage is one line, which says what there is to choose from.
+        """
         try:
             return super().invoke(ctx)
         except LabError as error:
             click.echo(f"GRADER FAULT  {error}", err=True)
             ctx.exit(FAULT)
+        except click.UsageError as error:
+            click.echo(_in_one_line(error), err=True)
+            ctx.exit(error.exit_code)
 
 
 def given(command: click.Command, variables: Iterable[str]) -> list[str]:

@@ -169,15 +169,14 @@ def test_a_variable_of_the_environment_changes_no_command(monkeypatch):
 def test_a_command_that_needs_to_know_the_lab_asks_for_it(command):
     done = CliRunner().invoke(main, [command])
     assert done.exit_code == 2
-    assert done.output.endswith("Error: Missing option '--lab'.\n")
+    assert done.output == "Missing option '--lab'. With make: LAB=...\n"
 
 
 @pytest.mark.parametrize("command", ["grade", "inspect"])
 def test_an_architecture_that_is_none_is_wrong_usage(command):
     done = CliRunner().invoke(main, [command, "--arch", "hopper"], prog_name="python -m grader")
     assert done.exit_code == 2
-    assert done.output.startswith(f"Usage: python -m grader {command} [OPTIONS]\n")
-    assert done.output.endswith("Error: --arch hopper: not a GPU architecture; write it as sm_90\n")
+    assert done.output == "--arch hopper: not a GPU architecture; write it as sm_90\n"
 
 
 @pytest.mark.parametrize(("text", "arch"), [("sm_90", 90), ("SM_90a", 90), ("sm_120f", 120), ("75", 75)])
