@@ -25,13 +25,13 @@ WITH_NVCC := $(if $(NVCC),,--extra nvcc)
 
 # What each target takes. Another variable on its command line is refused, because a misspelled one would be ignored.
 takes-setup := EXTRA
-takes-grade := LAB FROM TIER K SEED MIN
-takes-watch := LAB FROM TIER K
-takes-hint := LAB K AGAIN ALL
-takes-reset := LAB K YES RESTORE
+takes-grade := LAB FROM TIER K SEED MIN RESULTS
+takes-watch := LAB FROM TIER K RESULTS
+takes-hint := LAB K AGAIN ALL RESULTS
+takes-reset := LAB K YES RESTORE RESULTS
 takes-report := RESULTS OPEN
 takes-todo := LAB FROM
-takes-show := LAB K N BLOCK SIZE FROM OPEN
+takes-show := LAB K N BLOCK SIZE FROM OPEN RESULTS
 takes-inspect := LAB FROM ARCH
 takes-sanitize := FROM K
 takes-bench := OP LAB QUICK FROM

@@ -5,6 +5,7 @@ It grades nothing, never imports torch, and imports jinja2 only when it writes.
 
 from __future__ import annotations
 
+import shlex
 import sys
 import webbrowser
 from pathlib import Path
@@ -21,7 +22,6 @@ RESULTS = DECLARED["results"].default
 @click.command()
 @run_option(
     "results",
-    make="RESULTS",
     help="folder that grade wrote to, or a results.json under any name",
 )
 @click.option(
@@ -53,4 +53,4 @@ def report(results, out, shown):
 
 def how_to_see(folder: Path) -> str:
     """Return the command that writes the page of a run with results in `folder`."""
-    return "make report" if folder == RESULTS else f"python -m grader report --results {folder}"
+    return "make report" if folder == RESULTS else f"make report RESULTS={shlex.quote(str(folder))}"

@@ -117,7 +117,14 @@ class RunOptions:
     ] = None
     results: Annotated[
         Path,
-        Declaration("--results", "folder for the reports", reader=Reader.COMMAND, read=Path, replayed=False),
+        Declaration(
+            "--results",
+            "folder for the reports",
+            make="RESULTS",
+            reader=Reader.COMMAND,
+            read=Path,
+            replayed=False,
+        ),
     ] = Path("results")
     tell: Annotated[
         int | None,

@@ -381,12 +381,13 @@ def test_both_themes_and_paper_are_thought_of():
 def test_grade_ends_with_the_command_for_the_page_and_it_works(wrong_run, tmp_path):
     folder, printed = wrong_run
     (command,) = (line.partition(": ")[2] for line in printed.splitlines() if line.startswith("for a page"))
-    assert command == f"python -m grader report --results {folder}"
+    assert command == f"make report RESULTS={folder}"
     assert cli_report.how_to_see(cli_report.RESULTS) == "make report"
     texts = []
     for seed in ("1", "2"):
         out = tmp_path / f"{seed}.html"
-        done = python(*command.split()[1:], "--out", out, PYTHONHASHSEED=seed)
+        given = ("--variable", command.split()[2])
+        done = python("-m", "grader", *given, "report", "--out", out, PYTHONHASHSEED=seed)
         assert done.returncode == 0, done.stderr
         assert done.stdout == f"wrote {out}\n"
         texts.append(out.read_bytes())
