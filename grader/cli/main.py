@@ -151,7 +151,7 @@ def _graded(options: RunOptions) -> int:
         entries = entries_of(options.labs)
         words = ", ".join(dict.fromkeys(lab_word(entry.folder.name, entry.number) for entry in entries))
         console.print(f"grader {__version__}: {words} from {options.source}", highlight=False, markup=False)
-        from grader.grading import collect, plugin, pytest_run
+        from grader.grading import collect, plugin, pytest_run, selection
         from grader.grading.progress import Follower, ProgressPlugin, Teller
         from grader.report import exports, terminal
         from grader.results import by_lab
@@ -168,7 +168,8 @@ def _graded(options: RunOptions) -> int:
     for broken in follower.broken:
         click.echo(f"GRADER FAULT  {broken}", err=True)
     if not answered:
-        click.echo(f"nothing matches -k {keyword!r}" if keyword else "nothing was graded", err=True)
+        why = selection.nothing_matches(keyword, keeper.names) if keyword else "nothing was graded"
+        click.echo(why, err=True)
         return FAULT if follower.broken else USAGE
     graded = collect.collect(
         answered,
@@ -211,6 +212,7 @@ class _Keeper:
 
     def __init__(self, failed: Collection[str]):
         self.config, self._failed = None, failed
+        self.names: list[str] = []  # of all items, before any is left out
 
     def pytest_grader_failed_before(self):
         """Return the ids of the items that failed in the last run."""
@@ -219,6 +221,10 @@ class _Keeper:
     def pytest_configure(self, config):
         """Keep the configuration."""
         self.config = config
+
+    def pytest_itemcollected(self, item):
+        """Keep the name of an item."""
+        self.names.append(item.name)
 
 
 @main.command("list")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -48,7 +49,9 @@ def entries_of(labs: str | None):
             return catalog.capstone()
         except FileNotFoundError as error:
             raise click.UsageError(f"--lab capstone: {error}; it may not be released yet") from None
-    numbers = {int(word) for word in labs.replace(",", " ").split() if word.isdigit()}
+    # A folder's name, such as lab1_elementwise_add, stands for its lab, too.
+    words = [re.fullmatch(r"(?:lab)?(\d+)(?:_\w*)?/?", word) for word in labs.replace(",", " ").split()]
+    numbers = {int(word[1]) for word in words if word}
     chosen = [entry for entry in entries if entry.number in numbers]
     if not chosen or len(chosen) != len(labs.replace(",", " ").split()):
         known = ", ".join(str(entry.number) for entry in entries)

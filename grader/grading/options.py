@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 from grader.course.tiers import AUTO, DEFAULT_ARCH, TIERS
+from grader.grading.selection import is_of_a_case
 
 
 class Reader(enum.Enum):
@@ -57,6 +58,9 @@ def arch_of(text: str) -> int:
     if not digits.isdigit():
         raise ValueError(f"--arch {text}: not a GPU architecture; write it as sm_90")
     return int(digits)
+
+
+CASE = "--case"  # of pytest: a selection by the sizes of a case
 
 
 @dataclass(frozen=True)
@@ -148,6 +152,8 @@ class RunOptions:
     def pytest_arguments(self) -> list[str]:
         """Return the options that pytest and the plugin read, as words of pytest's command line."""
         read = {name: one for name, one in DECLARED.items() if one.reader is not Reader.COMMAND}
+        if is_of_a_case(self.keyword):
+            return [*replace(self, keyword="")._words(read), CASE, self.keyword]
         return self._words(read)
 
     def _words(self, declared: dict[str, Declaration], always: Collection[str] = ()) -> list[str]:

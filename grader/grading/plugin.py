@@ -16,7 +16,8 @@ from grader.course import catalog, hidden_cases
 from grader.course.items import CODEGEN, SPEED, Item, graded_items
 from grader.course.spec import Verdict
 from grader.course.tiers import AUTO
-from grader.grading.options import DECLARED, Declaration, Reader, RunOptions
+from grader.grading.options import CASE, DECLARED, Declaration, Reader, RunOptions
+from grader.grading.selection import matches
 from grader.judge.run import Run
 from grader.report.terminal import explain
 from grader.results.outcome import Outcome
@@ -39,6 +40,7 @@ def pytest_addoption(parser):
     for name, one in DECLARED.items():
         if one.reader is Reader.PLUGIN:
             group.addoption(one.flag, dest=name, default=one.default, help=one.help, **_kind(one))
+    group.addoption(CASE, default="", help="only cases with these sizes, as in n=7,fp32")
     group.addoption("--resume", default=None, metavar="FILE", help="skip tests that passed according to FILE")
     group.addoption(
         "--shard", default=None, metavar="I/N", help="run the I-th of N parts of the selected tests"
@@ -138,6 +140,11 @@ def pytest_collection_modifyitems(config, items):
     While the cases of all labs run, the kernels of the timed shapes are compiled on other cores; and while
     those of one lab do, what its generated code is checked with.
     """
+    case = config.getoption(CASE)
+    if case:
+        unlike = [item for item in items if not matches(case, item.name)]
+        items[:] = [item for item in items if matches(case, item.name)]
+        config.hook.pytest_deselected(items=unlike)
     failed = config.hook.pytest_grader_failed_before() or ()
     places, exercises = {}, {}
     for place, asked in enumerate(item.asked for item in items if isinstance(item, LabItem)):

@@ -252,3 +252,23 @@ def test_all_tests_are_in_make_test_or_the_rest_or_make_test_nightly(tmp_path):
     at_night = selected_by(tmp_path, "test-nightly")
     assert at_night == {"nightly", "slow_and_nightly"}
     assert selected_by(tmp_path, "test-all") == usual | rest | at_night
+
+
+FOLDERS = sorted(path.parent for path in ROOT.glob("[lng]*/**/Makefile") if "grader" not in path.parts)
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_the_commands_are_the_same_in_every_folder(folder):
+    def made(where, *words):
+        asked = ["make", "--no-print-directory", *words]
+        return subprocess.run(asked, check=False, cwd=where, capture_output=True, text=True, timeout=60)
+
+    assert made(folder).stdout == made(ROOT).stdout != ""
+    assert "make grade takes no lab; it takes LAB" in made(folder, "grade", "lab=1").stderr
+
+
+def test_the_folders_in_which_a_student_works_have_the_commands():
+    folders = {path.relative_to(ROOT).as_posix() for path in FOLDERS}
+    labs = {path.parent.relative_to(ROOT).as_posix() for path in ROOT.glob("labs/*/lab.py")}
+    assert len(labs) == 4
+    assert labs | {"labs", "notebooks", "gpu-programming", "gpu-programming/triton-kernels"} <= folders
