@@ -144,8 +144,6 @@ def _lab_lines(lab: LabResult, score: Score, source: str) -> Iterator[tuple[str,
     yield "", ""
     total = f"{score.earned} / {score.graded}"
     yield f"{f'{lab_word(lab.folder, lab.number)}  {lab.title}, total':<{WIDTH - 16}}{total:>14}", "bold"
-    if score.not_graded:
-        yield f"{'not graded':<{WIDTH - 16}}{score.not_graded:>14}", "dim"
 
 
 def _brief(lab: LabResult, score: Score) -> Iterator[tuple[str, str]]:
@@ -202,6 +200,8 @@ def _group(
     faults = [item for item in items if item.verdict is Verdict.GRADER_FAULT]
     yield from _failures(lab, exercise, faults, title, source)
     for why, same, still_open in not_graded(items, score):
+        if same[0].needs_gpu:
+            continue  # said once, in the last lines
         shown = f"{still_open} points" if still_open else "no points"
         yield f"  NOT GRADED  {title}, {len(same)} of {len(items)}, {shown}: {why}", "dim"
 
@@ -323,6 +323,21 @@ def _codegen_lines(items: Sequence[ItemResult]) -> Iterator[tuple[str, str]]:
         )
 
 
+def _for_what(results: Results, score: Score) -> str:
+    """Say for what a GPU is needed, with the points of each; empty if nothing needs one."""
+    groups: dict[str, list[ItemResult]] = {}
+    rest = []
+    for item in results.items:
+        if item.verdict is Verdict.NOT_GRADED and item.needs_gpu:
+            why = item.where.removeprefix("needs a GPU").removeprefix(": ")
+            groups.setdefault("speed" if item.kind == SPEED else why or item.kind, []).append(item)
+        else:
+            rest.append(item)
+    scores = points.split(score, [*groups.values(), rest])
+    said = [f"{why} ({own.not_graded})" for why, own in zip(groups, scores, strict=False) if own.not_graded]
+    return f": {', '.join(said)}" if said else ""
+
+
 def show(results: Results, console: Console) -> None:
     """Print the whole report on a console, without colours if it is piped."""
     score = points.score_of(results.items)
@@ -341,7 +356,7 @@ def show(results: Results, console: Console) -> None:
             where = "another run, or a decision of the course staff"
         console.print(
             Text(
-                f"{score.not_graded} of {score.most} points need {where}",
+                f"{score.not_graded} of {score.most} points need {where}{_for_what(results, score)}",
                 style="dim",
             ),
             soft_wrap=True,

@@ -51,7 +51,7 @@ def test_a_mistake_that_has_no_place_any_more_is_an_error(tmp_path):
 def test_the_picture_shows_every_state_and_the_next_step():
     text = graded_run.draw(RESULTS).replace("&#160;", " ")
     shown = ("make grade LAB=1,2", "ok   15 of 15", "WRONG/MISMATCH", "likely cause", "hint 2", "TODO 3")
-    for words in (*shown, "NOT STARTED", "NOT GRADED"):
+    for words in (*shown, "NOT STARTED", "points need a GPU"):
         assert words in text
     assert RESULTS.source == "labs"
 
