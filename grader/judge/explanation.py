@@ -189,6 +189,8 @@ class Explainer:
             if not another and not repair:
                 self._tell_facts(wrong, failed)
                 repair, formula = self._by_edits(wrong, key, most, told)
+            if repair and (_is_of_few_elements(wrong, repair) or self._leaves_its_error(wrong, repair)):
+                repair = None
             another = another or ("" if repair else self._by_another(wrong, key))
         except NotRunError:
             return {}
@@ -221,6 +223,35 @@ class Explainer:
         left = wrong._replace(answers=[pair for pair in wrong.answers if pair[0].id not in named])
         rest = {name: outcome for name, outcome in failed.items() if name not in named}
         return causes | self._not_mended(left, rest, formula, tried)
+
+    def _leaves_its_error(self, wrong: Wrong, repair: Repair) -> bool:
+        """Return whether cases fail as before with a repair of others that fail at the same line.
+
+        What is wrong there is not what the repair changes: in the others it happens not to matter.
+        """
+        mended = {
+            outcome.frames[0].line
+            for item, outcome in wrong.answers
+            if is_unclear(outcome) and outcome.frames and repair.mends(item.case)
+        }
+        left = [
+            item.case
+            for item, outcome in wrong.answers
+            if is_unclear(outcome)
+            and outcome.frames
+            and outcome.frames[0].line in mended
+            and not (repair.mends(item.case) or item.case.needs_gpu or item.case.is_far)
+        ]
+        if not left:
+            return False
+        worker = self._workers_for(wrong.answers[0][0])[0]
+        try:
+            if worker.start():
+                return False
+            lay(worker, wrong.submission.text, repair)
+            return Trial(wrong.exercise, min(left, key=elements), worker.session.seed).call(worker) is None
+        finally:
+            worker.close()
 
     def _of_its_own(
         self, wrong: Wrong, failed: dict[str, Outcome], calls: str, key: str, known: Repair | None
@@ -600,6 +631,17 @@ def outside_of_right(wrong: Wrong, seen: Sequence[Birth]) -> Sequence[Birth]:
         for function in right
     )
     return () if inside else seen
+
+
+def _is_of_few_elements(wrong: Wrong, repair: Repair) -> bool:
+    """Return whether a repair mends only cases of a few elements, in which too many edits look right.
+
+    And others are wrong as well, or fail.
+    """
+    bad = [item.case for item, one in wrong.answers if is_open(one) or one.verdict in FAILURES]
+    mended = {item.case.name for item, one in wrong.answers if is_open(one) and repair.mends(item.case)}
+    few = {case.name for case in bad if elements(case) < FEWEST_ELEMENTS}
+    return bool(mended) and mended <= few and len(few) < len(bad)
 
 
 def _common_hint(outcomes: dict[str, Outcome]) -> int | None:

@@ -22,6 +22,9 @@ def cause_outside(fact: Outside) -> str:
     """Say what is wrong with an access outside, without numbers of the case."""
     what, name = ("store to" if fact.writes else "load from"), f"`{fact.tensor.name}`"
     end = "before its beginning" if fact.last < 0 else "past its end"
+    if not fact.masked and fact.last < 0:  # lanes past an end are left out by masks, and these by none
+        why = "the offset that its address is made of is negative"
+        return f"{_line(fact.line)}: the {what} {name} goes {end}: {why}"
     if not fact.masked and fact.first == fact.last:  # of a program, perhaps, that should not be there
         return f"{_line(fact.line)}: the {what} {name} goes {end}, and has no mask: look at the grid as well"
     if not fact.masked:

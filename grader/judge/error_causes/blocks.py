@@ -181,9 +181,14 @@ def pointer(failed: Failed) -> str | None:
         r"(Mask|Value|Other) argument cannot be block type if pointer argument is not", failed.text
     )
     if found:
+        other = (
+            "or sum the block up to one number"
+            if found[1] == "Value"
+            else "or look whether they stand in another place"
+        )
         return (
             f"the pointer is that of one element, and the {found[1].lower()} is a block: "
-            "add the offsets to the pointer"
+            f"add the offsets to the pointer, {other}"
         )
     if re.search(r"cannot add pointers together", failed.text):
         return "two pointers are added: load the values first, and add these"

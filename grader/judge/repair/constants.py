@@ -97,10 +97,20 @@ def _of_the_module(source: Source, function: Function) -> Iterator[Edit]:
                 numbers = [one for one in ast.walk(value) if isinstance(one, ast.Constant)]
                 if len(numbers) > MOST_NUMBERS or not any(isinstance(one.value, float) for one in numbers):
                     continue
+                decides = _only_decides(source, name)
                 for number in numbers:
                     signs = (one for one in ast.walk(value) if isinstance(one, ast.UnaryOp))
                     signed = next((one for one in signs if one.operand is number), value)
-                    yield from _of_a_constant(source, function, number, signed, [])
+                    for edit in _of_a_constant(source, function, number, signed, []):
+                        yield edit.avoiding() if decides else edit
+
+
+def _only_decides(source: Source, name: str) -> bool:
+    """Return whether kernels only compare with a constant: another number may avoid what is wrong."""
+    nodes = [node for one in source.functions.values() if one.kernel for node in ast.walk(one.node)]
+    compared = {id(inner) for node in nodes if isinstance(node, ast.Compare) for inner in ast.walk(node)}
+    read = [node for node in nodes if isinstance(node, ast.Name) and node.id == name]
+    return bool(read) and all(id(node) in compared for node in read)
 
 
 def _of_a_heuristic(source: Source, function: Function, taken: str, body: ast.expr) -> Iterator[Edit]:

@@ -93,6 +93,14 @@ def cause(where, line=8, text=KERNEL, verdict=Verdict.CRASHED):
         ("ValueError: arange's range must be a power of 2", "power of two"),
         ("ValueError: Shape element 0 must be a power of 2", "power of two"),
         ("IndexError: axis 1 is out of bounds for array of dimension 1", "no axis 1"),
+        (
+            "ValueError: Value argument cannot be block type if pointer argument is not a block",
+            "add the offsets to the pointer, or sum the block up",
+        ),
+        (
+            "ValueError: Mask argument cannot be block type if pointer argument is not a block",
+            "add the offsets to the pointer, or look whether they stand in another place",
+        ),
     ],
 )
 def test_an_error_in_other_words_has_the_same_cause(where, said):

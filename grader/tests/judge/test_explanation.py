@@ -907,3 +907,12 @@ def test_smaller_blocks_are_those_of_the_launch_and_edits_go_back():
     assert source.with_replaced(small.in_the_file(edit).parts).count("other") == LAB_2.count("other") + 1
     begin, end = small.added[0]
     assert small.in_the_file(Edit(1, 1, "", (((begin, end), ""),))) is None
+
+
+def test_what_only_a_case_of_a_few_elements_shows_is_no_cause_where_others_fail(submissions):
+    file = BLIND / "blind_mistakes_27/layer_norm_02_lantern.py"
+    cases = [f"layer_norm_forward/{one}" for one in ("rows=1,cols=1,fp32", "rows=5,cols=127,fp32")]
+    found, begun = causes(submissions, 4, file.read_text(), *cases)
+    assert begun == ["layer_norm_forward"]
+    assert len(found) == 2
+    assert not any("are exchanged" in cause for cause in found.values())

@@ -608,3 +608,27 @@ def test_all_masks_of_a_part_end_where_the_part_does(loop, index, end):
 def test_a_loop_over_a_whole_tensor_has_no_part():
     text = PARTS.replace("LOOP", "range(0, n, BLOCK)").replace("INDEX", "turn + tl.arange(0, BLOCK)")
     assert not [one for one in candidates(Source(text), "kernel") if "end of a part" in one.mistake]
+
+
+THRESHOLD = """
+import triton
+import triton.language as tl
+
+SLACK = 8.0
+
+
+@triton.jit
+def kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    x = tl.load(x_ptr + tl.arange(0, BLOCK))
+    top = tl.max(x, axis=0)
+    moved = tl.where(top > SLACK, top, 0.0)
+    tl.store(out_ptr, USED)
+"""
+
+
+@pytest.mark.parametrize(("used", "goes_around"), [("moved", True), ("moved * SLACK", False)])
+def test_another_number_that_is_only_compared_with_may_avoid_what_is_wrong(used, goes_around):
+    source = Source(THRESHOLD.replace("USED", used))
+    found = [one for one in candidates(source, "kernel") if one.line == 5 and "8.0" in one.mistake]
+    assert found
+    assert all(one.goes_around is goes_around for one in found)

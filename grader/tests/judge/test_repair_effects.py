@@ -13,6 +13,7 @@ from grader.judge.repair.edit import Edit
 from grader.judge.repair.effects import ACTS, Effects
 from grader.judge.repair.source import Source
 from grader.tests.helpers.course import solution, swap
+from grader.worker.interpreted.alternatives import LOOKED_AT
 from grader.worker.shared_memory import Arena
 from grader.worker.submission_worker import SubmissionWorker
 
@@ -112,3 +113,8 @@ def test_where_the_file_fails_the_edits_stay_in_their_order(lab_1):
     source = Source(text)
     edits = candidates(source, "elementwise_add")
     assert known(bench, source, edits).edits == edits
+
+
+@pytest.mark.parametrize("iterations", [*range(1, 9), 10, 12])
+def test_of_a_loop_the_last_iteration_is_among_those_that_are_looked_at(iterations):
+    assert any(one % iterations == 0 for one in LOOKED_AT)

@@ -102,6 +102,8 @@ def test_a_load_without_a_mask_is_told_from_one_with_a_wrong_mask(seen):
     assert "mask" in facts.cause_outside(masked)
     one = dataclasses.replace(unmasked, last=unmasked.first)
     assert facts.cause_outside(one).endswith("past its end, and has no mask: look at the grid as well")
+    before = facts.cause_outside(dataclasses.replace(unmasked, first=-3, last=-1))
+    assert before.endswith("goes before its beginning: the offset that its address is made of is negative")
     assert not any(digit in facts.cause_outside(masked).split(":")[1] for digit in "0123456789")
 
 
