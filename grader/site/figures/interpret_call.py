@@ -30,7 +30,6 @@ from grader.worker.witness.recorder import recorded
 
 SEED = 1  # of the inputs: the same at each call, so that a page changes only with the kernel
 MOST_STEPS = 4000  # lines that all programs of all launches run
-MOST_LANES = 64  # of a block, beyond which neither the page nor its reader can follow
 CLOSE = 1e-3  # of a result, absolute and relative
 
 
@@ -41,13 +40,14 @@ class Launches:
         self.found: list[dict[str, Any]] = []
         self._watcher: Watcher | None = None
         self._buffers: dict[str, torch.Tensor] = {}
+        self._before: dict[str, dict[str, Any]] = {}  # these, as they were before the launch
         self._call: tuple[Callable[..., object], tuple[object, ...], dict[str, object]] | None = None
 
     @contextmanager
     def watched(self, function: InterpretedFunction, args: tuple, options: dict) -> Iterator[None]:
         """Watch one launch."""
         steps = sum(len(program) for launch in self.found for program in launch["programs"])
-        self._buffers, self._call = {}, (function.fn, args, options)
+        self._buffers, self._before, self._call = {}, {}, (function.fn, args, options)
         self._watcher = Watcher(function.fn, self._buffers, MOST_STEPS - steps)
         watch_builder(self._watcher)
         code = function.fn.__code__
@@ -78,10 +78,6 @@ class Launches:
         self._buffers[name] = given
         self._watcher.lend(name, value.handle.dtype)
         self._before[name] = _buffer(name, given)
-
-    @property
-    def _before(self) -> dict[str, dict[str, Any]]:
-        return self.found[-1].setdefault("before", {})
 
 
 def _constants(options: dict) -> dict[str, int | float | str]:
@@ -126,8 +122,6 @@ def interpret(asked: dict) -> dict:
     except Exception as error:  # of the student's file: said on the page, at the line where it ended
         first = _first(error)
         told["too_long" if isinstance(first, TooLongError) else "error"] = _words(first)
-    for launch in launches.found:
-        launch.pop("before", None)
     return told
 
 
@@ -148,7 +142,6 @@ def _words(error: BaseException) -> str:
 @contextmanager
 def _watching(launches: Launches, file: str) -> Iterator[None]:
     """Record each launch; an access outside of a tensor is left out, and told."""
-    convert = interpreter._implicit_cvt
     with recorded({file}, range(0), only_bounds=True):
         bounded, lent = InterpretedFunction.run, interpreter._implicit_cvt
 
@@ -168,7 +161,6 @@ def _watching(launches: Launches, file: str) -> Iterator[None]:
             yield
         finally:
             InterpretedFunction.run, interpreter._implicit_cvt = bounded, lent
-    interpreter._implicit_cvt = convert
 
 
 def _set_blocks(module: Any, block: int) -> None:
