@@ -107,9 +107,14 @@ def foreign_work(
         found = audited(lab, exercise, seen, blank)
         if found:
             return found
-    if not count_kernels:
-        return None
-    counted = worker.watch(plan, case.limit_s, kernels_counted=True, may_call=exercise.may_call)
+    return other_kernels(worker, lab, exercise, plan, case.limit_s) if count_kernels else None
+
+
+def other_kernels(
+    worker: SubmissionWorker, lab: Lab, exercise: Exercise, plan: int, limit_s: float
+) -> Outcome | None:
+    """Run a plan under CUPTI; return POLICY if the GPU runs a kernel that the file did not launch."""
+    counted = worker.watch(plan, limit_s, kernels_counted=True, may_call=exercise.may_call)
     if isinstance(counted, Outcome):
         return _only_if_it_ended(counted)
     worker.session.uncounted += counted.uncounted[:1]

@@ -644,7 +644,10 @@ class Run:
         self._timed_workers.set_up()
         speed = item.exercise.speed
         function = speed.baselines[0].function.__name__ if speed and self.source == REFERENCE else ""
-        test = SpeedTest(item.entry.lab, item.exercise, item.case, student, reference, self.gpu, function)
+        counted = not self.screened  # with the screen on, host code cannot hide the operators that it calls
+        test = SpeedTest(
+            item.entry.lab, item.exercise, item.case, student, reference, self.gpu, function, counted
+        )
         outcome = test.run()
         if outcome.timing is None:
             student.close()  # it died or failed; the next shape gets a new worker

@@ -15,7 +15,7 @@ from grader.course.spec import Arm, Case, Exercise, Lab, Reason, Verdict
 from grader.course.symptoms import Symptom
 from grader.judge import diagnosis, statistics
 from grader.judge.buffer_sets import BufferSets
-from grader.judge.foreign_work import audited, foreign_operators
+from grader.judge.foreign_work import audited, foreign_operators, other_kernels
 from grader.judge.inputs import finish_writes
 from grader.judge.shapes import fit, slot_bytes
 from grader.judge.timed_outputs import Verifier
@@ -59,6 +59,7 @@ class SpeedTest:
     slow the blocks of the reference by which the next shape is judged. A process that is not yet set up does
     that while the reference warms up, and then waits, as those of other shapes may: no block is timed beside
     one that sets itself up, and no line of the student's file runs before the reference was timed alone.
+    With `count_kernels` a last, untimed block is looked at for kernels that the file did not launch.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class SpeedTest:
         reference: SubmissionWorker,
         gpu: Gpu | None,
         function: str = "",
+        count_kernels: bool = False,
     ):
         if exercise.speed is None:
             raise ValueError(f"{exercise.name} has no timed shapes")
@@ -79,6 +81,7 @@ class SpeedTest:
         self.trusted = bool(
             function
         )  # a baseline in the student's worker computes something else, and is ours
+        self.count_kernels = count_kernels and not self.trusted
         self.arena = student.arena
         self.session = student.session
         self.clocks = ClockReader()
@@ -163,6 +166,9 @@ class SpeedTest:
             rounds.append(this)
             ratios.append(this.ratio(overhead_us))
         configs = self.student.picked(BLOCK_LIMIT_S)
+        if self.count_kernels:  # last: under CUPTI calls take longer
+            plan = plans["student", 0]
+            self._must(other_kernels(self.student, self.lab, self.exercise, plan, BLOCK_LIMIT_S))
         self.student.kill()  # its CUDA context takes a while to end: meanwhile the reference warms up
         self._make_warm("reference", plans["reference", 0], BLOCK_LIMIT_S)
         self.student.close()  # only now it is certain that nothing of it slows the reference

@@ -8,7 +8,7 @@ import pytest
 
 from grader.course import catalog
 from grader.course.items import SPEED, graded_items
-from grader.course.spec import Verdict
+from grader.course.spec import Reason, Verdict
 from grader.course.submission import Submission
 from grader.judge import speed, statistics, timed_outputs
 from grader.judge.run import REFERENCE, Run
@@ -16,6 +16,7 @@ from grader.results.outcome import Outcome
 from grader.tests.helpers.course import SEED
 from grader.tests.helpers.result_fakes import a_timing
 from grader.worker import gate
+from grader.worker.messages import AuditReport
 from grader.worker.shared_memory import Arena
 from grader.worker.submission_worker import SubmissionWorker
 
@@ -45,7 +46,7 @@ def fight(tmp_path, short, warm):  # noqa: ARG001 - it only changes settings
     """Runs a speed of a changed solution on the CPU: (lab and sizes, old text, new text) to an outcome."""
     arena, workers = Arena.create("cpu", 1 << 26), []
 
-    def run(what, old="", new="", function=""):
+    def run(what, old="", new="", function="", counted=False):
         number, params, *name = what
         entry = next(entry for entry in catalog.find() if entry.number == number)
         exercise = next(one for one in entry.lab.exercises if one.name in name or not name)
@@ -69,7 +70,8 @@ def fight(tmp_path, short, warm):  # noqa: ARG001 - it only changes settings
             for f in files
         )
         workers.extend((student, reference))
-        return speed.SpeedTest(entry.lab, exercise, case, student, reference, None, function).run()
+        test = speed.SpeedTest(entry.lab, exercise, case, student, reference, None, function, counted)
+        return test.run()
 
     yield run
     for worker in workers:
@@ -87,6 +89,21 @@ def test_a_right_answer_is_timed_with_paired_rounds(fight, what):
     assert timing.calls_per_block == speed.FEWEST_CALLS
     assert timing.student_us > timing.reference_us  # an interpreter against PyTorch
     assert 0 < timing.zero_at_percent < timing.passing_at_percent <= timing.full_at_percent <= 100
+
+
+def test_without_the_screen_a_kernel_of_others_in_a_timed_call_earns_nothing(fight, monkeypatch):
+    watch = SubmissionWorker.watch
+
+    def as_on_a_gpu(worker, plan, limit_s, kernels_counted=False, may_call=()):
+        if kernels_counted:
+            return AuditReport(strangers=["vectorized_elementwise_kernel"])
+        return watch(worker, plan, limit_s, may_call=may_call)
+
+    monkeypatch.setattr(SubmissionWorker, "watch", as_on_a_gpu)
+    assert fight(ADD).verdict is not Verdict.POLICY
+    counted = fight(ADD, counted=True)
+    assert (counted.verdict, counted.reason) == (Verdict.POLICY, Reason.FOREIGN_KERNEL)
+    assert "vectorized_elementwise_kernel" in counted.where
 
 
 @pytest.mark.slow
