@@ -1,4 +1,4 @@
-"""EXPECT POLICY/FOREIGN_KERNEL from layer_norm_linear_forward/speed on a GPU: C1 torch.mm does the product of the forward pass where only the clock looks"""
+"""EXPECT POLICY; unscreened POLICY/FOREIGN_KERNEL from layer_norm_linear_forward/speed on a GPU: C1 torch.mm does the product of the forward pass where only the clock looks"""
 
 import torch
 import triton
