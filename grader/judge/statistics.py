@@ -26,7 +26,7 @@ ENOUGH_S, PATIENCE_S = 1.8, 9.0
 HALF_WIDTH = 0.005  # stop once the interval is this narrow on either side; of the ratio where it is above 1:
 # for a slow answer half a point of percent decides nothing, and half a percent of a tenth would take forever
 # Where arithmetic is timed. Two GPUs of a kind differ most there, so that little is left for noise.
-HALF_WIDTH_OF_ARITHMETIC = 0.001
+HALF_WIDTH_OF_ARITHMETIC = 0.002
 WIDEST = 0.015  # an interval wider than this on either side after all rounds decides nothing
 CONFIDENCE = 0.95
 NEAR = 0.002  # how far the ratio may lie from the median of the rounds, as a share of it
