@@ -20,19 +20,19 @@ from grader.course.submission import Submission
 from grader.course.symptoms import Symptom
 from grader.judge.contrast import UP_TO, contrast
 from grader.judge.dependence import dependence
-from grader.judge.error_causes.shapes import UNLIKE
+from grader.judge.error_causes.shapes import UNLIKE, UNLIKE_IN_DOT
 from grader.judge.experiments.configs import right_with
 from grader.judge.experiments.numbers import MOST_CASES, other_number
 from grader.judge.experiments.of_file import Failed, by_experiment
 from grader.judge.experiments.outputs import exchanged_outputs
-from grader.judge.experiments.programs import NEEDED
+from grader.judge.experiments.programs import NEEDED, NEVER_STORED
 from grader.judge.experiments.shifts import breaking_shift
 from grader.judge.experiments.smallest import Smallest, smallest_wrong
 from grader.judge.facts import births
 from grader.judge.formula.of_file import formula_of_file
 from grader.judge.measured import measured_of_file
 from grader.judge.repair.bench import FEWEST_ELEMENTS
-from grader.judge.repair.edit import Edit
+from grader.judge.repair.edit import LATER_TURNS, Edit
 from grader.judge.repair.search import NotRunError, Repair, Search, lay
 from grader.judge.repair.smaller import by_smaller_blocks, is_long
 from grader.judge.repair.source import Source
@@ -80,6 +80,7 @@ MOST_FACTS = 2  # of an exercise, that are told before its cause is known
 MOST_BESIDE = 3  # cases of another exercise of the file that an edit must keep right
 RARE = 1e-3  # share of the elements
 MORE = "The file has another mistake"
+UNCLEAR = (UNLIKE, UNLIKE_IN_DOT)  # what an error says of shapes, and not where they come from
 FAILURES = (Verdict.CRASHED, Verdict.COMPILE_ERROR)
 Answered = tuple[Item, Outcome, float]
 
@@ -111,7 +112,7 @@ def is_open(outcome: Outcome) -> bool:
 
 def is_unclear(outcome: Outcome) -> bool:
     """Return whether a file fails, and its error says no more than where, or that shapes are unlike."""
-    return outcome.verdict is Verdict.CRASHED and (not outcome.cause or outcome.cause.startswith(UNLIKE))
+    return outcome.verdict is Verdict.CRASHED and (not outcome.cause or outcome.cause.startswith(UNCLEAR))
 
 
 def _seen_apart(wrong: Wrong) -> set[str]:
@@ -141,6 +142,7 @@ class Explainer:
         self._wrong: dict[str, list[str]] = {}  # names of wrong functions, by the hash of their file
         self._unmended: dict[str, list[str]] = {}  # of these, the ones for which no edit was found
         self._wrong_in: dict[str, list[str]] = {}  # names of wrong functions, by the module of their file
+        self._looked_at: dict[str, Wrong] = {}  # by the name of the function
 
     def explain(self, wrong: Wrong) -> dict[str, Outcome]:
         """Return the outcomes of an exercise's wrong cases by the item's id, with one cause for all.
@@ -148,6 +150,7 @@ class Explainer:
         Empty where edits cannot be tried on this machine: each case keeps the cause that its symptom has.
         """
         key = wrong.submission.sha256 or ""
+        self._looked_at[wrong.exercise.name] = wrong
         wrong = self._by_config(wrong)
         numbered = {} if key in self._mended else self._by_numbers(wrong)
         if numbered:
@@ -169,6 +172,10 @@ class Explainer:
                 hint = _common_hint(failed)
                 return {name: replace(outcome, cause=imports, hint=hint) for name, outcome in failed.items()}
             another = exchanged = "" if repair else self._exchanged(wrong)
+            if exchanged:  # an edit says where as well
+                found, _ = self._by_edits(wrong, key, SHARE_OF_TOLD)
+                if found and found.cases is None and not found.outputs:
+                    repair, another = found, ""
             # A launch with too few programs, or a wrong stride, is found within a second.
             if not another and not repair:
                 tried = self._tried(wrong)
@@ -180,9 +187,12 @@ class Explainer:
             sure = [words for words in (tried or {}).values() if NEEDED in words or STEPS in words]
             told_already = len(sure) >= MOST_TOLD * max(1, len(failed))
             most = SHARE_OF_TOLD if told_already else 1.0
-            told = {item.case.name for item, _ in wrong.answers if item.id in (tried or {})} or _seen_apart(
-                wrong
-            )
+            shown = {
+                name
+                for name, words in (tried or {}).items()
+                if NEVER_STORED not in words and LATER_TURNS not in words
+            }
+            told = {item.case.name for item, _ in wrong.answers if item.id in shown} or _seen_apart(wrong)
             if told_already:  # the few others may have the same mistake
                 told = set()
                 self._tell(wrong.exercise.name, sure[0])
@@ -198,8 +208,7 @@ class Explainer:
         self._wrong_in.setdefault(Path(wrong.exercise.file).stem, []).append(wrong.exercise.name)
         hint = _common_hint(failed)
         if another:  # results that are exchanged look as if they were returned in another order, too
-            returned = {item.id: one for item, one in wrong.answers if one.reason is Reason.RETURNED}
-            same = failed | (returned if exchanged else {})
+            same = failed | (_returned(wrong) if exchanged else {})
             return {name: replace(outcome, cause=another, hint=hint) for name, outcome in same.items()}
         if repair is None:
             self._unmended.setdefault(key, []).append(wrong.exercise.name)
@@ -210,13 +219,15 @@ class Explainer:
         mended = {item.id for item, _ in wrong.answers if repair.mends(item.case)} & {*failed}
         named = {name: outcome for name, outcome in failed.items() if name in mended}
         hint = _common_hint(named)
-        shown = {name: words for name, words in (tried or {}).items() if STEPS in words}
+        stepped = {name: words for name, words in (tried or {}).items() if STEPS in words}
         if not told_already or _is_of_strides(repair):
-            shown = {}  # the edit says where the stride comes from
+            stepped = {}  # the edit says where the stride comes from
         causes = {
-            name: replace(one, cause=shown.get(name, sentence(repair)), hint=hint)
+            name: replace(one, cause=stepped.get(name, sentence(repair)), hint=hint)
             for name, one in named.items()
         }
+        if exchanged:
+            causes |= {name: replace(one, cause=sentence(repair)) for name, one in _returned(wrong).items()}
         if len(named) == len(failed):
             return causes
         self._unmended.setdefault(key, []).append(wrong.exercise.name)
@@ -401,7 +412,9 @@ class Explainer:
         cases = [case for case in wrong.cases(right=False) if case.name in asked]
         worker = self._workers_for(wrong.answers[0][0])[0]
         try:
-            told = {} if worker.start() else other_number(worker, wrong.exercise, cases)
+            told = (
+                {} if worker.start() else other_number(worker, wrong.exercise, cases, wrong.submission.text)
+            )
         finally:
             worker.close()
         pairs = [(asked[name], words) for name, words in told.items()]
@@ -545,7 +558,7 @@ class Explainer:
             lay(workers[0], text, found)
             if found and not found.outputs:  # without the first mistake a second one may be plain
                 asked = [one for one in left if not one.label and elements(one) <= MOST_ELEMENTS]
-                said = other_number(workers[0], wrong.exercise, asked[:MOST_CASES])
+                said = other_number(workers[0], wrong.exercise, asked[:MOST_CASES], text)
                 if said and len(said) == len(asked[:MOST_CASES]):
                     return found, next(iter(said.values()))
                 far_off = {item.case.name for item, one in wrong.answers if one.reason is Reason.MISMATCH}
@@ -593,9 +606,9 @@ class Explainer:
         return ""
 
     def _by_another(self, wrong: Wrong, key: str) -> str:
-        """Name the wrong functions that this one calls."""
+        """Name the wrong functions that this one calls, if they can be why it is wrong."""
         others = _called(wrong, self._wrong.get(key, ()))
-        if not others:
+        if not others or all(_is_right_where_plain(self._looked_at[name], wrong) for name in others):
             return ""
         more = "which is wrong: its cause comes" if len(others) == 1 else "which are wrong: their causes come"
         return f"it calls {' and '.join(f'`{name}`' for name in others)}, {more} first"
@@ -606,6 +619,18 @@ def _called(wrong: Wrong, among: Collection[str]) -> list[str]:
     reached = Source(wrong.submission.text).reached_from(wrong.exercise.name)
     names = {function.name for function in reached} - {wrong.exercise.name}
     return [name for name in among if name in names]
+
+
+def _is_right_where_plain(called: Wrong, caller: Wrong) -> bool:
+    """Return whether plain cases of a function are right, and some of one that calls it are wrong."""
+    right, wrong = (any(map(_is_plain, called.cases(is_right))) for is_right in (True, False))
+    return right and not wrong and any(map(_is_plain, caller.cases(right=False)))
+
+
+def _is_plain(case: Case) -> bool:
+    """Return whether nothing but sizes and dtype tells a case from others."""
+    only_sizes = all(type(value) is int for value in case.params.values())
+    return only_sizes and not (case.layouts or case.is_far or case.allocates or case.needs_gpu)
 
 
 def _are_near(worker: SubmissionWorker, exercise: Exercise, cases: Sequence[Case]) -> bool:
@@ -642,6 +667,11 @@ def _is_of_few_elements(wrong: Wrong, repair: Repair) -> bool:
     mended = {item.case.name for item, one in wrong.answers if is_open(one) and repair.mends(item.case)}
     few = {case.name for case in bad if elements(case) < FEWEST_ELEMENTS}
     return bool(mended) and mended <= few and len(few) < len(bad)
+
+
+def _returned(wrong: Wrong) -> dict[str, Outcome]:
+    """Return the outcomes of which what is returned is wrong, by the item's id."""
+    return {item.id: one for item, one in wrong.answers if one.reason is Reason.RETURNED}
 
 
 def _common_hint(outcomes: dict[str, Outcome]) -> int | None:

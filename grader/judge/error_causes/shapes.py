@@ -12,6 +12,7 @@ from grader.judge.error_causes.origins import origin
 
 _SHAPES = re.compile(r"incompatible dimensions at index (\d+): (\d+) and (\d+)")
 UNLIKE = "two blocks do not go together"
+UNLIKE_IN_DOT = "`tl.dot(a, b)` needs"
 _POINTERS = re.compile(r"Expected pointer argument to have shape \[(.*)\] but got \[(.*)\]")
 _AXIS = re.compile(r"axis (-?\d+) (?:is )?out of (?:bounds|range)|invalid axis (-?\d+)")
 _DTYPES = re.compile(r"[Bb]oth operands must be (?:the )?same d?type\.? Got (\S+) and (\S+)")
@@ -93,7 +94,7 @@ def dot(failed: Failed) -> str | None:
     """The operands of tl.dot."""
     text = failed.text
     if re.search(r"equal reduction dimensions|must match for a valid dot|[Ff]irst input shape .*K", text):
-        return "`tl.dot(a, b)` needs as many columns of `a` as rows of `b`"
+        return f"{UNLIKE_IN_DOT} as many columns of `a` as rows of `b`"
     if re.search(r"accumulator shape is incompatible", text):
         return (
             "the accumulator of `tl.dot(a, b, acc)` must have as many rows as `a`, and as many columns as `b`"

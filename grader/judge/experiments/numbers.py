@@ -5,6 +5,7 @@ The reference is computed with the numbers of other cases, and with those that s
 
 from __future__ import annotations
 
+import ast
 import inspect
 from collections.abc import Iterator, Sequence
 
@@ -15,13 +16,17 @@ from grader.judge.trial import MOST_ELEMENTS, Called, Trial, elements
 from grader.worker.submission_worker import SubmissionWorker
 
 USUAL = (1e-5, 1e-6, 0.0, 1e-12, 1e-8, 1.0, 0.5)
+RARE = 1e-3  # a number below it that stands in a file is no factor, and no start of a sum
 MOST_CASES = 8  # that are called
 
 
-def other_number(worker: SubmissionWorker, exercise: Exercise, failing: Sequence[Case]) -> dict[str, str]:
+def other_number(
+    worker: SubmissionWorker, exercise: Exercise, failing: Sequence[Case], text: str
+) -> dict[str, str]:
     """Return a cause by the name of each wrong case whose result is right for another number.
 
-    `failing` are wrong cases that run in the interpreter. Empty where outputs follow from a random choice.
+    `failing` are wrong cases that run in the interpreter, and `text` is the file. Empty where outputs follow
+    from a random choice.
     """
     found: dict[str, str] = {}
     if exercise.follow is not None:
@@ -31,14 +36,14 @@ def other_number(worker: SubmissionWorker, exercise: Exercise, failing: Sequence
     for case in asked[:MOST_CASES]:
         trial = Trial(exercise, case, worker.session.seed)
         called = None if not numbers(trial.values) or worker.start() else trial.call(worker)
-        said = _said(trial, called) if called else ""
+        said = _said(trial, called, text) if called else ""
         if not said:
             break
         found[case.name] = said
     return found
 
 
-def _said(trial: Trial, called: Called) -> str:
+def _said(trial: Trial, called: Called, text: str) -> str:
     wrong = [at for at, is_right in enumerate(trial.right_outputs(called)) if not is_right]
     for name, value, other in _others(trial):
         changed = comparison.expect(trial.exercise, trial.case, {**trial.values, name: other})
@@ -51,9 +56,16 @@ def _said(trial: Trial, called: Called) -> str:
             which = " and ".join(f"`{trial.exercise.outputs[at]}`" for at in wrong)
             return (
                 f"with {name}={value:g} the values in {which} are those of {name}={other:g}: the `{name}` "
-                "that was passed is not what is used there"
+                f"that was passed is not what is used there{_place(text, other)}"
             )
     return ""
+
+
+def _place(text: str, number: float) -> str:
+    """Say which line has a number that few lines have; "" if none has it, or several do."""
+    nodes = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant))
+    lines = {node.lineno for node in nodes if type(node.value) is float and node.value == number}
+    return f"; line {lines.pop()} has {number:g}" if len(lines) == 1 and 0.0 < number < RARE else ""
 
 
 def _others(trial: Trial) -> Iterator[tuple[str, float, float]]:

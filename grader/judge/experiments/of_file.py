@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from grader.course.spec import PLAIN, Case, Exercise, Reason, Verdict
@@ -84,7 +85,8 @@ def _by_programs(worker: SubmissionWorker, exercise: Exercise, failed: Sequence[
         for case in _few(called):
             if worker.start():  # a call may have ended its process
                 return found
-            words = mistaken_programs(worker, exercise, case)
+            # In memory of the file's own it would not be seen which elements are stored twice.
+            words = mistaken_programs(worker, exercise, replace(case, allocates=False))
             if words:
                 found |= {one.id: f"{words} ({_sizes(case)})" for one in alike}
                 break

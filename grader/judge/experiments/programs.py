@@ -32,6 +32,7 @@ from grader.worker.witness.record import (
 MOST_PROGRAMS = 4096  # of a launch that is tried
 MOST_ALONE = 64  # programs that are looked at by themselves, the last ones
 MOST_CHANGED = 4  # launches that are changed, one at a time
+NEVER_STORED = "no program stores"  # in a fact of which many mistakes may be the cause
 NEEDED = "are needed"  # in a cause: with so many programs the case is right in every way
 # Where all that is wrong was never written, and programs share the work.
 LEFT_OUT = (
@@ -309,9 +310,7 @@ def _never_stored(trial: Trial, never: Sequence[torch.Tensor], seen: Witnessed) 
         if words:
             what, first, size, line = words
             which = f"{what} {first}" if first == size - 1 else f"{what}s {first} to {size - 1}"
-            return (
-                f"no program stores {which} of `{buffer.name}`; line {line} stores up to {what} {first - 1}"
-            )
+            return f"{NEVER_STORED} {which} of `{buffer.name}`; line {line} stores up to {what} {first - 1}"
     return ""
 
 

@@ -350,10 +350,11 @@ class Bench:
             return frozenset()
         return self.mended(text)
 
-    def mended(self, text: str) -> frozenset[int]:
+    def mended(self, text: str, every: bool = False) -> frozenset[int]:
         """Return which failing cases a text gets right, all of them if it is every one.
 
-        It is that of the last score. Of a text that leaves many wrong only the first few are looked at.
+        It is that of the last score. Of a text that leaves many wrong only the first few are looked at,
+        unless `every` case is asked for.
         """
         found, missed, most = set[int](), 0, self.spent + MOST_IN_CASES
         for at, trial in enumerate(self.failing):
@@ -363,7 +364,7 @@ class Bench:
                 found.add(at)
             elif trial.case.name not in self._told:
                 missed += 1
-            if missed >= MISSES and len(found) < 2:
+            if missed >= MISSES and len(found) < 2 and not every:
                 return frozenset()
         if missed == 0:  # few edits get here, and most do not need the inputs of large cases
             found |= self.mended_large(text)

@@ -14,6 +14,7 @@ WHOLE = {0: ("1",), 1: ("0", "2"), 2: ("1",)}
 MOST_NEAR = 64  # of larger whole numbers no other one is tried
 MOST_NUMBERS = 3  # in the definition of a constant
 FLOATS = {0.0: ("1.0", "-float('inf')"), 1.0: ("0.0", "2.0"), 2.0: ("1.0",)}
+SMALL = (1e-5, 1e-6, 1e-8, 1e-12)  # that are usual beside a square or a denominator
 LARGE = 1e3  # a number so far from 0 stands for infinity
 INFINITE = "float('inf')"
 
@@ -72,7 +73,7 @@ def _near(value: object) -> tuple[str, ...]:
         if value >= LARGE:
             return (INFINITE, *scaled)
         if abs(value) <= 1 / LARGE:
-            return ("0.0", *scaled)
+            return ("0.0", *scaled, *(repr(one) for one in SMALL if one != value))
         return (repr(1.0 / value), repr(-value), "0.0", "1.0", *scaled)
     return FLOATS.get(value, ()) if isinstance(value, float) else ()
 

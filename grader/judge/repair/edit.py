@@ -15,6 +15,8 @@ LATER_TURNS = (
     "the first turn of a program is right, and later ones are not: what it keeps from one turn to the next, "
     "or how it steps there, is wrong"
 )
+CONDITION_OF_COPY = "is the wrong condition for a contiguous copy"
+EACH_TURN = "must be set in each iteration"
 REMOVES = ("does not belong", "must not be")
 MOST_QUOTED = 60  # characters of code in a sentence
 

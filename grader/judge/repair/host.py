@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from grader.judge.repair.edit import Edit, quoted, wrong_condition
+from grader.judge.repair.edit import CONDITION_OF_COPY, Edit, quoted, wrong_condition
 from grader.judge.repair.launched import kernel_of
-from grader.judge.repair.source import ALLOCATING, Function, Part, Source, names_in
+from grader.judge.repair.source import ALLOCATING, Function, Part, Source, called, names_in
 
 SINGLE = "torch.float32"
 
@@ -21,6 +21,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
         return
     counts = _counts(source, function)
     for node in function.nodes:
+        yield from _copied_on_a_condition(source, node)
         match node:
             case ast.Assign(targets, ast.Call(ast.Attribute(attr=made)) as call) if made in ALLOCATING:
                 if not {one.id for target in targets for one in names_in(target)} & {*function.parameters}:
@@ -62,6 +63,23 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
                 yield Edit.of_node(source, 3, node, f"({one})", mistake)
                 yield Edit.of_node(source, 3, node, f"({other})", mistake)
     yield from _numbers_of_forward(source, function)
+
+
+def _copied_on_a_condition(source: Source, node: ast.AST) -> Iterator[Edit]:
+    """Make a tensor contiguous always, where a condition decides about that."""
+    match node:
+        case ast.IfExp(test, one, other) if _copies(one) != _copies(other):
+            always = "True" if _copies(one) else "False"
+        case ast.If(test, [ast.Assign([ast.Name()], value)], orelse) if _copies(value) and not orelse:
+            always = "True"
+        case _:
+            return
+    mistake = f"{quoted(source.text_of(test))} {CONDITION_OF_COPY}"
+    yield Edit.of_node(source, 0, test, always, mistake)
+
+
+def _copies(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and called(node) == "contiguous"
 
 
 def _of_both_strides(source: Source, launch: ast.Call) -> Iterator[Edit]:

@@ -26,6 +26,8 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     if not function.kernel:
         yield from _filled_for_nothing(source, function)
     yield from _exchanged_in_a_statement(source, function, kinds)
+    if function.kernel:
+        yield from _part_of_what_is_meant(source, function, whole)
     for node in function.nodes:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names:
             around = whole.get(id(node), node)
@@ -97,6 +99,25 @@ def _exchanged_in_a_statement(source: Source, function: Function, kinds: dict[st
                          *((source.span(node), one) for node in places[other]))  # fmt: skip
                 mistake = f"`{one}` and `{other}` are exchanged in {quoted(source.text_of(statement))}"
                 yield Edit(2, statement.lineno, mistake, parts)
+
+
+def _part_of_what_is_meant(
+    source: Source, function: Function, whole: Mapping[int, ast.AST]
+) -> Iterator[Edit]:
+    """Put a sum or a product in place of one of its operands, which stands elsewhere in the statement."""
+    for statement in function.nodes:
+        if not isinstance(statement, ast.Assign | ast.AugAssign | ast.Return | ast.Expr):
+            continue
+        named = [one for one in names_in(statement) if isinstance(one.ctx, ast.Load)]
+        for larger in (node for node in ast.walk(statement) if isinstance(node, ast.BinOp)):
+            inside = {id(node) for node in ast.walk(larger)}
+            operands = {one.id for one in (larger.left, larger.right) if isinstance(one, ast.Name)}
+            for one in named:
+                if one.id in operands and id(one) not in inside:
+                    around = whole.get(id(one), statement)
+                    code = source.text_of(around) if hasattr(around, "lineno") else one.id
+                    mistake = f"`{one.id}` is the wrong value in {quoted(code)}"
+                    yield Edit.of_node(source, 2, one, f"({source.text_of(larger)})", mistake)
 
 
 def _visible(function: Function) -> list[str]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from grader.course.spec import Case, Exercise
 from grader.judge.repair.bench import FEWEST_ACCESSES, NEARER, SLOWER, Bench, Observed, slowest
 from grader.judge.repair.candidates import candidates
-from grader.judge.repair.edit import Edit
+from grader.judge.repair.edit import CONDITION_OF_COPY, EACH_TURN, LATER_TURNS, Edit
 from grader.judge.repair.effects import Effects, Known
 from grader.judge.repair.evidence import by_evidence
 from grader.judge.repair.neutral import neutral
@@ -279,7 +279,7 @@ class Search:
         """
         bench, parts = self._benches[0], [part for edit in known for part in edit.parts]
         score = self._try(bench, parts)
-        mended = bench.mended(self._source.with_replaced(parts))
+        mended = bench.mended(self._source.with_replaced(parts), every=True)
         if not bench.keeps() or not (mended or score >= base + NEARER):
             return None, False
         if bench.is_all(mended):
@@ -334,6 +334,10 @@ class Search:
         edits = by_evidence(self._source, known.edits, self._seen.suspects, self._seen.settled, self._errors)
         usual = self._benches[0].work()
         mends, steps = self._try_all(edits, before, base, work)
+        if mends and mends[0].edit.mistake == LATER_TURNS:  # an edit may say what a program keeps
+            anew = [one for one in known.edits if EACH_TURN in one.mistake]
+            more, _ = self._try_all(anew, before, base, len(anew) * usual)
+            mends = sorted((*mends, *more), key=_most_first)
         if mends and not mends[0].is_all:
             twins = known.twins([one.edit for one in mends])
             more, _ = self._try_all(twins, before, base, len(twins) * usual)
@@ -400,7 +404,8 @@ class Search:
     ) -> Edit:
         """Return an edit, as one that goes around if a neutral value mends the same cases."""
         spent = bench.spent
-        for code, part in neutral(self._source, edit):
+        # That it is always copied says by itself what is wrong.
+        for code, part in () if CONDITION_OF_COPY in edit.mistake else neutral(self._source, edit):
             is_right = self._try(bench, (*before, part)) == 1.0
             spent += bench.spent
             text = self._source.with_replaced((*before, part)) if is_right else ""

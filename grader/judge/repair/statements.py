@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations, permutations
 from typing import TypeAlias
 
-from grader.judge.repair.edit import Edit, quoted, wrong_condition
+from grader.judge.repair.edit import EACH_TURN, Edit, quoted, wrong_condition
 from grader.judge.repair.kinds import maxima
 from grader.judge.repair.launched import kernel_of
 from grader.judge.repair.source import ALLOCATING, Function, Source, called, names_in
@@ -269,15 +269,16 @@ def _set_anew(source: Source, body: Sequence[ast.stmt]) -> Iterator[Edit]:
                 case ast.Assign([ast.Name(name)], _) if name in changed:
                     first, code = loop.body[0], source.text_of(before)
                     mistake = (
-                        f"{quoted(code)} is run once, before the loop of line {loop.lineno}, and must be run "
-                        "in each iteration"
+                        f"{quoted(code)} is set once, before the loop of line {loop.lineno}, and {EACH_TURN}"
                     )
                     start = source.span(first)[0]
                     again = f"{code}\n{' ' * first.col_offset}"
                     yield Edit(1, before.lineno, mistake, (((start, start), again),))
+        yield from _all_set_anew(source, body[:at], loop)
         for later in (one for one in body[at + 1 :] if isinstance(one, Loop)):
-            read = {one.id for one in names_in(later) if isinstance(one.ctx, ast.Load)}
-            for name in (one for one in changed if one in read):
+            # What a later loop only reads, such as a sum, would be left out and not begun anew.
+            goes_on = {one.id for one in names_in(later) if isinstance(one.ctx, ast.Store)}
+            for name in (one for one in changed if one in goes_on):
                 kept, start = f"first_{name}", source.span(later)[0]
                 mistake = (
                     f"`{name}` goes on where the loop of line {loop.lineno} has left it, and must begin anew"
@@ -287,6 +288,25 @@ def _set_anew(source: Source, body: Sequence[ast.stmt]) -> Iterator[Edit]:
                     ((start, start), f"{name} = {kept}\n{' ' * later.col_offset}"),
                 )
                 yield Edit(1, later.lineno, mistake, parts)
+
+
+def _all_set_anew(source: Source, before: Sequence[ast.stmt], loop: Loop) -> Iterator[Edit]:
+    """Set all that the loops in a loop go on with in each of its iterations, where that is more than one."""
+    inner = [node for node in ast.walk(loop) if isinstance(node, Loop) and node is not loop]
+    carried = {one.id for each in inner for one in names_in(each) if isinstance(one.ctx, ast.Store)}
+    first: dict[str, ast.stmt] = {}
+    for statement in before:
+        match statement:
+            case ast.Assign([ast.Name(name)], _) if name in carried:
+                first[name] = statement
+    if len(first) < 2:
+        return
+    start, indent = source.span(loop.body[0])[0], " " * loop.body[0].col_offset
+    again = "".join(f"{source.text_of(one)}\n{indent}" for one in first.values())
+    names = " and ".join(f"`{name}`" for name in first)
+    mistake = f"{names} are set once, before the loop of line {loop.lineno}, and {EACH_TURN}"
+    line = min(one.lineno for one in first.values())
+    yield Edit(1, line, mistake, (((start, start), again),))
 
 
 def _into(source: Source, statement: ast.stmt, block: Block) -> Iterator[Edit]:

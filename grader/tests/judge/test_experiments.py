@@ -491,11 +491,11 @@ def test_a_result_for_another_eps_is_told(started):
     exercise = HOMES[name][1]
     cases = [case for case in on_a_cpu(exercise) if not case.is_far and not case.needs_gpu]
     text = solution_of(name).read_text()
-    assert other_number(started(name, text), exercise, cases) == {}
+    assert other_number(started(name, text), exercise, cases, text) == {}
     constant = swap(text, "tl.cast(eps, tl.float32)", "1e-6")
     wrong = [case for case in cases if case.params.get("eps") is not None]
     assert len(wrong) == 2
-    said = other_number(started(name, constant), exercise, wrong)
+    said = other_number(started(name, constant), exercise, wrong, constant)
     assert set(said) == {case.name for case in wrong}
     for case in wrong:
         eps = case.params["eps"]
@@ -618,7 +618,7 @@ def test_one_output_of_several_that_follows_another_eps_is_told(started):
     file = ROOT / "grader/tests/blind_mistakes_26/layer_norm_linear_backward_01_ribbon.py"
     worker, exercise = started("layer_norm_linear", file.read_text()), HOMES["layer_norm_linear"][1]
     wrong = [one for one in on_a_cpu(exercise) if one.params.get("eps") == 1.0]
-    found = other_number(worker, exercise, wrong)
+    found = other_number(worker, exercise, wrong, file.read_text())
     assert len(found) == len(wrong) > 0
     assert all(
         said.startswith("with eps=1 the values in `dweight` are those of eps=1e-05")

@@ -90,7 +90,7 @@ def kernel(x_ptr, out_ptr, n_rows, n, BLOCK: tl.constexpr):
 ANEW = (
     "    while row < n_rows:\n",
     "    while row < n_rows:\n        total = 0.0\n",
-    "`total = 0.0` is run once, before the loop of line 10, and must be run in each iteration",
+    "`total = 0.0` is set once, before the loop of line 10, and must be set in each iteration",
 )
 SECOND_LOOP = """
 @triton.jit

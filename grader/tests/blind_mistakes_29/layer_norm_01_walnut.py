@@ -1,0 +1,68 @@
+# labs/lab4_production_slice/layer_norm.py | right | right
+"""LayerNorm over rows of any length, and the same as an operator."""
+
+import torch
+import triton
+import triton.language as tl
+from rows import WARPS, block_of, load, on, store
+from torch.library import triton_op
+
+
+@triton.jit
+def mean_and_rstd(x_row, eps, N_COLS: tl.constexpr, BLOCK: tl.constexpr):
+    """Return the mean of a row of N_COLS numbers and 1 / sqrt(variance + eps), in fp32.
+
+    The first sweep gives a mean with the rounding error of a long sum. The second one adds up the differences
+    from it as well as their squares: what the differences leave over corrects both results.
+    """
+    lanes = tl.arange(0, BLOCK)
+    sums = tl.zeros((BLOCK,), dtype=tl.float32)
+    for start in range(0, N_COLS, BLOCK):
+        sums += load(x_row, start + lanes, N_COLS)
+    near = tl.sum(sums, axis=0) / N_COLS
+
+    rest = tl.zeros((BLOCK,), dtype=tl.float32)
+    squares = tl.zeros((BLOCK,), dtype=tl.float32)
+    for start in range(0, N_COLS, BLOCK):
+        cols = start + lanes
+        away = tl.where(cols < N_COLS, load(x_row, cols, N_COLS) - near, 0.0)
+        rest += away
+        squares += away * away
+    off = tl.sum(rest, axis=0) / N_COLS
+    mean = near + off
+    variance = tl.maximum(tl.sum(squares, axis=0) / N_COLS - off * off, 0.0)
+    # torch.compile passes eps as fp64, which would make all that follows fp64.
+    return mean, tl.rsqrt(variance + tl.cast(eps, tl.float32))
+
+
+@triton.autotune(configs=WARPS, key=["N_COLS"])
+@triton.jit
+def layer_norm_kernel(
+    x_ptr, weight_ptr, bias_ptr, y_ptr, stride_x, stride_y, eps, N_COLS: tl.constexpr, BLOCK: tl.constexpr
+):
+    """y = (x - mean) / sqrt(variance + eps) * weight + bias; program i computes row i."""
+    row = tl.program_id(axis=0).to(tl.int64)
+    x_row = x_ptr + row * stride_x
+    y_row = y_ptr + row * stride_y
+    mean, rstd = mean_and_rstd(x_row, eps, N_COLS, BLOCK)
+    for start in range(0, N_COLS, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        slope = load(weight_ptr, cols, N_COLS) * rstd
+        y = load(bias_ptr, cols, N_COLS) + (load(x_row, cols, N_COLS) - mean) * slope
+        store(y_row, cols, N_COLS, y)
+
+
+def layer_norm_forward(x, weight, bias, *, eps: float = 1e-5, out=None) -> torch.Tensor:
+    """(x - mean) / sqrt(variance + eps) * weight + bias for each row of x, (n_rows, n_cols)."""
+    if out is None:
+        out = torch.empty_like(x)
+    n_rows, n_cols = x.shape
+    sizes = {"N_COLS": n_cols, "BLOCK": block_of(n_cols)}
+    on(layer_norm_kernel, x)[(n_rows,)](x, weight, bias, out, x.stride(0), out.stride(0), eps, **sizes)
+    return out
+
+
+@triton_op("course::layer_norm", mutates_args=())
+def layer_norm_op(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float) -> torch.Tensor:
+    """layer_norm_forward as an operator that torch.compile can look into."""
+    return layer_norm_forward(x, weight, bias, eps=eps)
