@@ -916,3 +916,87 @@ def test_what_only_a_case_of_a_few_elements_shows_is_no_cause_where_others_fail(
     assert begun == ["layer_norm_forward"]
     assert len(found) == 2
     assert not any("are exchanged" in cause for cause in found.values())
+
+
+@pytest.mark.parametrize(
+    ("file", "number", "cases", "said"),
+    [
+        pytest.param(
+            "online_softmax_31_bridge",
+            2,
+            (
+                "softmax_backward/rows=3,cols=2,fp32",
+                "softmax_backward/rows=3,cols=257,dy rows far apart,y rows far apart,out rows far apart,fp16",
+                "softmax/rows=4,cols=129,fp32",
+            ),
+            "`x` is the wrong value in `ctx.save_for_backward(x)`",
+            id="what-it-calls-is-right-where-plain",
+        ),
+        pytest.param(
+            "rms_norm_backward_01_river",
+            4,
+            ("rms_norm_backward/rows=3,cols=2,fp32", "rms_norm_backward/rows=5,cols=127,fp32"),
+            "`sum_g += tl.sum(g)` does not belong there",
+            id="a-sum-that-is-only-read-is-not-begun-anew",
+        ),
+        pytest.param(
+            "autotuned_matmul_10_window",
+            3,
+            ("matmul/m=128,n=128,k=128,fp32", "matmul_bias_relu/m=128,n=128,k=128,fp32"),
+            "`acc` is the wrong value in `tl.where(acc + shift > 0, acc, 0.0)`",
+            id="the-sum-in-place-of-its-operand",
+        ),
+        pytest.param(
+            "autotuned_matmul_24_pebble",
+            3,
+            ("matmul/m=128,n=128,k=128,fp32", "matmul/m=129,n=127,k=200,b transposed,fp32"),
+            "the two entries of `(BLOCK_N, BLOCK_K)` are exchanged",
+            id="where-unlike-operands-of-a-product-come-from",
+        ),
+        pytest.param(
+            "autotuned_matmul_28_saddle",
+            3,
+            (
+                "matmul/m=128,n=128,k=128,fp32",
+                "matmul_bias_relu/m=128,n=128,k=128,fp32",
+                "matmul_bias_relu/m=128,n=128,k=128,fp16",
+                "matmul_bias_relu/m=100,n=300,k=257,fp16",
+            ),
+            "the conversion in `acc.to(c_ptr.dtype.element_ty)` loses digits",
+            id="a-second-mistake-where-the-first-is-known",
+        ),
+        pytest.param(
+            "online_softmax_11_garnet",
+            2,
+            (
+                "softmax_forward/rows=5,cols=127,fp32",
+                "softmax_forward/rows=149,cols=3,fp32",
+                "softmax_forward/rows=29,cols=1001,x padded 24,out padded 7,fp32",
+            ),
+            "`m` and `d` are set once, before the loop of line 20, and must be set in each iteration",
+            id="all-that-inner-loops-go-on-with",
+        ),
+        pytest.param(
+            "softmax_03_copper",
+            4,
+            (
+                "fused_softmax/rows=4,cols=129,fp32",
+                "fused_softmax/rows=5,cols=144,x padded 8,dy step 2,fp16",
+            ),
+            "`dy.stride(0) >= dy.shape[1]` is the wrong condition for a contiguous copy",
+            id="the-condition-of-a-copy",
+        ),
+    ],
+)
+def test_mistakes_of_others_that_were_not_named(submissions, file, number, cases, said):
+    text = (BLIND / f"blind_mistakes_28/{file}.py").read_text()
+    found, _ = causes(submissions, number, text, *cases)
+    assert any(said in cause for cause in found.values()), found
+
+
+def test_programs_that_store_the_same_elements_are_not_too_few(submissions):
+    text = (BLIND / "blind_mistakes_28/autotuned_matmul_12_meadow.py").read_text()
+    cases = [f"matmul/{one}" for one in ("m=128,n=128,k=128,fp32", "m=33,n=65,k=17,b transposed,no out,fp32")]
+    found, _ = causes(submissions, 3, text, *cases)
+    assert len(found) == 2
+    assert not any("are needed" in cause for cause in found.values())
