@@ -42,6 +42,14 @@ def shapes(failed: Failed) -> str | None:
         )
     found = _AXIS.search(failed.text)
     if found:
+        for node in failed.nodes(ast.Call):
+            match node:
+                case ast.Call(ast.Attribute(attr="min" | "max" as name), [_, second]):
+                    if not isinstance(second, ast.Constant):
+                        return (
+                            f"`tl.{name}` reduces one block along an axis, which its second argument names: "
+                            f"of two values `tl.{name}imum` takes one"
+                        )
         return f"the block has no axis {found[1] or found[2]}: its axes are counted from 0"
     found = re.search(
         r"return_and_permute|[Cc]annot view|reshape\(\) cannot change total number of elements", failed.text

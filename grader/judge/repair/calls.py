@@ -211,7 +211,12 @@ def _of_a_result(source: Source, node: ast.Call, name: str) -> Iterator[Edit]:
         for kept, dropped in (node.args, node.args[::-1]):
             mistake = f"{quoted(source.text_of(dropped))} does not belong in {code}"
             yield Edit.of_node(source, 3, node, f"({source.text_of(kept)})", mistake)
-    if name == "maximum" and len(node.args) == 2:
+    # With a number, as in `tl.maximum(n - 1, 1)`, that bounds the other one.
+    if (
+        name == "maximum"
+        and len(node.args) == 2
+        and not any(isinstance(one, ast.Constant) for one in node.args)
+    ):
         both = " + ".join(f"({source.text_of(one)})" for one in node.args)
         mistake = f"{code} is the larger of two numbers, and not their sum"
         yield Edit.of_node(source, 3, node, f"({both})", mistake)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from grader.judge.repair import (
     addresses,
@@ -28,9 +28,9 @@ from grader.judge.repair import (
     terms,
     updates,
 )
-from grader.judge.repair.edit import Edit
+from grader.judge.repair.edit import CONDITION_OF_COPY, REMOVES, Edit
 from grader.judge.repair.kinds import Kind, kinds_of
-from grader.judge.repair.source import Source, names_in
+from grader.judge.repair.source import Function, Source, called, names_in
 
 MODULES = (
     autograd, operators, calls, functions, host, statements, passes, updates, axes, blocks, siblings,
@@ -67,6 +67,16 @@ def candidates(source: Source, function: str, settled: Collection[str] = ()) -> 
         if (one.name not in settled or one.name in under or _is_within(edit, spans))
         and not _tunes(source, edit, divisors)
     ]
+    choices = [node for one in reached if not one.kernel for node in _choices(one)]
+    tests, whole = ([source.span(one) for one in of] for of in ([node.test for node in choices], choices))
+    singles = [
+        edit.avoiding()
+        if choices
+        and CONDITION_OF_COPY not in edit.kind
+        and (_is_within(edit, tests) or (REMOVES[0] in edit.kind and _is_within(edit, whole)))
+        else edit
+        for edit in singles
+    ]
     found: dict[str, Edit] = {}
     for edit in sorted((*singles, *_together(source, singles)), key=lambda edit: edit.rank):
         text = source.with_replaced(edit.parts)
@@ -78,6 +88,18 @@ def candidates(source: Source, function: str, settled: Collection[str] = ()) -> 
 
 def _is_within(edit: Edit, spans: Sequence[tuple[int, int]]) -> bool:
     return all(any(begin <= at and end <= until for begin, until in spans) for (at, end), _ in edit.parts)
+
+
+def _choices(function: Function) -> Iterator[ast.If]:
+    """Give the statements by which host code chooses what a kernel gets: otherwise one way is avoided.
+
+    Not those by which a tensor is copied.
+    """
+    for node in function.nodes:
+        if isinstance(node, ast.If) and any(
+            isinstance(one, ast.Assign) and called(one.value) != "contiguous" for one in node.body
+        ):
+            yield node
 
 
 def _tunes(source: Source, edit: Edit, divisors: Mapping[tuple[int, int], Collection[str]]) -> bool:

@@ -16,7 +16,7 @@ LATER_TURNS = (
     "or how it steps there, is wrong"
 )
 CONDITION_OF_COPY = "is the wrong condition for a contiguous copy"
-EACH_TURN = "must be set in each iteration"
+SET_ONCE = "set once, before the loop"
 REMOVES = ("does not belong", "must not be")
 MOST_QUOTED = 60  # characters of code in a sentence
 

@@ -61,7 +61,8 @@ def _passed_twice(source: Source, function: Function, names: list[str]) -> Itera
             if one.id in {earlier.id for earlier in plain[:at]}:
                 passed = {each.id for each in plain}
                 mistake = f"`{one.id}` is passed twice in {quoted(source.text_of(node))}"
-                for other in (name for name in names if name not in passed):
+                others = [name for name in names if name not in passed]
+                for other in others if function.kernel else (*others, "None"):
                     yield Edit.of_node(source, 0, one, other, mistake)
 
 

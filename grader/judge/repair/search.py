@@ -12,7 +12,7 @@ from typing import NamedTuple
 from grader.course.spec import Case, Exercise
 from grader.judge.repair.bench import FEWEST_ACCESSES, NEARER, SLOWER, Bench, Observed, slowest
 from grader.judge.repair.candidates import candidates
-from grader.judge.repair.edit import CONDITION_OF_COPY, EACH_TURN, LATER_TURNS, Edit
+from grader.judge.repair.edit import CONDITION_OF_COPY, LATER_TURNS, SET_ONCE, Edit
 from grader.judge.repair.effects import Effects, Known
 from grader.judge.repair.evidence import by_evidence
 from grader.judge.repair.neutral import neutral
@@ -335,7 +335,7 @@ class Search:
         usual = self._benches[0].work()
         mends, steps = self._try_all(edits, before, base, work)
         if mends and mends[0].edit.mistake == LATER_TURNS:  # an edit may say what a program keeps
-            anew = [one for one in known.edits if EACH_TURN in one.mistake]
+            anew = [one for one in known.edits if SET_ONCE in one.mistake]
             more, _ = self._try_all(anew, before, base, len(anew) * usual)
             mends = sorted((*mends, *more), key=_most_first)
         if mends and not mends[0].is_all:

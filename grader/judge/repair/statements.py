@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations, permutations
 from typing import TypeAlias
 
-from grader.judge.repair.edit import EACH_TURN, Edit, quoted, wrong_condition
+from grader.judge.repair.edit import SET_ONCE, Edit, quoted, wrong_condition
 from grader.judge.repair.kinds import maxima
 from grader.judge.repair.launched import kernel_of
 from grader.judge.repair.source import ALLOCATING, Function, Source, called, names_in
@@ -268,12 +268,12 @@ def _set_anew(source: Source, body: Sequence[ast.stmt]) -> Iterator[Edit]:
             match before:
                 case ast.Assign([ast.Name(name)], _) if name in changed:
                     first, code = loop.body[0], source.text_of(before)
-                    mistake = (
-                        f"{quoted(code)} is set once, before the loop of line {loop.lineno}, and {EACH_TURN}"
-                    )
+                    once = f"{quoted(code)} is {SET_ONCE} of line {loop.lineno}"
+                    mistake = f"{once}, and must be set in each iteration"
                     start = source.span(first)[0]
                     again = f"{code}\n{' ' * first.col_offset}"
                     yield Edit(1, before.lineno, mistake, (((start, start), again),))
+                    yield from _set_anew_where(source, before, loop)
         yield from _all_set_anew(source, body[:at], loop)
         for later in (one for one in body[at + 1 :] if isinstance(one, Loop)):
             # What a later loop only reads, such as a sum, would be left out and not begun anew.
@@ -290,6 +290,18 @@ def _set_anew(source: Source, body: Sequence[ast.stmt]) -> Iterator[Edit]:
                 yield Edit(1, later.lineno, mistake, parts)
 
 
+def _set_anew_where(source: Source, before: ast.stmt, loop: Loop) -> Iterator[Edit]:
+    """Set a name anew at the end of what a loop does under a condition, as with a tile that is complete."""
+    for block in (one for one in loop.body if isinstance(one, ast.If) and not one.orelse):
+        code, last = source.text_of(before), block.body[-1]
+        mistake = (
+            f"{quoted(code)} is {SET_ONCE} of line {loop.lineno}, and must be set anew behind line "
+            f"{last.end_lineno}"
+        )
+        end = source.span(last)[1]
+        yield Edit(1, before.lineno, mistake, (((end, end), f"\n{' ' * last.col_offset}{code}"),))
+
+
 def _all_set_anew(source: Source, before: Sequence[ast.stmt], loop: Loop) -> Iterator[Edit]:
     """Set all that the loops in a loop go on with in each of its iterations, where that is more than one."""
     inner = [node for node in ast.walk(loop) if isinstance(node, Loop) and node is not loop]
@@ -304,7 +316,7 @@ def _all_set_anew(source: Source, before: Sequence[ast.stmt], loop: Loop) -> Ite
     start, indent = source.span(loop.body[0])[0], " " * loop.body[0].col_offset
     again = "".join(f"{source.text_of(one)}\n{indent}" for one in first.values())
     names = " and ".join(f"`{name}`" for name in first)
-    mistake = f"{names} are set once, before the loop of line {loop.lineno}, and {EACH_TURN}"
+    mistake = f"{names} are {SET_ONCE} of line {loop.lineno}, and must be set in each iteration"
     line = min(one.lineno for one in first.values())
     yield Edit(1, line, mistake, (((start, start), again),))
 
