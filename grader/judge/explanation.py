@@ -173,7 +173,7 @@ class Explainer:
                 return {name: replace(outcome, cause=imports, hint=hint) for name, outcome in failed.items()}
             another = exchanged = "" if repair else self._exchanged(wrong)
             if exchanged:  # an edit says where as well
-                found, _ = self._by_edits(wrong, key, SHARE_OF_TOLD)
+                found, _ = self._by_edits(wrong, key, SHARE_OF_SAID)
                 if found and found.cases is None and not found.outputs:
                     repair, another = found, ""
             # A launch with too few programs, or a wrong stride, is found within a second.
@@ -233,6 +233,9 @@ class Explainer:
         self._unmended.setdefault(key, []).append(wrong.exercise.name)
         left = wrong._replace(answers=[pair for pair in wrong.answers if pair[0].id not in named])
         rest = {name: outcome for name, outcome in failed.items() if name not in named}
+        if tried:  # what an experiment says of mended cases is mended: these have another mistake
+            said = {tried[name] for name in named if name in tried}
+            tried = {name: words for name, words in tried.items() if words not in said}
         return causes | self._not_mended(left, rest, formula, tried)
 
     def _leaves_its_error(self, wrong: Wrong, repair: Repair) -> bool:

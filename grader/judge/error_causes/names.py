@@ -157,6 +157,20 @@ def _returns(function: ast.FunctionDef) -> bool:
     return any(isinstance(one, ast.Return) and one.value is not None for one in ast.walk(function))
 
 
+def _block_of(function: ast.FunctionDef, name: str, line: int) -> ast.For | ast.While | None:
+    """Return the loop, before a line, in which a name is first assigned."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.For | ast.While) and (node.end_lineno or 0) < line:
+            stored = {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and _is_stored(one)}
+            if name in stored:
+                return node
+    return None
+
+
+def _is_stored(node: ast.Name) -> bool:
+    return isinstance(node.ctx, ast.Store)
+
+
 def undefined(failed: Failed) -> str | None:
     """A name that is defined nowhere, or where this function does not see it."""
     hidden = _GLOBAL.search(failed.text)
@@ -185,6 +199,12 @@ def undefined(failed: Failed) -> str | None:
     if here is None:
         return None
     if name in names_of(here):
+        block = _block_of(here, name, failed.line) if failed.verdict is Verdict.COMPILE_ERROR else None
+        if block is not None:
+            return (
+                f"`{name}` gets its first value in the loop of line {block.lineno}: Triton forgets behind a "
+                "loop what was not assigned before it"
+            )
         return f"`{name}` is read before a value is assigned to it in this function"
     if name in public("triton.language") and _means_triton(failed, name):
         return f"`{name}` is a name of Triton: `tl.{name}`"

@@ -33,6 +33,14 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
                 turned = f"tl.trans(tl.reshape({source.text_of(block)}, ({_both(source, second, first)})))"
                 mistake = f"{quoted(source.text_of(node))} puts the elements in another order"
                 yield Edit.of_node(source, 2, node, turned, mistake)
+            case ast.Call(args=[block, ast.Tuple([*first, last, ast.Constant(2)])]) if (
+                called(node) in RESHAPING and first
+            ):
+                order = (*range(len(first)), len(first) + 1, len(first))
+                parts = ", ".join((*map(source.text_of, first), "2", source.text_of(last)))
+                turned = f"tl.permute(tl.reshape({source.text_of(block)}, ({parts})), {order})"
+                mistake = f"{quoted(source.text_of(node))} puts every second element beside the one before it"
+                yield Edit.of_node(source, 1, node, turned, mistake)
             case ast.Call() if called(node) in JOINING:
                 yield from _joined(source, node)
 

@@ -96,7 +96,7 @@ def _choices(function: Function) -> Iterator[ast.If]:
     Not those by which a tensor is copied.
     """
     for node in function.nodes:
-        if isinstance(node, ast.If) and any(
+        if isinstance(node, ast.If) and all(
             isinstance(one, ast.Assign) and called(one.value) != "contiguous" for one in node.body
         ):
             yield node

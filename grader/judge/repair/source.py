@@ -52,7 +52,7 @@ class Function:
     def tuning(self) -> frozenset[ast.AST]:
         """The nodes of host code that only choose block sizes, warps and stages.
 
-        Another choice often hides a mistake of a kernel, and so is no cause.
+        Another choice often hides a mistake of a kernel, and so is no cause. A condition is no such choice.
         """
         if self.kernel:
             return frozenset()
@@ -63,7 +63,7 @@ class Function:
                 chosen += [node] if called(node) in CHOOSING and not _counts_blocks(node) else []
         names = {one.id for node in chosen for one in names_in(node)}
         for node in ast.walk(self.node):
-            if isinstance(node, ast.Assign):
+            if isinstance(node, ast.Assign) and not isinstance(node.value, ast.Compare | ast.BoolOp):
                 targets = {one.id for target in node.targets for one in names_in(target)}
                 if targets and targets <= names - set(self.parameters):
                     chosen.append(node)
