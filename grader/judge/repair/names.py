@@ -147,7 +147,8 @@ def _other_names(
         mistake = f"`{node.id}` is the wrong value in {quoted(code)}"
         if known.kinds.get(other) is Kind.STRIDE:
             mistake = f"`{node.id}` is the wrong step in {quoted(code)}: the memory has another stride"
-        yield Edit.of_node(source, rank, node, other, mistake)
+        edit = Edit.of_node(source, rank, node, other, mistake)
+        yield edit.avoiding() if isinstance(around, ast.If) else edit
 
 
 def _rank(function: Function, name: str, around: ast.AST, other: str, known: _Known) -> int:

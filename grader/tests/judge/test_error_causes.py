@@ -292,3 +292,27 @@ def test_what_a_newer_triton_has_removed_is_named():
     found = error_causes.with_cause(outcome, FileFacts("p = tl.make_block_ptr(x, (n,), (1,), (0,), (8,))\n"))
     assert found.cause.startswith("this version of Triton has no block pointers")
     assert "`tl.make_tensor_descriptor`" in found.cause
+
+
+FIRST_IN_A_LOOP = KERNEL.replace(
+    "    x = tl.load(x_ptr + offs, mask=offs < n)\n",
+    "    for at in range(0, n, BLOCK):\n        x = tl.load(x_ptr + at + offs, mask=at + offs < n)\n",
+)
+
+
+def test_a_name_that_triton_forgets_behind_a_loop_is_said_with_the_loop():
+    said = cause("NameError: x is not defined", 10, FIRST_IN_A_LOOP, Verdict.COMPILE_ERROR)
+    assert said.startswith("`x` gets its first value in the loop of line 8")
+    said = cause("NameError: name 'x' is not defined", 10, FIRST_IN_A_LOOP)
+    assert said.startswith("`x` is read before a value is assigned to it")
+
+
+def test_a_reduction_of_two_values_is_told_from_a_choice():
+    text = KERNEL.replace("    x = ", "    n = tl.min(n, BLOCK)\n    x = ")
+    assert "of two values `tl.minimum` takes one" in cause(
+        "ValueError: axis 64 out of bounds for shape []", 8, text
+    )
+    text = KERNEL.replace("    x = ", "    n = tl.min(offs, 1)\n    x = ")
+    assert cause("ValueError: axis 1 out of bounds for shape [64]", 8, text).startswith(
+        "the block has no axis 1"
+    )

@@ -136,6 +136,37 @@ def test_what_a_loop_changes_begins_anew_or_changes_at_its_end(text, old, new, m
         assert "    x_ptr = first_x_ptr\n    for at in range(0, n, BLOCK):\n        tl.store" in changed
 
 
+def test_what_a_later_loop_only_reads_does_not_begin_anew():
+    said = {one.mistake for one in candidates(Source(SECOND_LOOP), "kernel")}
+    assert "`x_ptr` goes on where the loop of line 6 has left it, and must begin anew" in said
+    assert not any(one.startswith("`most` goes on") for one in said)
+
+
+FINISHED = """
+@triton.jit
+def kernel(x_ptr, out_ptr, steps, BLOCK: tl.constexpr):
+    lanes = tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    most = tl.zeros((BLOCK,), tl.float32)
+    for tile in range(0, steps):
+        for at in range(0, steps):
+            total += tl.load(x_ptr + at + lanes)
+            most = tl.maximum(most, total)
+        if tile % 2 == 1:
+            tl.store(out_ptr + tile + lanes, total + most)
+"""
+
+
+def test_what_inner_loops_go_on_with_is_set_anew_at_once_or_where_a_tile_is_finished():
+    source = Source(FINISHED)
+    said = {one.mistake: source.with_replaced(one.parts) for one in candidates(source, "kernel")}
+    both = "`total` and `most` are set once, before the loop of line 7, and must be set in each iteration"
+    assert said[both].count("tl.zeros") == 4
+    code = "`total = tl.zeros((BLOCK,), tl.float32)`"
+    behind = said[f"{code} is set once, before the loop of line 7, and must be set anew behind line 12"]
+    assert behind.rstrip().endswith("            total = tl.zeros((BLOCK,), tl.float32)")
+
+
 NAMED = """
 import triton
 import triton.language as tl
