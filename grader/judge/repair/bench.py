@@ -328,9 +328,12 @@ class Bench:
                     break
         return case
 
-    def keeps(self) -> bool:
-        """Return whether the text of the last score is right in the cases that were right before."""
-        return all(self._is_right(trial) for trial in (*self._passing, *self._beside))
+    def keeps(self, beside: bool = True) -> bool:
+        """Return whether the text of the last score is right in the cases that were right before.
+
+        Those of other exercises are left out without `beside`.
+        """
+        return all(self._is_right(trial) for trial in (*self._passing, *(self._beside if beside else ())))
 
     def holds(self, cases: Collection[int]) -> bool:
         """Return whether the text of the last score is right in some cases on other inputs as well.

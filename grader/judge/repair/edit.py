@@ -65,6 +65,11 @@ class Edit:
         """Whether what is wrong may not run with it, so that any other edit that mends is believed."""
         return GOES_AROUND in self.kind or self.mistake == LATER_TURNS
 
+    @property
+    def turns_off(self) -> bool:
+        """Whether it lets a condition never hold."""
+        return self.goes_around and all(text == "False" for _, text in self.parts)
+
     @classmethod
     def of_node(cls, source: Source, rank: int, node: ast.expr | ast.stmt, text: str, mistake: str) -> Edit:
         """Return the edit that writes `text` in place of one node of the file."""

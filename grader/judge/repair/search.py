@@ -377,7 +377,9 @@ class Search:
                     if any(other < (lanes, index) for other in whole):
                         continue  # that one would be named, and to try all cases takes seconds
                     cases = bench.mended(self._source.with_replaced(parts))
-                    if cases and bench.keeps() and bench.holds(cases):
+                    # A condition may be right in another function, and hold in this one as well.
+                    stays = bool(cases) and bench.keeps(beside=not edits[index].turns_off)
+                    if stays and bench.holds(cases):
                         edit = self._unless_neutral(bench, edit, before, cases)
                         mends.append((index, Mend(edit, cases, bench.is_all(cases), lanes)))
                         if bench.is_all(cases) and not edit.goes_around:
