@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 
 from grader.judge.repair.edit import Edit, quoted
 from grader.judge.repair.kinds import Kind, kinds_of
@@ -108,7 +109,7 @@ def _parts_of_definitions(
     """Exchange what has a name, such as a product, and one of its two parts, behind the definition."""
     for name, every in definitions.items():
         found = [one for one in every if not _is_cast_of(one.value, name)]
-        for one, after in zip(found, [*found[1:], None], strict=True):
+        for one, after in zip_longest(found, found[1:]):
             for part, lacks, has in _parts(source, one.value):
                 for node in function.nodes:
                     if not isinstance(node, ast.expr) or node.lineno <= one.lineno:

@@ -632,3 +632,15 @@ def test_another_number_that_is_only_compared_with_may_avoid_what_is_wrong(used,
     found = [one for one in candidates(source, "kernel") if one.line == 5 and "8.0" in one.mistake]
     assert found
     assert all(one.goes_around is goes_around for one in found)
+
+
+def test_a_name_whose_only_definition_is_a_cast_of_itself_ends_no_search():
+    text = """
+@triton.jit
+def kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    m, k = place(tl.program_id(0), n)
+    m = m.to(tl.int64)
+    lanes = tl.arange(0, BLOCK)
+    tl.store(out_ptr + m + lanes, tl.load(x_ptr + m + lanes))
+"""
+    assert candidates(Source(text), "kernel")
