@@ -266,7 +266,7 @@ def _set_anew(source: Source, body: Sequence[ast.stmt]) -> Iterator[Edit]:
         begin, indent = source.span(loop)[0], " " * loop.col_offset
         for before in body[:at]:
             match before:
-                case ast.Assign([ast.Name(name)], _) if name in changed:
+                case ast.Assign([ast.Name(name)], _) if name in changed and _is_used(loop, name):
                     first, code = loop.body[0], source.text_of(before)
                     once = f"{quoted(code)} is {SET_ONCE} of line {loop.lineno}"
                     mistake = f"{once}, and must be set in each iteration"
@@ -288,6 +288,18 @@ def _set_anew(source: Source, body: Sequence[ast.stmt]) -> Iterator[Edit]:
                     ((start, start), f"{name} = {kept}\n{' ' * later.col_offset}"),
                 )
                 yield Edit(1, later.lineno, mistake, parts)
+
+
+def _is_used(loop: Loop, name: str) -> bool:
+    """Return whether a loop reads a name for more than to change it: else a sum is complete behind it."""
+    changing = [
+        node
+        for node in ast.walk(loop)
+        if isinstance(node, ast.Assign | ast.AugAssign)
+        and any(one.id == name and isinstance(one.ctx, ast.Store) for one in names_in(node))
+    ]
+    own = {id(one) for node in changing for one in names_in(node)}
+    return any(one.id == name and id(one) not in own for one in names_in(loop))
 
 
 def _set_anew_where(source: Source, before: ast.stmt, loop: Loop) -> Iterator[Edit]:

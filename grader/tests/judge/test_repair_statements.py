@@ -167,6 +167,20 @@ def test_what_inner_loops_go_on_with_is_set_anew_at_once_or_where_a_tile_is_fini
     assert behind.rstrip().endswith("            total = tl.zeros((BLOCK,), tl.float32)")
 
 
+def test_a_sum_that_is_complete_behind_its_loop_is_not_set_in_each_iteration():
+    text = """
+@triton.jit
+def kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    total = tl.load(x_ptr + tl.arange(0, BLOCK))
+    for at in range(0, n):
+        total += tl.load(x_ptr + at + tl.arange(0, BLOCK))
+    tl.store(out_ptr + tl.arange(0, BLOCK), total)
+"""
+    edits = candidates(Source(text), "kernel")
+    assert edits
+    assert not any("in each iteration" in one.mistake for one in edits)
+
+
 NAMED = """
 import triton
 import triton.language as tl
