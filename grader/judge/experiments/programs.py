@@ -276,12 +276,15 @@ def _too_many(bench: Bench, plain: Seen, number: int, launch: Launch) -> str:
 
 
 def _left_out(trial: Trial, never: Sequence[torch.Tensor], seen: Witnessed) -> str:
-    """Say which elements of an output the mask of a store leaves out, which no other lane stores."""
+    """Say which elements of a vector the mask of a store leaves out, which no other lane stores.
+
+    Of a matrix a lane behind the end of a row has the address of an element of the next one.
+    """
     outputs = trial.buffers[-len(never) :] if never else ()
     for buffer, untouched in zip(outputs, never, strict=True):
         tensor = buffer.tensor
         for one in seen.left if min(tensor.strides, default=0) > 0 else ():
-            if one.offset != tensor.offset or not one.line:
+            if one.offset != tensor.offset or not one.line or len(tensor.shape) > 1:
                 continue
             ends = [tuple(_index(place, tensor)) for place in (one.first, one.last)]
             is_inside = all(at < size for end in ends for at, size in zip(end, tensor.shape, strict=True))
