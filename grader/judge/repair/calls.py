@@ -27,6 +27,7 @@ ALIKE = (
 # Functions that are taken for another one, which is hardly ever taken for them.
 MISTAKEN = {"isqrt": "sqrt", "randn": "rand", "randn4x": "rand4x", "floor": "ceil", "ceil": "floor"}
 OPPOSITES = ({"max", "min"}, {"maximum", "minimum"})
+LAUNCHING = {"num_warps", "num_stages", "num_ctas", "maxnreg"}
 BINARY = {"maximum", "minimum", "fdiv"}
 CHECKED = ("(0, 1)", "(0,)", "(1,)")
 UNARY = {"exp", "exp2", "log", "log2", "sqrt", "rsqrt", "abs", "sigmoid", "floor", "ceil"}
@@ -220,7 +221,7 @@ def _of_a_result(source: Source, node: ast.Call, name: str) -> Iterator[Edit]:
         both = " + ".join(f"({source.text_of(one)})" for one in node.args)
         mistake = f"{code} is the larger of two numbers, and not their sum"
         yield Edit.of_node(source, 3, node, f"({both})", mistake)
-    if name in ("max", "min") and len(node.args) == 2 and not node.keywords:
+    if name in ("max", "min") and isinstance(node.func, ast.Attribute) and len(node.args) == 2:
         both = ", ".join(map(source.text_of, node.args))
         mistake = f"{code} reduces one block along an axis, and does not choose between two values"
         yield Edit.of_node(source, 1, node, f"tl.{name}imum({both})", mistake)
@@ -341,7 +342,9 @@ def _of_the_arguments(source: Source, node: ast.Call, function: Function) -> Ite
     named = [one for one in node.keywords if one.arg and not isinstance(one.value, ast.Constant)]
     for first_named, second_named in combinations(named, 2):
         left, right = source.text_of(first_named.value), source.text_of(second_named.value)
-        if left != right and _kind_of(first_named.value) == _kind_of(second_named.value):
+        # In place of a block's size what chooses warps lets each program do less, which hides mistakes.
+        mixed = (first_named.arg in LAUNCHING) != (second_named.arg in LAUNCHING)
+        if left != right and not mixed and _kind_of(first_named.value) == _kind_of(second_named.value):
             spans = (source.span(first_named.value), right), (source.span(second_named.value), left)
             mistake = f"in {code} `{first_named.arg}` and `{second_named.arg}` have each other's values"
             yield Edit(2, first_named.value.lineno, mistake, spans)

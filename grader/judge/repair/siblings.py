@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from grader.judge.repair.edit import Edit, quoted
-from grader.judge.repair.source import Function, Source, names_in
+from grader.judge.repair.source import Function, Source, is_start, names_in
 
 NEAR = 4  # statements between two that were written as one
 MOST_UNLIKE = 2  # places, beside the names that are assigned, in which two like statements differ
@@ -37,7 +37,8 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
                     if function.kernel and not whole:
                         yield _as_in(source, one, mine, other, its)
                         yield _as_in(source, other, its, one, mine)
-                    yield _exchanged(source, mine, its)
+                    if is_start(mine) == is_start(its):  # else a value would only be left out
+                        yield _exchanged(source, mine, its)
 
 
 def _of_the_other(source: Source, one: ast.stmt, other: ast.stmt) -> Iterator[Edit]:

@@ -371,6 +371,11 @@ def names_in(node: ast.AST) -> Iterator[ast.Name]:
     return (one for one in ast.walk(node) if isinstance(one, ast.Name))
 
 
+def is_start(value: ast.AST) -> bool:
+    """Return whether a value is a number, or a block of one, as that with which a sum begins."""
+    return isinstance(value, ast.Constant) or called(value) in ("zeros", "zeros_like", "full")
+
+
 def called(node: ast.AST) -> str:
     """Return the last part of the name that a call calls, such as `load`; "" for any other node."""
     if not isinstance(node, ast.Call):

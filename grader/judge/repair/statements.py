@@ -11,7 +11,7 @@ from typing import TypeAlias
 from grader.judge.repair.edit import SET_ONCE, Edit, quoted, wrong_condition
 from grader.judge.repair.kinds import maxima
 from grader.judge.repair.launched import kernel_of
-from grader.judge.repair.source import ALLOCATING, Function, Source, called, names_in
+from grader.judge.repair.source import ALLOCATING, Function, Source, called, is_start, names_in
 
 Loop: TypeAlias = ast.For | ast.While
 Block: TypeAlias = Loop | ast.If
@@ -215,7 +215,9 @@ def _values_exchanged(source: Source, one: ast.stmt, other: ast.stmt) -> Iterato
     match one, other:
         case ast.Assign([ast.Name(first)], left), ast.Assign([ast.Name(second)], right):
             reads = {node.id for node in names_in(right)}
-            if first != second and first not in reads:
+            # With a start value in place of what is computed that would only be left out.
+            alike = is_start(left) == is_start(right)
+            if first != second and first not in reads and alike:
                 parts = (source.span(left), source.text_of(right)), (source.span(right), source.text_of(left))
                 mistake = f"`{first}` and `{second}` have each other's values"
                 yield Edit(2, one.lineno, mistake, parts)
