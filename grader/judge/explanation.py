@@ -150,7 +150,7 @@ class Explainer:
         Empty where edits cannot be tried on this machine: each case keeps the cause that its symptom has.
         """
         key = wrong.submission.sha256 or ""
-        self._looked_at[wrong.exercise.name] = wrong
+        self._looked_at.setdefault(wrong.exercise.name, wrong)
         wrong = self._by_config(wrong)
         numbered = {} if key in self._mended else self._by_numbers(wrong)
         if numbered:

@@ -30,7 +30,7 @@ from grader.judge.repair import (
 )
 from grader.judge.repair.edit import CONDITION_OF_COPY, REMOVES, Edit
 from grader.judge.repair.kinds import Kind, kinds_of
-from grader.judge.repair.source import Function, Source, called, names_in
+from grader.judge.repair.source import ALLOCATING, Function, Source, called, names_in
 
 MODULES = (
     autograd, operators, calls, functions, host, statements, passes, updates, axes, blocks, siblings,
@@ -93,11 +93,12 @@ def _is_within(edit: Edit, spans: Sequence[tuple[int, int]]) -> bool:
 def _choices(function: Function) -> Iterator[ast.If]:
     """Give the statements by which host code chooses what a kernel gets: otherwise one way is avoided.
 
-    Not those by which a tensor is copied.
+    Not those by which a tensor is made or copied.
     """
+    making = {*ALLOCATING, "contiguous"}
     for node in function.nodes:
         if isinstance(node, ast.If) and all(
-            isinstance(one, ast.Assign) and called(one.value) != "contiguous" for one in node.body
+            isinstance(one, ast.Assign) and called(one.value) not in making for one in node.body
         ):
             yield node
 

@@ -644,3 +644,39 @@ def kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     tl.store(out_ptr + m + lanes, tl.load(x_ptr + m + lanes))
 """
     assert candidates(Source(text), "kernel")
+
+
+HOST = """
+def launch(a, b, out):
+    if out is None:
+        out = torch.empty((a.shape[0], b.shape[1]), device=a.device, dtype=a.dtype)
+    left, right = a, b
+    if out.stride(0) < out.stride(1):
+        left, right = b.T, a.T
+    if b.stride(0) == 1:
+        b = b.contiguous()
+    kernel[(1,)](left, right, out, BLOCK=64)
+    return out
+
+
+@triton.jit
+def kernel(a_ptr, b_ptr, out_ptr, BLOCK: tl.constexpr):
+    lanes = tl.arange(0, BLOCK)
+    tl.store(out_ptr + lanes, tl.load(a_ptr + lanes) + tl.load(b_ptr + lanes))
+"""
+
+
+def test_an_edit_of_a_way_that_host_code_chooses_may_go_around_what_is_wrong():
+    edits = [one for one in candidates(Source(HOST), "launch") if len(one.parts) == 1]
+    around = {one.line for one in edits if "out.stride(" in one.mistake and one.goes_around}
+    assert 6 in around
+    assert not [
+        one for one in edits if one.line == 6 and "takes the wrong axis" in one.kind and not one.goes_around
+    ]
+    assert [one for one in edits if one.line == 7 and "does not belong" in one.kind and one.goes_around]
+    assert not [one for one in edits if one.line == 4 and one.goes_around]
+    assert [
+        one
+        for one in edits
+        if one.mistake == "`b.stride(0) == 1` is the wrong condition for a contiguous copy"
+    ]
