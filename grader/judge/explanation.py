@@ -32,7 +32,7 @@ from grader.judge.facts import births
 from grader.judge.formula.of_file import formula_of_file
 from grader.judge.measured import measured_of_file
 from grader.judge.repair.bench import FEWEST_ELEMENTS
-from grader.judge.repair.edit import LATER_TURNS, Edit
+from grader.judge.repair.edit import CONDITION_OF_COPY, LATER_TURNS, Edit
 from grader.judge.repair.search import NotRunError, Repair, Search, lay
 from grader.judge.repair.smaller import by_smaller_blocks, is_long
 from grader.judge.repair.source import Source
@@ -75,6 +75,7 @@ SHARE_OF_CRASHED = 0.25  # of the work, where the file crashes, and the shapes o
 SHARE_OF_FAILED = 0.5  # of the work, where the file fails: most edits fail, too, which takes longer
 SHARE_OF_ITS_OWN = 0.1  # of the work, for the code of a function besides a wrong one that it calls
 MOST_TOLD = 0.6  # share of the wrong cases of which it must have done so
+ROW_STRIDE = "row stride"
 STEPS = "steps through"  # in a cause by an experiment, with which a case is right
 MOST_FACTS = 2  # of an exercise, that are told before its cause is known
 MOST_BESIDE = 3  # cases of another exercise of the file that an edit must keep right
@@ -200,7 +201,7 @@ class Explainer:
                 self._tell_facts(wrong, failed)
                 repair, formula = self._by_edits(wrong, key, most, told)
             if repair and (_is_of_few_elements(wrong, repair) or self._leaves_its_error(wrong, repair)):
-                repair = None
+                repair, another = None, exchanged
             another = another or ("" if repair else self._by_another(wrong, key))
         except NotRunError:
             return {}
@@ -220,7 +221,9 @@ class Explainer:
         named = {name: outcome for name, outcome in failed.items() if name in mended}
         hint = _common_hint(named)
         stepped = {name: words for name, words in (tried or {}).items() if STEPS in words}
-        if not told_already or _is_of_strides(repair):
+        if CONDITION_OF_COPY in sentence(repair):  # a copy makes the rows of two tensors alike as well
+            stepped = {name: words for name, words in stepped.items() if ROW_STRIDE in words}
+        elif not told_already or _is_of_strides(repair):
             stepped = {}  # the edit says where the stride comes from
         causes = {
             name: replace(one, cause=stepped.get(name, sentence(repair)), hint=hint)
@@ -234,7 +237,7 @@ class Explainer:
         left = wrong._replace(answers=[pair for pair in wrong.answers if pair[0].id not in named])
         rest = {name: outcome for name, outcome in failed.items() if name not in named}
         if tried:  # what an experiment says of mended cases is mended: these have another mistake
-            said = {tried[name] for name in named if name in tried}
+            said = {tried[name] for name in named if name in tried and name not in stepped}
             tried = {name: words for name, words in tried.items() if words not in said}
         return causes | self._not_mended(left, rest, formula, tried)
 
@@ -673,8 +676,8 @@ def _is_of_few_elements(wrong: Wrong, repair: Repair) -> bool:
 
 
 def _returned(wrong: Wrong) -> dict[str, Outcome]:
-    """Return the outcomes of which what is returned is wrong, by the item's id."""
-    return {item.id: one for item, one in wrong.answers if one.reason is Reason.RETURNED}
+    """Return the outcomes of results that seem to be returned in another order, by the item's id."""
+    return {item.id: one for item, one in wrong.answers if one.symptom is Symptom.RETURNED_ORDER}
 
 
 def _common_hint(outcomes: dict[str, Outcome]) -> int | None:

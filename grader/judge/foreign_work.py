@@ -111,12 +111,15 @@ def foreign_work(
 
 
 def other_kernels(
-    worker: SubmissionWorker, lab: Lab, exercise: Exercise, plan: int, limit_s: float
+    worker: SubmissionWorker, lab: Lab, exercise: Exercise, plan: int, limit_s: float, must_run: bool = False
 ) -> Outcome | None:
-    """Run a plan under CUPTI; return POLICY if the GPU runs a kernel that the file did not launch."""
+    """Run a plan under CUPTI; return POLICY if the GPU runs a kernel that the file did not launch.
+
+    With `must_run` any failure is returned: the plan has run before, and fails where it is watched.
+    """
     counted = worker.watch(plan, limit_s, kernels_counted=True, may_call=exercise.may_call)
     if isinstance(counted, Outcome):
-        return _only_if_it_ended(counted)
+        return counted if must_run else _only_if_it_ended(counted)
     worker.session.uncounted += counted.uncounted[:1]
     if not counted.strangers:
         return None

@@ -169,7 +169,7 @@ class SpeedTest:
         configs = self.student.picked(BLOCK_LIMIT_S)
         if self.count_kernels:  # last: under CUPTI calls take longer
             plan = plans["student", 0]
-            self._must(other_kernels(self.student, self.lab, self.exercise, plan, BLOCK_LIMIT_S))
+            self._must(other_kernels(self.student, self.lab, self.exercise, plan, BLOCK_LIMIT_S, True))
         self.student.kill()  # its CUDA context takes a while to end: meanwhile the reference warms up
         self._make_warm("reference", plans["reference", 0], BLOCK_LIMIT_S)
         self.student.close()  # only now it is certain that nothing of it slows the reference
@@ -269,13 +269,15 @@ class SpeedTest:
             self._queue(side, plan)
         other = self.reference if side == "student" else self.student
         other.hold(still=True)  # what it might compute meanwhile would slow this side down
+        if (
+            self.speed.flops
+        ):  # before it is looked whether outputs have changed, which the GPU could do meanwhile
+            time.sleep(REST_S)
         memory, lines = self.buffer_sets.lines, self.buffer_sets.secret_lines(k or 0)
         scored = side == "student" and k is not None
         if scored and self.poisoned and not torch.equal(self.poisoned[1], memory[self.poisoned[0]]):
             raise UnfitError(self._unwritten("outputs were written before the call was let through"))
         finish_writes(self.session.device)
-        if self.speed.flops:
-            time.sleep(REST_S)
         opened = self._worker(side).open(lambda: memory[lines], limit_s)
         if isinstance(opened, Outcome):
             raise UnfitError(opened)

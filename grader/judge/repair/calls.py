@@ -221,9 +221,9 @@ def _of_a_result(source: Source, node: ast.Call, name: str) -> Iterator[Edit]:
         both = " + ".join(f"({source.text_of(one)})" for one in node.args)
         mistake = f"{code} is the larger of two numbers, and not their sum"
         yield Edit.of_node(source, 3, node, f"({both})", mistake)
-    if name in ("max", "min") and isinstance(node.func, ast.Attribute) and len(node.args) == 2:
+    if name in ("max", "min") and len(node.args) == 2 and source.text_of(node.func).startswith("tl."):
         both = ", ".join(map(source.text_of, node.args))
-        mistake = f"{code} reduces one block along an axis, and does not choose between two values"
+        mistake = f"{code} reduces one block, and does not choose between two values"
         yield Edit.of_node(source, 1, node, f"tl.{name}imum({both})", mistake)
     if name in ("clamp", "clip") and node.args:
         mistake = f"{code} cuts off values that are right"

@@ -110,8 +110,15 @@ def _part_of_what_is_meant(
         if not isinstance(statement, ast.Assign | ast.AugAssign | ast.Return | ast.Expr):
             continue
         named = [one for one in names_in(statement) if isinstance(one.ctx, ast.Load)]
+        sizes = {
+            id(one) for node in ast.walk(statement) if called(node) == "arange" for one in ast.walk(node)
+        }
         for larger in (node for node in ast.walk(statement) if isinstance(node, ast.BinOp)):
-            inside = {id(node) for node in ast.walk(larger)}
+            if not isinstance(larger.op, ast.Add | ast.Mult) or any(
+                "ptr" in one.id for one in names_in(larger)
+            ):
+                continue
+            inside = {id(node) for node in ast.walk(larger)} | sizes
             operands = {one.id for one in (larger.left, larger.right) if isinstance(one, ast.Name)}
             for one in named:
                 if one.id in operands and id(one) not in inside:

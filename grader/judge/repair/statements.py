@@ -320,19 +320,21 @@ def _all_set_anew(source: Source, before: Sequence[ast.stmt], loop: Loop) -> Ite
     """Set all that the loops in a loop go on with in each of its iterations, where that is more than one."""
     inner = [node for node in ast.walk(loop) if isinstance(node, Loop) and node is not loop]
     carried = {one.id for each in inner for one in names_in(each) if isinstance(one.ctx, ast.Store)}
-    first: dict[str, ast.stmt] = {}
+    within = {id(one) for each in inner for one in names_in(each)}
+    own = {one.id for one in names_in(loop) if isinstance(one.ctx, ast.Store) and id(one) not in within}
+    starts: dict[str, ast.stmt] = {}
     for statement in before:
         match statement:
-            case ast.Assign([ast.Name(name)], _) if name in carried:
-                first[name] = statement
-    if len(first) < 2:
+            case ast.Assign([ast.Name(name)], _) if name in carried - own:
+                starts[name] = statement
+    if len(starts) < 2:
         return
     start, indent = source.span(loop.body[0])[0], " " * loop.body[0].col_offset
-    again = "".join(f"{source.text_of(one)}\n{indent}" for one in first.values())
-    names = " and ".join(f"`{name}`" for name in first)
+    again = "".join(f"{source.text_of(one)}\n{indent}" for one in starts.values())
+    names = " and ".join(f"`{name}`" for name in starts)
     mistake = f"{names} are {SET_ONCE} of line {loop.lineno}, and must be set in each iteration"
-    line = min(one.lineno for one in first.values())
-    yield Edit(1, line, mistake, (((start, start), again),))
+    line = min(one.lineno for one in starts.values())
+    yield Edit(2, line, mistake, (((start, start), again),))
 
 
 def _into(source: Source, statement: ast.stmt, block: Block) -> Iterator[Edit]:

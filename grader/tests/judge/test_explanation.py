@@ -966,8 +966,8 @@ def test_what_only_a_case_of_a_few_elements_shows_is_no_cause_where_others_fail(
                 "softmax_forward/rows=149,cols=3,fp32",
                 "softmax_forward/rows=29,cols=1001,x padded 24,out padded 7,fp32",
             ),
-            "`m` and `d` are set once, before the loop of line 20, and must be set in each iteration",
-            id="all-that-inner-loops-go-on-with",
+            "set once, before the loop of line 20, and must be set in each iteration",
+            id="what-inner-loops-go-on-with",
         ),
         pytest.param(
             "28/softmax_03_copper",
