@@ -931,6 +931,7 @@ def test_what_only_a_case_of_a_few_elements_shows_is_no_cause_where_others_fail(
             ),
             "`x` is the wrong value in `ctx.save_for_backward(x)`",
             id="what-it-calls-is-right-where-plain",
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             "28/autotuned_matmul_10_window",
@@ -945,6 +946,7 @@ def test_what_only_a_case_of_a_few_elements_shows_is_no_cause_where_others_fail(
             ("matmul/m=128,n=128,k=128,fp32", "matmul/m=129,n=127,k=200,b transposed,fp32"),
             "the two entries of `(BLOCK_N, BLOCK_K)` are exchanged",
             id="where-unlike-operands-of-a-product-come-from",
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             "28/autotuned_matmul_28_saddle",
@@ -957,6 +959,7 @@ def test_what_only_a_case_of_a_few_elements_shows_is_no_cause_where_others_fail(
             ),
             "the conversion in `acc.to(c_ptr.dtype.element_ty)` loses digits",
             id="a-second-mistake-where-the-first-is-known",
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             "28/online_softmax_11_garnet",
@@ -968,6 +971,7 @@ def test_what_only_a_case_of_a_few_elements_shows_is_no_cause_where_others_fail(
             ),
             "set once, before the loop of line 20, and must be set in each iteration",
             id="what-inner-loops-go-on-with",
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             "28/softmax_03_copper",
@@ -978,6 +982,7 @@ def test_what_only_a_case_of_a_few_elements_shows_is_no_cause_where_others_fail(
             ),
             "`dy.stride(0) >= dy.shape[1]` is the wrong condition for a contiguous copy",
             id="the-condition-of-a-copy",
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             "29/autotuned_matmul_10_copper",
@@ -988,6 +993,7 @@ def test_what_only_a_case_of_a_few_elements_shows_is_no_cause_where_others_fail(
             ),
             "or what it decides is wrong",
             id="a-way-that-host-code-chooses",
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             "29/autotuned_matmul_22_meadow",
@@ -995,6 +1001,7 @@ def test_what_only_a_case_of_a_few_elements_shows_is_no_cause_where_others_fail(
             ("matmul/m=128,n=128,k=128,fp32", "matmul/m=129,n=127,k=200,b transposed,fp32"),
             "must be set anew behind line 90",
             id="what-a-finished-tile-leaves",
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             "29/autotuned_matmul_26_violet",
@@ -1002,6 +1009,7 @@ def test_what_only_a_case_of_a_few_elements_shows_is_no_cause_where_others_fail(
             ("matmul/m=128,n=128,k=128,fp32", "matmul/m=129,n=127,k=200,b transposed,fp32"),
             "puts every second element beside the one before it",
             id="halves-of-a-block",
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             "29/elementwise_add_03_pebble",
@@ -1018,6 +1026,7 @@ def test_mistakes_of_others_that_were_not_named(submissions, file, number, cases
     assert any(said in cause for cause in found.values()), found
 
 
+@pytest.mark.slow
 def test_programs_that_store_the_same_elements_are_not_too_few(submissions):
     text = (BLIND / "blind_mistakes_28/autotuned_matmul_12_meadow.py").read_text()
     cases = [f"matmul/{one}" for one in ("m=128,n=128,k=128,fp32", "m=33,n=65,k=17,b transposed,no out,fp32")]
