@@ -32,7 +32,8 @@ FEWEST_CALLS, MOST_CALLS = 4, 64
 BLOCK_US = {"memory": 2_400.0, "arithmetic": 4_500.0}
 LEAST_CALL_US = 75.0  # shorter calls would measure launches
 WARM_CALLS, WARM_US = 10, 30_000.0
-REST_S = 0.02  # before a block of arithmetic: without it a GPU's power limits its clock, as differs by GPU
+# Before a block of arithmetic. Without it the power limit lowers the clock, on some GPUs more than on others.
+REST_S = 0.02
 SLOW_BLOCK_US = 100_000.0  # a longer block of the student's gets fewer calls: rounds would take minutes
 TUNE_LIMIT_S = 120.0
 BLOCK_LIMIT_S = 60.0
@@ -269,9 +270,7 @@ class SpeedTest:
             self._queue(side, plan)
         other = self.reference if side == "student" else self.student
         other.hold(still=True)  # what it might compute meanwhile would slow this side down
-        if (
-            self.speed.flops
-        ):  # before it is looked whether outputs have changed, which the GPU could do meanwhile
+        if self.speed.flops:  # before the check for early writes: a kernel could write during it
             time.sleep(REST_S)
         memory, lines = self.buffer_sets.lines, self.buffer_sets.secret_lines(k or 0)
         scored = side == "student" and k is not None
