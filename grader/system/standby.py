@@ -91,16 +91,16 @@ def run(arguments: Sequence[str]) -> int | None:
         if user != os.getuid():
             return None
         wanted = Wanted(list(arguments), os.getcwd(), dict(os.environ))
-        _send(channel, {"state": state(), **wanted._asdict()}, STREAMS)
-        if _received(channel)[0].get("taken") is not True:
-            return None
-        with _forwarded(pid) as ended_by:
+        with _forwarded(pid) as ended_by:  # before the run is sent: it may begin before `_send` returns
             try:
-                return int(_received(channel)[0]["code"])
+                _send(channel, {"state": state(), **wanted._asdict()}, STREAMS)
+                if _received(channel)[0].get("taken") is True:
+                    return int(_received(channel)[0]["code"])
             except (OSError, ValueError):
-                if ended_by:
-                    return 128 + ended_by[0]
-                raise
+                if not ended_by:
+                    raise
+            if ended_by:
+                return 128 + ended_by[0]
     return None
 
 

@@ -128,6 +128,23 @@ def test_ctrl_c_reaches_the_run_that_was_handed_over(stands_by):
     assert one.wait(20) == 0
 
 
+def test_ctrl_c_while_a_run_is_being_sent_ends_both(stands_by, monkeypatch):
+    """The run may have begun, and printed, before the call that sends it returns."""
+    one = stands_by()
+    send = standby._send
+
+    def interrupted(*message):
+        send(*message)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(standby, "_send", interrupted)
+    try:
+        assert standby.run(["60", "7"]) == 130
+    except KeyboardInterrupt:
+        pytest.fail("the signal reached nobody who forwards it")
+    one.wait(20)
+
+
 def test_a_run_ends_with_whoever_asked_for_it(stands_by):
     one = stands_by()
     asked = ask("60", "7")
