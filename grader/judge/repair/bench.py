@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -12,6 +13,7 @@ import torch
 
 from grader.course.spec import Case, Exercise
 from grader.judge.inputs import same_bits
+from grader.judge.repair.new_sizes import of_other_sizes
 from grader.judge.repair.relevance import Touched, touched
 from grader.judge.trial import LIMIT_S, MOST_ELEMENTS, Called, Trial, elements
 from grader.worker.messages import Kept, OneProgram
@@ -32,6 +34,7 @@ FARTHER = 1.1  # times the error of an output that was before
 MOST_MENDED = 0.75  # share of the small failing cases
 MOST_RECORDS = 4  # of one text; a process that has ended has lost its own
 MOST_REPEATED, OTHER_DRAWS = 3, (1, 2)  # mended cases that are called on other inputs, and these
+MOST_NEW = 2  # cases of other sizes for failing cases, and as many for passing ones
 MOST_IN_CASES = 5_000  # work of an edit in all failing cases that are small: it may make calls much longer
 MISSES = 3  # failing cases that an edit leaves wrong, after which the others are not looked at
 SHRINKING_S = 3.0  # for a smaller case; calls without an end take longest
@@ -83,6 +86,8 @@ class Bench:
         self.failing = [self._trial(case) for case in self._small]
         few = [case for case in passing if elements(case) <= MOST_ELEMENTS]
         self._passing = [self._trial(case) for case in few]
+        self._cases = [*failing, *passing]
+        self._new: list[tuple[Trial, bool]] | None = None
         self._beside = [Trial(one, case, worker.session.seed, start) for one, case in beside]
         self._target = self.failing[0]
         self._base: str | None = None
@@ -346,6 +351,41 @@ class Bench:
             for at in sorted(cases)[:MOST_REPEATED]
             for drawn in OTHER_DRAWS
         )
+
+    def holds_for_new_sizes(self, text: str, original: str, is_all: bool) -> bool:
+        """Return whether a text is right in cases of sizes that no listed case has.
+
+        If it does not mend all, only in those in which the `original` is right: in others is what it leaves.
+        """
+        if self._new is None:
+            self._new = [(trial, self._right_in(trial, original)) for trial in self._of_new_sizes()]
+        asked = [trial for trial, was_right in self._new if is_all or was_right]
+        if not asked or self._worker.start() or self._worker.edit(text, LIMIT_S):
+            return not asked
+        return all(self._is_right(trial) for trial in asked)
+
+    def _of_new_sizes(self) -> list[Trial]:
+        """Return small cases like the first failing and passing ones, of other sizes."""
+        found = list[Trial]()
+        for listed in (self.failing, self._passing):
+            most = len(found) + MOST_NEW
+            for trial in (one for one in listed if not one.case.is_far):
+                if len(found) >= most:
+                    break
+                shapes = [buffer.tensor.shape for buffer in trial.buffers]
+                dimensions = frozenset(size for shape in shapes for size in shape)
+                for other in of_other_sizes(
+                    trial.case, self._cases, dimensions, FEWEST_ELEMENTS, MOST_ELEMENTS
+                ):
+                    with contextlib.suppress(RuntimeError, ValueError):  # no such case can be drawn
+                        found.append(self._trial(other))
+                        break
+        return found
+
+    def _right_in(self, trial: Trial, text: str) -> bool:
+        if self._worker.start() or self._worker.edit(text, LIMIT_S):
+            return False
+        return trial.right(self._worker, witnessed=True, limit_s=LIMIT_S) == 1.0
 
     def mended_by(self, text: str) -> frozenset[int]:
         """Return which failing cases a text gets right that was not scored: see `mended`."""

@@ -379,7 +379,7 @@ class Search:
                     cases = bench.mended(self._source.with_replaced(parts))
                     # A condition may be right in another function, and hold in this one as well.
                     stays = bool(cases) and bench.keeps(beside=not edits[index].turns_off)
-                    if stays and bench.holds(cases):
+                    if stays and bench.holds(cases) and self._generalizes(bench, parts, cases):
                         edit = self._unless_neutral(bench, edit, before, cases)
                         mends.append((index, Mend(edit, cases, bench.is_all(cases), lanes)))
                         if bench.is_all(cases) and not edit.goes_around:
@@ -400,6 +400,11 @@ class Search:
         nearer = [(rank, at, gained) for rank, at, gained in steps if at <= best[0]]
         nearer.sort(key=lambda one: one[:2])
         return by_cases, [Step(edits[at], gained) for _, at, gained in nearer]
+
+    def _generalizes(self, bench: Bench, parts: Sequence[Part], cases: frozenset[int]) -> bool:
+        """Return whether edits that mend cases are right in sizes that no listed case has."""
+        text = self._source.with_replaced(parts)
+        return bench.holds_for_new_sizes(text, self._source.text, bench.is_all(cases))
 
     def _unless_neutral(
         self, bench: Bench, edit: Edit, before: Sequence[Part], cases: frozenset[int]

@@ -1,0 +1,76 @@
+"""An edit that is right in the sizes of the listed cases alone is not believed."""
+
+import pytest
+
+from grader.course import catalog
+from grader.course.parts import parts_of
+from grader.course.submission import Submission
+from grader.judge.repair.bench import Bench
+from grader.judge.repair.new_sizes import of_other_sizes
+from grader.judge.trial import elements
+from grader.tests.helpers.course import ROOT, swap
+from grader.worker.shared_memory import Arena
+from grader.worker.submission_worker import SubmissionWorker
+
+SOLUTIONS = ROOT / "solutions"
+EXERCISES = {one.name: (entry, one) for entry in catalog.find() for one in entry.lab.functions}
+
+
+def cases_of(exercise):
+    """Return cases that run on a CPU, the smallest first."""
+    return sorted((one for one in exercise.cases if not one.needs_gpu and not one.is_far), key=elements)
+
+
+@pytest.fixture
+def bench_of(warm):
+    made = []
+
+    def make(name):
+        entry, exercise = EXERCISES[name]
+        arena = Arena.create("cpu", 1 << 26)
+        made.append(arena)
+        submission = Submission.read(entry.submission(SOLUTIONS, exercise))
+        found = parts_of(submission, entry.lab.imports.get(exercise.file, ()), Submission.read)
+        parts = tuple(part.submission for part in found)
+        worker = SubmissionWorker(warm, submission, arena, interpreted=True, given=entry.given, parts=parts)
+        made.append(worker)
+        *others, failing = cases_of(exercise)[: len(cases_of(exercise)) * 3 // 4]
+        return Bench(worker, exercise, [failing], others, 0), submission.path.read_text()
+
+    yield make
+    for one in reversed(made):
+        one.close()
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_a_solution_is_right_in_sizes_that_no_case_has(bench_of, name):
+    bench, text = bench_of(name)
+    assert bench.holds_for_new_sizes(text, text, is_all=True)
+    assert bench._new, "no case of other sizes was tried"
+    listed = {one.name for one in cases_of(EXERCISES[name][1])}
+    assert not listed & {trial.case.name for trial, _ in bench._new}
+
+
+def test_a_size_of_the_listed_cases_in_the_code_is_found(bench_of):
+    bench, text = bench_of("elementwise_add")
+    listed = " | ".join(f"(n == {one.params['n']})" for one in cases_of(EXERCISES["elementwise_add"][1]))
+    only = swap(text, "mask = offs < n", f"mask = (offs < n) & ({listed})")
+    assert not bench.holds_for_new_sizes(only, text, is_all=True)
+    assert not bench.holds_for_new_sizes(only, text, is_all=False)
+
+
+def test_what_is_wrong_without_the_edit_does_not_count_against_one_that_mends_some(bench_of):
+    bench, text = bench_of("elementwise_add")
+    wrong = swap(text, "x + y", "x - y")
+    assert not bench.holds_for_new_sizes(wrong, wrong, is_all=True)
+    assert bench.holds_for_new_sizes(wrong, wrong, is_all=False)
+
+
+def test_new_sizes_lie_between_the_listed_ones_and_are_small():
+    exercise = EXERCISES["softmax_forward"][1]
+    cases = cases_of(exercise)
+    found = list(of_other_sizes(cases[0], cases, frozenset(cases[0].params.values()), 64, 4096))
+    assert found
+    for case in found:
+        assert 64 <= elements(case) <= 4096
+        assert case.params["cols"] <= max(one.params["cols"] for one in cases)
