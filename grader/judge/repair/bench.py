@@ -413,6 +413,12 @@ class Bench:
             found |= self.mended_large(text)
         return frozenset(found)
 
+    def mends_further(self, text: str, mended: Collection[int]) -> bool:
+        """Return whether a text is right in the first failing case that is neither `mended` nor told."""
+        every = [*self._small, *self._large]
+        left = [one for at, one in enumerate(every) if at not in mended and one.name not in self._told]
+        return bool(left) and self._right_in(self._trial(left[0]), text)
+
     def mended_large(self, text: str) -> frozenset[int]:
         """Return which of the large failing cases a text gets right."""
         if self._worker.start() or self._worker.edit(text, LIMIT_S):

@@ -85,7 +85,7 @@ class Effects:
     def known(self, seen: Mapping[str, Sequence[int]]) -> Known:
         """Return the edits by what the runs have `seen` of them."""
         first, last, twins = list[Edit](), list[Edit](), dict[frozenset[tuple[int, int]], list[Edit]]()
-        of: dict[Edit, list[Edit]] = {}
+        of: dict[tuple[Part, ...], list[Edit]] = {}
         for edit, places in zip(self._edits, self._of, strict=True):
             whole = len({text for _, text in edit.parts}) > 1
             does = None if places is None else _does(places, seen, whole)
@@ -96,7 +96,7 @@ class Effects:
             is_new = does and not like and not any(what == RAISES for _, what in does)
             (first if is_new else last).append(edit)
             like.append(edit)
-            of[edit] = like
+            of[edit.parts] = like
         return Known([*first, *last], of)
 
 
@@ -105,12 +105,13 @@ class Known:
     """Edits in the order in which to try them, and for each the edits with the same effect in one case."""
 
     edits: list[Edit]
-    alike: Mapping[Edit, list[Edit]]
+    alike: Mapping[tuple[Part, ...], list[Edit]]  # by the parts of an edit, whose words may change
 
     def twins(self, found: Iterable[Edit]) -> list[Edit]:
-        """Return the other edits that have the effect of one of these."""
-        given = [*found]
-        return [other for one in given for other in self.alike.get(one, ()) if other not in given]
+        """Return the other edits that have the effect of one of these, each once."""
+        given = [one.parts for one in found]
+        others = {other.parts: other for parts in given for other in self.alike.get(parts, ())}
+        return [other for parts, other in others.items() if parts not in given]
 
 
 def _does(

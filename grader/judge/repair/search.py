@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +11,15 @@ from functools import cached_property
 from typing import NamedTuple
 
 from grader.course.spec import Case, Exercise
-from grader.judge.repair.bench import FEWEST_ACCESSES, NEARER, SLOWER, Bench, Observed, slowest
+from grader.judge.repair.bench import (
+    FEWEST_ACCESSES,
+    MOST_IN_CASES,
+    NEARER,
+    SLOWER,
+    Bench,
+    Observed,
+    slowest,
+)
 from grader.judge.repair.candidates import candidates
 from grader.judge.repair.edit import CONDITION_OF_COPY, LATER_TURNS, SET_ONCE, Edit
 from grader.judge.repair.effects import Effects, Known
@@ -340,9 +349,24 @@ class Search:
             mends = sorted((*mends, *more), key=_most_first)
         if mends and not mends[0].is_all:
             twins = known.twins([one.edit for one in mends])
-            more, _ = self._try_all(twins, before, base, len(twins) * usual)
+            further = self._that_mend_further(twins, before, mends[0])
+            rest = [one for one in twins if one not in further]
+            left = len(further) * MOST_IN_CASES + len(twins) * usual
+            more, _ = self._try_all([*further, *rest], before, base, left)
             mends = sorted((*mends, *more), key=_most_first)
         return mends, steps
+
+    def _that_mend_further(self, edits: Sequence[Edit], before: Sequence[Part], found: Mend) -> list[Edit]:
+        """Return the edits with which the first case is right that the best one `found` leaves wrong."""
+        bench, further, left = self._benches[0], list[Edit](), self._two
+        for edit in edits:
+            if left <= 0 or time.monotonic() > self._end:
+                break
+            with contextlib.suppress(ValueError):
+                if bench.mends_further(self._source.with_replaced((*before, *edit.parts)), found.cases):
+                    further.append(edit)
+            left -= bench.work()
+        return further
 
     def _try_all(
         self, edits: Sequence[Edit], before: Sequence[Part], base: float, work: int
