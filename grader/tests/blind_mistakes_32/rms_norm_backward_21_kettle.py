@@ -1,0 +1,142 @@
+# labs/lab4_production_slice/rms_norm_backward.py | right | right
+"""The gradients of RMSNorm, and RMSNorm as a differentiable operator."""
+
+import torch
+import triton
+import triton.language as tl
+from rms_norm import rms_norm_op
+from rows import WARPS, block_of, column_sums, load, on, store
+from torch.library import triton_op
+
+GROUPS = 32  # of rows at most, each with its own sums
+ROWS, COLS = tl.constexpr(16), tl.constexpr(128)  # the tile that a program of weight_gradient_kernel loads
+
+
+@triton.jit
+def piece(dy_row, x_row, weight_ptr, start, N_COLS: tl.constexpr, BLOCK: tl.constexpr):
+    """Return the column numbers of the block from start on, x there, and g = dy * weight."""
+    cols = start + tl.arange(0, BLOCK)
+    x = load(x_row, cols, N_COLS)
+    g = load(dy_row, cols, N_COLS) * load(weight_ptr, cols, N_COLS)
+    return cols, x, g
+
+
+@triton.autotune(configs=WARPS, key=["N_COLS"])
+@triton.jit
+def dx_kernel(
+    dy_ptr,
+    x_ptr,
+    weight_ptr,
+    dx_ptr,
+    rstd_ptr,
+    stride_dy,
+    stride_x,
+    stride_dx,
+    eps,
+    N_COLS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """dx = rstd * (g - n * sum(g * n) / N_COLS), where g = dy * weight; program i computes row i.
+
+    n is the normalised row, x * rstd. rstd of row i goes to element i of an fp32 vector.
+    """
+    row = tl.program_id(axis=0).to(tl.int64)
+    dy_row = dy_ptr + row * stride_dy
+    x_row = x_ptr + row * stride_x
+    dx_row = dx_ptr + row * stride_dx
+    small = tl.cast(eps, tl.float32)
+    if N_COLS <= BLOCK:
+        # The whole row is one block, and stays where it is.
+        cols, x, g = piece(dy_row, x_row, weight_ptr, 0, N_COLS, BLOCK)
+        rstd = tl.rsqrt(tl.sum(x * x, axis=0) / N_COLS + small)
+        n = x * rstd
+        share = tl.sum(g * n, axis=0) / N_COLS
+        store(dx_row, cols, N_COLS, rstd * (g - n * share))
+    else:
+        # One number for each lane; the lanes are added up once, behind the loop.
+        squares = tl.zeros((BLOCK,), dtype=tl.float32)
+        products = tl.zeros((BLOCK,), dtype=tl.float32)
+        for start in range(0, N_COLS, BLOCK):
+            cols, x, g = piece(dy_row, x_row, weight_ptr, start, N_COLS, BLOCK)
+            squares += x * x
+            products += g * x
+        rstd = tl.rsqrt(tl.sum(squares, axis=0) / N_COLS + small)
+        share = rstd * tl.sum(products, axis=0) / N_COLS
+        for start in range(0, N_COLS, BLOCK):
+            cols, x, g = piece(dy_row, x_row, weight_ptr, start, N_COLS, BLOCK)
+            store(dx_row, cols, N_COLS, rstd * (g - x * rstd * share))
+    tl.store(rstd_ptr + row, rstd)
+
+
+@triton.jit
+def weight_gradient_kernel(dy_ptr, x_ptr, rstd_ptr, sums_ptr, n_rows, n_cols, stride_dy, stride_x):
+    """Sums over a group of rows of dy * n; program (i, k) adds COLS columns of group k.
+
+    The rows are dealt out to the groups ROWS at a time. The sums of group k go to row k of sums, (groups,
+    n_cols) fp32.
+    """
+    group = tl.program_id(axis=1)
+    groups = tl.num_programs(axis=1)
+    cols = tl.program_id(axis=0) * COLS + tl.arange(0, COLS)
+    dweight = tl.zeros((ROWS, COLS), dtype=tl.float32)
+    start = group * ROWS
+    while start < n_rows:
+        rows = (start + tl.arange(0, ROWS)).to(tl.int64)[:, None]
+        inside = (rows < n_rows) & (cols < n_cols)
+        dy = tl.load(dy_ptr + rows * stride_dy + cols, mask=inside, other=0.0).to(tl.float32)
+        x = tl.load(x_ptr + rows * stride_x + cols, mask=inside, other=0.0).to(tl.float32)
+        rstd = tl.load(rstd_ptr + rows, mask=rows < n_rows, other=0.0)
+        dweight += dy * (x * rstd)
+        start += groups * ROWS
+    store(sums_ptr + group * n_cols, cols, n_cols, tl.sum(dweight, axis=0))
+
+
+def rms_norm_backward(dy, x, weight, *, eps: float = 1e-6, dx=None, dweight=None):
+    """Gradients of rms_norm for x and weight, in this order, from dy, which is like x.
+
+    They go to `dx` and `dweight` where these are given.
+    """
+    dx = torch.empty_like(x) if dx is None else dx
+    dweight = torch.empty_like(weight) if dweight is None else dweight
+    n_rows, n_cols = x.shape
+    groups = min(GROUPS, triton.cdiv(n_rows, ROWS))
+    rstd = x.new_empty((n_rows,), dtype=torch.float32)
+    sums = x.new_empty((groups, n_cols), dtype=torch.float32)
+    strides = (dy.stride(0), x.stride(0))
+    on(dx_kernel, x)[(n_rows,)](
+        dy, x, weight, dx, rstd, *strides, dx.stride(0), eps, N_COLS=n_cols, BLOCK=block_of(n_cols)
+    )
+    tiles = (triton.cdiv(n_cols, COLS), groups)
+    on(weight_gradient_kernel, x)[tiles](dy, x, rstd, sums, n_rows, n_cols, *strides)
+    column_sums(sums, dweight)
+    return dx, dweight
+
+
+@triton_op("course::rms_norm_backward", mutates_args=())
+def backward_op(
+    dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, eps: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """rms_norm_backward as an operator that torch.compile can look into."""
+    return rms_norm_backward(dy, x, weight, eps=eps)
+
+
+class RMSNorm(torch.autograd.Function):
+    """The operator with its gradients."""
+
+    @staticmethod
+    def forward(ctx, x, weight, eps):
+        """Return y for x."""
+        ctx.save_for_backward(x, weight)
+        ctx.eps = eps
+        return rms_norm_op(x, weight, eps)
+
+    @staticmethod
+    def backward(ctx, dy):
+        """Return dx and dweight for dy, and None for eps."""
+        dx, dweight = backward_op(dy.contiguous(), *ctx.saved_tensors, ctx.eps)
+        return dx, dweight, None
+
+
+def rms_norm(x, weight, eps: float = 1e-6) -> torch.Tensor:
+    """Differentiable rms_norm_forward, also under torch.compile."""
+    return RMSNorm.apply(x, weight, eps)
