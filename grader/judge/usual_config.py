@@ -52,8 +52,8 @@ def in_words(right: Configs, wrong: Configs) -> str:
         unlike = [name for name in mine if mine[name] != others.get(name, mine[name])]
         if unlike:
             good, bad = (", ".join(f"{name}={one[name]}" for name in unlike) for one in (others, mine))
-            return f"`{kernel}` is right with the config {good}, and wrong with {bad}"
-    return "it is right with one config of an autotuned kernel, and wrong with another"
+            return f"not found; `{kernel}` is right with the config {good}, and wrong with {bad}"
+    return "not found; it is right with one config of an autotuned kernel, and wrong with another"
 
 
 def separated(right: Sequence[Configs], wrong: Sequence[Configs], kernels: Collection[str]) -> str:
@@ -70,12 +70,13 @@ def separated(right: Sequence[Configs], wrong: Sequence[Configs], kernels: Colle
             fine, spoilt = (
                 _listed([{name: one[name] for name in apart} for one in some]) for some in (good, bad)
             )
-            return f"`{kernel}` is right with {fine}, and wrong with {spoilt}"
+            return f"not found; `{kernel}` is right with {fine}, and wrong with {spoilt}"
         sizes = [name for name in names if all(one[name].isdigit() for one in (*good, *bad))]
         for larger, other in itertools.permutations(sizes, 2):
             are_larger = [[int(one[larger]) > int(one[other]) for one in some] for some in (good, bad)]
             if all(are_larger[1]) and not any(are_larger[0]):
-                return f"`{kernel}` is wrong with the configs in which {larger} is larger than {other}"
+                which = f"the configs in which {larger} is larger than {other}"
+                return f"not found; `{kernel}` is wrong with {which}"
     return ""
 
 

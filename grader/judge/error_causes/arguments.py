@@ -7,7 +7,7 @@ import inspect
 import re
 from typing import NamedTuple
 
-from grader.judge.error_causes.failed import Failed, constants, parameters
+from grader.judge.error_causes.failed import Failed, assigned, constants, parameters
 from grader.judge.error_causes.known_names import KEYWORDS, nearest
 
 _KEYWORD = re.compile(r"got an unexpected keyword argument '(\w+)'|Keyword argument (\w+) was specified but")
@@ -17,6 +17,7 @@ _MISSING = re.compile(
 _TWICE = re.compile(r"multiple values for (?:keyword )?argument '(\w+)'")
 _COUNT = re.compile(r"(\S+)\(\) takes (?:from \d+ to )?(\d+) positional arguments? but (\d+)")
 _CONFLICT = re.compile(r"Conflicting meta-parameters: (\w+)")
+ITSELF = 1.0  # of the same, where the parameter that is said to be missing is passed by its name
 LIKELY = 2.0  # so many more values have the name of their parameter, if one in the middle is missing
 _INTERNAL = ("_semantic", "_builder", "_generator", "self")
 
@@ -105,7 +106,7 @@ def missing(failed: Failed) -> str | None:
     launch = failed.launch()
     inside = failed.in_kernel
     if launch and not inside and names[0] in parameters(launch[0]):
-        return _left_out(*launch, names) or _not_launched(failed, launch[0], names)
+        return _left_out(failed, *launch, names) or _not_launched(failed, launch[0], names)
     for call in failed.calls():
         target = called(failed, call)
         if target and names[0] in target.parameters:
@@ -122,23 +123,44 @@ def missing(failed: Failed) -> str | None:
     return None
 
 
-def _left_out(kernel: ast.FunctionDef, call: ast.Call, names: list[str]) -> str:
+def _left_out(failed: Failed, kernel: ast.FunctionDef, call: ast.Call, names: list[str]) -> str:
     """Say which value is missing among those that a launch gives by their place; "" if it is the last.
 
     Python names the last parameter. With one value inserted where it is missing, the others are more like the
     names of their parameters.
     """
     given = {one.arg for one in call.keywords}
-    free = [name for name in parameters(kernel) if name not in given][: len(call.args) + 1]
-    if len(names) != 1 or not _plain(call) or len(free) <= len(call.args) or free[-1] != names[0]:
+    values = _in_order(failed.source.function(call.lineno), call)
+    free = [name for name in parameters(kernel) if name not in given][: len(values) + 1]
+    if len(names) != 1 or not values or len(free) <= len(values) or free[-1] != names[0]:
         return ""
-    values = [ast.unparse(one) for one in call.args]
     likeness = [sum(map(_likeness, free[:at] + free[at + 1 :], values)) for at in range(len(free))]
     best = max(range(len(free)), key=lambda at: (likeness[at], at))
-    if likeness[best] < likeness[-1] + LIKELY:
+    # What is said to be missing is passed, and so stands in another place.
+    needed = ITSELF if names[0] in values else LIKELY
+    if likeness[best] < likeness[-1] + needed:
         return ""
     what = f"the launch does not pass `{free[best]}`, parameter {best + 1} of `{kernel.name}`"
     return f"{what}: all that follows is one place too early"
+
+
+def _in_order(host: ast.FunctionDef | None, call: ast.Call) -> list[str]:
+    """Return the code of each value that a call passes by its place; none if a star hides how many."""
+    found = list[str]()
+    for one in call.args:
+        match one:
+            case ast.Starred(ast.Name(name)):
+                values = [value for value in assigned(host, name) if isinstance(value, ast.Tuple | ast.List)]
+                if len(values) != 1:
+                    return []
+                found += map(ast.unparse, values[0].elts)
+            case ast.Starred(ast.Tuple(parts) | ast.List(parts)):
+                found += map(ast.unparse, parts)
+            case ast.Starred():
+                return []
+            case _:
+                found.append(ast.unparse(one))
+    return found
 
 
 def _likeness(name: str, value: str) -> float:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import deque
 
-from grader.judge.error_causes.failed import Failed, constants, parameters, short
+from grader.judge.error_causes.failed import Failed, assigned, constants, parameters, short
 from grader.judge.error_causes.known_names import public
 
 STATEMENTS = {  # of Python, that a kernel lacks
@@ -31,6 +32,9 @@ _CARRIED = re.compile(
     re.DOTALL,
 )
 _BRANCHES = re.compile(r"[Mm]ismatched type for (\w+) between then block \((.+?)\) and else block \((.+?)\)")
+_FLOAT_ADDRESS = re.compile(
+    r"invalid operands of type (?:pointer<\w+> and \S*float\d+|\S*float\d+ and pointer)"
+)
 _NUMEL = re.compile(r"numel \((\d+)\) exceeds triton maximum tensor numel \((\d+)\)")
 
 
@@ -208,6 +212,41 @@ def pointer(failed: Failed) -> str | None:
     return None
 
 
+def address(failed: Failed) -> str | None:
+    """A pointer plus a floating-point number."""
+    if not _FLOAT_ADDRESS.search(failed.text) or failed.function is None:
+        return None
+    words = "an offset from a pointer is a whole number, and this one is a floating-point number"
+    node = _division(failed)
+    return (
+        f"{words}: {short(node)} in line {node.lineno} gives one, and `//` a whole number" if node else words
+    )
+
+
+def _division(failed: Failed) -> ast.BinOp | None:
+    """Return the nearest `/` of which the names in the statement of the error are made."""
+    asked = deque((failed.function, one.id) for one in failed.nodes(ast.Name) if isinstance(one, ast.Name))
+    seen = set[tuple[str, str]]()
+    parts: list[ast.AST] = [failed.statement] if failed.statement else []
+    while parts or asked:
+        for part in parts:
+            for node in ast.walk(part):
+                if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+                    return node
+        parts = []
+        function, name = asked.popleft() if asked else (None, "")
+        if function is None or (function.name, name) in seen:
+            continue
+        seen.add((function.name, name))
+        for value in assigned(function, name):
+            parts.append(value)
+            asked += [(function, one.id) for one in ast.walk(value) if isinstance(one, ast.Name)]
+            match value:
+                case ast.Call(ast.Name(called)) if own := failed.source.defined(called):
+                    parts.append(own)
+    return None
+
+
 def types(failed: Failed) -> str | None:
     """A variable whose type changes, and bounds that are no whole numbers."""
     found = _CARRIED.search(failed.text)
@@ -257,4 +296,4 @@ def python_function(failed: Failed) -> str | None:
     return None
 
 
-RULES = (statement, loop, values, constant, arange, pointer, pointer_type, types, python_function)
+RULES = (statement, loop, values, constant, arange, pointer, pointer_type, address, types, python_function)

@@ -209,6 +209,21 @@ def constants(kernel: ast.FunctionDef) -> list[str]:
     ]
 
 
+def assigned(function: ast.AST | None, name: str) -> Iterator[ast.expr]:
+    """Yield the values that a function gives a name; of a call that is unpacked the call."""
+    for node in ast.walk(function) if function else ():
+        match node:
+            case ast.Assign(targets, value):
+                for target in targets:
+                    if isinstance(target, ast.Name) and target.id == name:
+                        yield value
+                    if isinstance(target, ast.Tuple) and isinstance(value, ast.Call | ast.Tuple):
+                        values = value.elts if isinstance(value, ast.Tuple) else [value] * len(target.elts)
+                        for one, part in zip(target.elts, values, strict=False):
+                            if isinstance(one, ast.Name) and one.id == name:
+                                yield part
+
+
 def short(node: ast.AST) -> str:
     """Return the code of a node in backticks, its middle left out where it is long."""
     code = ast.unparse(node)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 
-from grader.judge.error_causes.failed import Failed, constants, parameters, short
+from grader.judge.error_causes.failed import Failed, assigned, constants, parameters, short
 
 _MASK = re.compile(r"[Mm]ask must have boolean scalar type|[Mm]ask argument .*(?:bool|int1)")
 _AXIS = re.compile(
@@ -103,6 +102,30 @@ def unpacked(failed: Failed) -> str | None:
     return None
 
 
+def passed(failed: Failed) -> str | None:
+    """Arguments of a function of the file that stand where another parameter has their name."""
+    if not failed.in_kernel or not re.search(r"incompatible|shape|rank|type|dimension", failed.text):
+        return None
+    functions = [one for frame in failed.frames if (one := failed.source.function(frame.line))]
+    for function in dict.fromkeys([failed.function, *functions]):
+        for call in (one for one in ast.walk(function) if isinstance(one, ast.Call)) if function else ():
+            own = failed.source.defined(call.func.id) if isinstance(call.func, ast.Name) else None
+            taken = parameters(own) if own else []
+            given = [one.id if isinstance(one, ast.Name) else "" for one in call.args]
+            pairs = [*zip(given, taken, strict=False)]
+            crossed = [
+                (name, place)
+                for name, place in pairs
+                if name in taken
+                and name != place
+                and given[taken.index(name) : taken.index(name) + 1] != [name]
+            ]
+            if own and crossed:
+                name, place = crossed[0]
+                return f"line {call.lineno}: `{own.name}` gets `{name}` for `{place}`: in another order"
+    return None
+
+
 def _returned(function: ast.FunctionDef) -> list[list[str]]:
     """Return the names that a function returns in a tuple, for each such return."""
     found = []
@@ -127,19 +150,6 @@ def _of_triton(call: ast.Call) -> str:
     return ""
 
 
-def _assigned(function: ast.AST | None, name: str) -> Iterator[ast.expr]:
-    for node in ast.walk(function) if function else ():
-        match node:
-            case ast.Assign(targets, value):
-                for target in targets:
-                    if isinstance(target, ast.Name) and target.id == name:
-                        yield value
-                    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
-                        for one, part in zip(target.elts, value.elts, strict=False):
-                            if isinstance(one, ast.Name) and one.id == name:
-                                yield part
-
-
 def _is_condition(failed: Failed, node: ast.expr, depth: int = 4) -> bool:
     match node:
         case ast.Compare() | ast.BoolOp() | ast.UnaryOp(ast.Not()):
@@ -149,7 +159,7 @@ def _is_condition(failed: Failed, node: ast.expr, depth: int = 4) -> bool:
         case ast.Subscript(value) | ast.UnaryOp(ast.Invert(), value):
             return _is_condition(failed, value, depth)
         case ast.Name(name) if depth:
-            values = list(_assigned(failed.function, name))
+            values = list(assigned(failed.function, name))
             return bool(values) and all(_is_condition(failed, one, depth - 1) for one in values)
     return False
 
@@ -162,7 +172,7 @@ def _is_value(failed: Failed, node: ast.expr) -> bool:
     return isinstance(node, ast.BinOp) or (
         isinstance(node, ast.Name)
         and node.id not in fixed
-        and any(not isinstance(one, ast.Constant) for one in _assigned(failed.function, node.id))
+        and any(not isinstance(one, ast.Constant) for one in assigned(failed.function, node.id))
     )
 
 
@@ -176,7 +186,7 @@ def _is_number(node: ast.expr, host: ast.AST | None) -> bool:
             return True
         case ast.Name(name):
             return _is_a_size(host, name) or any(
-                _is_number(one, None) for one in _assigned(host, name) if not isinstance(one, ast.Name)
+                _is_number(one, None) for one in assigned(host, name) if not isinstance(one, ast.Name)
             )
     return False
 
@@ -195,4 +205,4 @@ def _is_a_size(host: ast.AST | None, name: str) -> bool:
     return False
 
 
-RULES = (mask, reduced, shifted, unpacked)
+RULES = (mask, reduced, shifted, unpacked, passed)

@@ -7,11 +7,13 @@ import math
 import re
 from collections.abc import Mapping
 
-from grader.judge.error_causes.failed import Failed, short
+from grader.judge.error_causes.failed import Failed, assigned, short
 from grader.judge.error_causes.origins import origin
 
 _SHAPES = re.compile(r"incompatible dimensions at index (\d+): (\d+) and (\d+)")
 UNLIKE = "two blocks do not go together"
+REDUCING = {"sum", "max", "min", "argmax", "argmin", "reduce", "reshape", "load"}
+TABLE = 2  # axes of a block of rows and columns
 MOST_AXES = 3  # a larger number is no axis of a block
 UNLIKE_IN_DOT = "`tl.dot(a, b)` needs"
 _POINTERS = re.compile(r"Expected pointer argument to have shape \[(.*)\] but got \[(.*)\]")
@@ -22,6 +24,10 @@ _LEAST = re.compile(r"[Ii]nput shapes should have M >= (\d+), N >= (\d+) and K >
 
 def shapes(failed: Failed) -> str | None:
     """Blocks whose shapes do not go together."""
+    if _SHAPES.search(failed.text) or _POINTERS.search(failed.text) or "rank" in failed.text:
+        third = _third_axis(failed)
+        if third:
+            return third
     found = _SHAPES.search(failed.text)
     if found and len({*failed.shapes.values()}) > 1:
         return f"{UNLIKE}: {_in_words(failed.shapes)}{_advice(failed)}"
@@ -56,6 +62,41 @@ def shapes(failed: Failed) -> str | None:
         r"return_and_permute|[Cc]annot view|reshape\(\) cannot change total number of elements", failed.text
     )
     return "a reshape must keep the number of elements" if found else None
+
+
+def _third_axis(failed: Failed) -> str:
+    """Say which name has two axes already, where it is given a third one; "" if none has."""
+    function = failed.function
+    for node in ast.walk(function) if function else ():
+        match node:
+            case ast.Subscript(ast.Name(name), ast.Tuple(axes)) if any(map(_is_new_axis, axes)):
+                values = [*assigned(function, name)]
+            case _:
+                continue
+        for value in values:
+            if _has_two_axes(value):
+                return (
+                    f"line {node.lineno}: `{name}` has two axes since line {value.lineno}, and "
+                    f"{short(node)} gives it a third"
+                )
+    return ""
+
+
+def _has_two_axes(value: ast.expr) -> bool:
+    """Return whether a part of a value gets a second axis that no reduction takes away."""
+    nodes = [*ast.walk(value)]
+    reduced = any(isinstance(one, ast.Attribute) and one.attr in REDUCING for one in nodes)
+    return not reduced and any(
+        isinstance(one, ast.Subscript)
+        and isinstance(one.slice, ast.Tuple)
+        and len(one.slice.elts) == TABLE
+        and any(map(_is_new_axis, one.slice.elts))
+        for one in nodes
+    )
+
+
+def _is_new_axis(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
 
 
 def _in_words(found: Mapping[str, tuple[int, ...]]) -> str:
@@ -105,6 +146,12 @@ def dot(failed: Failed) -> str | None:
     if re.search(r"equal reduction dimensions|must match for a valid dot|[Ff]irst input shape .*K", text):
         return f"{UNLIKE_IN_DOT} as many columns of `a` as rows of `b`"
     if re.search(r"accumulator shape is incompatible", text):
+        number = _number_to_add_to(failed)
+        if number:
+            return (
+                f"the accumulator of `tl.dot` is {number}, a number: it must be a block, such as "
+                "`tl.zeros` of the rows of `a` and the columns of `b`"
+            )
         return (
             "the accumulator of `tl.dot(a, b, acc)` must have as many rows as `a`, and as many columns as `b`"
         )
@@ -138,6 +185,20 @@ def _operands(failed: Failed, first: str, second: str) -> str:
     pairs = zip(products[0].args, (first, second), strict=False)
     told = [f"{dtype} in {short(operand)}{origin(failed, operand)}" for operand, dtype in pairs]
     return " and ".join(told)
+
+
+def _number_to_add_to(failed: Failed) -> str:
+    """Return the number that is handed to tl.dot as its accumulator, with its name; "" if it is a block."""
+    for call in failed.calls():
+        given = [*call.args[2:3], *(one.value for one in call.keywords if one.arg == "acc")]
+        for one in given if ast.unparse(call.func) == "tl.dot" else ():
+            values = [*assigned(failed.function, one.id)] if isinstance(one, ast.Name) else [one]
+            for value in values:
+                if isinstance(value, ast.Constant) and isinstance(value.value, int | float):
+                    return (
+                        f"`{ast.unparse(one)}`" if value is one else f"`{ast.unparse(one)} = {value.value}`"
+                    )
+    return ""
 
 
 def _has_accumulator(failed: Failed) -> bool:

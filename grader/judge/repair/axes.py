@@ -41,6 +41,15 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
                 turned = f"tl.permute(tl.reshape({source.text_of(block)}, ({parts})), {order})"
                 mistake = f"{quoted(source.text_of(node))} puts every second element beside the one before it"
                 yield Edit.of_node(source, 1, node, turned, mistake)
+            case ast.Call(args=[first, second]) if called(node) == "interleave":
+                one, other = source.text_of(first), source.text_of(second)
+                behind = f"tl.permute(tl.join({one}, {other}), (1, 0)), (2 * ({one}).shape[0],)"
+                mistake = (
+                    f"{quoted(source.text_of(node))} takes an element of each in turn, and not one block "
+                    "behind the other"
+                )
+                yield Edit.of_node(source, 1, node, f"tl.reshape({behind})", mistake)
+                yield from _joined(source, node)
             case ast.Call() if called(node) in JOINING:
                 yield from _joined(source, node)
 
@@ -60,7 +69,8 @@ def _of_a_reduction(source: Source, function: Function, call: ast.Call) -> Itera
             return
     mistake = f"{quoted(source.text_of(call))} takes the wrong axis"
     changed = source.with_replaced([(source.span(axis), other)], within=source.span(call))
-    kept = f"{changed[:-1].rstrip().rstrip(',')}, keep_dims=True)"
+    keeps = any(one.arg == "keep_dims" for one in call.keywords)
+    kept = changed if keeps else f"{changed[:-1].rstrip().rstrip(',')}, keep_dims=True)"
     yield Edit.of_node(source, 1, call, kept, mistake)
     turned = _turned(source, function, _made_of(function, call))
     if turned:

@@ -15,7 +15,7 @@ from grader.course.spec import Case, Exercise
 from grader.judge.inputs import same_bits
 from grader.judge.repair.new_sizes import of_other_sizes
 from grader.judge.repair.relevance import Touched, touched
-from grader.judge.trial import LIMIT_S, MOST_ELEMENTS, Called, Trial, elements
+from grader.judge.trial import LIMIT_S, LOOSELY, MOST_ELEMENTS, Called, Trial, elements
 from grader.worker.messages import Kept, OneProgram
 from grader.worker.submission_worker import SubmissionWorker
 from grader.worker.witness.record import Index
@@ -24,17 +24,19 @@ WORK_OF_A_TRY = 10  # of reading a file and calling it, whatever it does
 WORK_OF_AUTOGRAD = 12
 ACCESSES_OF_WORK, LANES_OF_WORK = 5, 6000  # loads and stores, and their lanes, of one unit
 FEW_CASES = 4  # of which each must show what is said of one output
+MOST_UNLIKE = 16  # failing cases among which one is looked for that shows another mistake
 FIRST_CASES = 8  # of which the one with the least work is tried
 PARTICULAR = 3.0  # times the work, of a case with one layout or number more
 FEWEST_ELEMENTS = 64  # in a case of fewer too many edits look right
 PARTS = 4  # of a grid, in each of which one program is looked at
 LIKE = 0.2  # a smaller case shows the same mistake if its share of right elements differs by no more
 NEARER = 0.15  # by which the share of right elements rises where an edit brings a file nearer
+AS_BEFORE = 0.99  # share of the elements that are as they were, where an edit does not change a result
 FARTHER = 1.1  # times the error of an output that was before
 MOST_MENDED = 0.75  # share of the small failing cases
 MOST_RECORDS = 4  # of one text; a process that has ended has lost its own
 MOST_REPEATED, OTHER_DRAWS = 3, (1, 2)  # mended cases that are called on other inputs, and these
-MOST_NEW = 2  # cases of other sizes for failing cases, and as many for passing ones
+MOST_LIKE_FAILING, MOST_LIKE_PASSING = 4, 2  # cases of new sizes like the failing and the passing ones
 MOST_IN_CASES = 5_000  # work of an edit in all failing cases that are small: it may make calls much longer
 MISSES = 3  # failing cases that an edit leaves wrong, after which the others are not looked at
 SHRINKING_S = 3.0  # for a smaller case; calls without an end take longest
@@ -87,7 +89,7 @@ class Bench:
         few = [case for case in passing if elements(case) <= MOST_ELEMENTS]
         self._passing = [self._trial(case) for case in few]
         self._cases = [*failing, *passing]
-        self._new: list[tuple[Trial, bool]] | None = None
+        self._new: list[tuple[int | None, Trial, bool]] | None = None
         self._beside = [Trial(one, case, worker.session.seed, start) for one, case in beside]
         self._target = self.failing[0]
         self._base: str | None = None
@@ -303,6 +305,22 @@ class Bench:
                     found.append((score < 0.0, self.work() * more, at))
         return min(found)[2] if found else 0
 
+    def unlike(self, text: str, at: int) -> int | None:
+        """Return the number of a failing case of which a text gets another share right than of number `at`.
+
+        Of several that with the largest difference; None if all are alike, or none is like a usual case.
+        """
+        if at >= len(self.failing) or self._worker.start() or self._worker.edit(text, LIMIT_S):
+            return None
+        own = self.failing[at].right(self._worker, limit_s=LIMIT_S, bounds=True)
+        found = [
+            (abs(trial.right(self._worker, limit_s=LIMIT_S, bounds=True) - own), -number)
+            for number, trial in enumerate(self.failing[:MOST_UNLIKE])
+            if number != at and trial.case.name not in self._told and elements(trial.case) >= FEWEST_ELEMENTS
+        ]
+        difference, number = max(found, default=(0.0, 0))
+        return -number if difference > LIKE else None
+
     def shrunk(self, text: str, at: int, sizes: Sequence[Case]) -> Case:
         """Return a smaller case that shows what the failing case number `at` shows of a text, or that case.
 
@@ -352,33 +370,43 @@ class Bench:
             for drawn in OTHER_DRAWS
         )
 
-    def holds_for_new_sizes(self, text: str, original: str, is_all: bool) -> bool:
-        """Return whether a text is right in cases of sizes that no listed case has.
+    def holds_for_new_sizes(self, text: str, original: str, cases: Collection[int]) -> bool:
+        """Return whether a text that mends some cases is right in cases of sizes that no listed case has.
 
-        If it does not mend all, only in those in which the `original` is right: in others is what it leaves.
+        If it mends all, in each of them. If not, in those in which the `original` is right, and in one at
+        least of those like the mended ones: the others may show what it leaves.
         """
         if self._new is None:
-            self._new = [(trial, self._right_in(trial, original)) for trial in self._of_new_sizes()]
-        asked = [trial for trial, was_right in self._new if is_all or was_right]
-        if not asked or self._worker.start() or self._worker.edit(text, LIMIT_S):
-            return not asked
-        return all(self._is_right(trial) for trial in asked)
+            self._new = [(at, trial, self._right_in(trial, original)) for at, trial in self._of_new_sizes()]
+        is_all = self.is_all(cases)
+        always = [trial for _, trial, was_right in self._new if was_right or is_all]
+        once = [trial for at, trial, was_right in self._new if not was_right and at in cases and not is_all]
+        if not (always or once):
+            return True
+        if self._worker.start() or self._worker.edit(text, LIMIT_S):
+            return False
+        return all(map(self._is_right, always)) and (not once or any(map(self._is_right, once)))
 
-    def _of_new_sizes(self) -> list[Trial]:
-        """Return small cases like the first failing and passing ones, of other sizes."""
-        found = list[Trial]()
-        for listed in (self.failing, self._passing):
-            most = len(found) + MOST_NEW
-            for trial in (one for one in listed if not one.case.is_far):
+    def _of_new_sizes(self) -> list[tuple[int | None, Trial]]:
+        """Return small cases like the first failing and passing ones, of other sizes.
+
+        Each with the number of the failing case that it is like; None if that is a passing one.
+        """
+        found = list[tuple[int | None, Trial]]()
+        for listed, count in ((self.failing, MOST_LIKE_FAILING), (self._passing, MOST_LIKE_PASSING)):
+            most = len(found) + count
+            for at, trial in enumerate(listed):
                 if len(found) >= most:
                     break
+                if trial.case.is_far:
+                    continue
                 shapes = [buffer.tensor.shape for buffer in trial.buffers]
                 dimensions = frozenset(size for shape in shapes for size in shape)
                 for other in of_other_sizes(
                     trial.case, self._cases, dimensions, FEWEST_ELEMENTS, MOST_ELEMENTS
                 ):
                     with contextlib.suppress(RuntimeError, ValueError):  # no such case can be drawn
-                        found.append(self._trial(other))
+                        found.append((at if listed is self.failing else None, self._trial(other)))
                         break
         return found
 
@@ -440,7 +468,7 @@ class Bench:
             errors = [*zip(trial.errors(old), trial.errors(new), strict=True)]
             is_nearer = any(now <= was / 2.0 for was, now in errors)
             is_farther = any(now > FARTHER * was for was, now in errors)
-            if is_farther or not (is_nearer or all(map(same_bits, old.outputs, new.outputs))):
+            if is_farther or not (is_nearer or all(map(_is_as_before, old.outputs, new.outputs))):
                 return False
         return True
 
@@ -485,7 +513,7 @@ class Bench:
         left = [case for at, case in enumerate((*self._small, *self._large)) if at not in mended]
         return bool(self._told) and all(case.name in self._told for case in left)
 
-    def is_all(self, mended: frozenset[int]) -> bool:
+    def is_all(self, mended: Collection[int]) -> bool:
         """Return whether these are all failing cases."""
         return len(mended) == len(self._small) + len(self._large)
 
@@ -510,6 +538,12 @@ def _is_like(score: float, base: float | None) -> bool:
     if base is None:
         return 0.0 <= score < 1.0
     return score < 1.0 and abs(score - base) <= LIKE and (score < 0.0) == (base < 0.0)
+
+
+def _is_as_before(old: torch.Tensor, new: torch.Tensor) -> bool:
+    """Return whether two results are the same but for digits in nearly all elements."""
+    same = torch.isclose(new.double(), old.double(), rtol=LOOSELY, atol=0.0, equal_nan=True)
+    return float(same.double().mean()) >= AS_BEFORE if same.numel() else True
 
 
 def _is_part(called: Called, written: Sequence[torch.Tensor], whole: Called) -> bool:

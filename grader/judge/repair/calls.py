@@ -325,7 +325,9 @@ def _of_the_arguments(source: Source, node: ast.Call, function: Function) -> Ite
     parameters = source.functions[kernel].parameters if kernel else []
     for one, other in combinations(plain, 2):
         first, second = source.text_of(one), source.text_of(other)
-        alike = _kind_of(one) == _kind_of(other) or called(node) == "where"
+        # `scale_of(p)` and `p` are one kind as well, although one is a name and the other computed.
+        kinds = {_kind_of(one), _kind_of(other)}
+        alike = len(kinds) == 1 or kinds == {"name", "expression"} or called(node) == "where"
         if first == second or not alike:
             continue
         parts = ((source.span(one), second), (source.span(other), first))

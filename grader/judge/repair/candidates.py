@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from grader.judge.repair import (
     addresses,
@@ -28,7 +29,7 @@ from grader.judge.repair import (
     terms,
     updates,
 )
-from grader.judge.repair.edit import CONDITION_OF_COPY, REMOVES, Edit
+from grader.judge.repair.edit import CONDITION_OF_COPY, REMOVES, Edit, wrong_condition
 from grader.judge.repair.kinds import Kind, kinds_of
 from grader.judge.repair.source import ALLOCATING, Function, Source, called, names_in
 
@@ -70,10 +71,10 @@ def candidates(source: Source, function: str, settled: Collection[str] = ()) -> 
     choices = [node for one in reached if not one.kernel for node in _choices(one)]
     tests, whole = ([source.span(one) for one in of] for of in ([node.test for node in choices], choices))
     singles = [
-        edit.avoiding()
-        if choices
-        and CONDITION_OF_COPY not in edit.kind
-        and (_is_within(edit, tests) or (REMOVES[0] in edit.kind and _is_within(edit, whole)))
+        _of_a_choice(source, edit, [one.test for one in choices])
+        if CONDITION_OF_COPY not in edit.kind and _is_within(edit, tests)
+        else edit.avoiding()
+        if CONDITION_OF_COPY not in edit.kind and REMOVES[0] in edit.kind and _is_within(edit, whole)
         else edit
         for edit in singles
     ]
@@ -88,6 +89,14 @@ def candidates(source: Source, function: str, settled: Collection[str] = ()) -> 
 
 def _is_within(edit: Edit, spans: Sequence[tuple[int, int]]) -> bool:
     return all(any(begin <= at and end <= until for begin, until in spans) for (at, end), _ in edit.parts)
+
+
+def _of_a_choice(source: Source, edit: Edit, tests: Sequence[ast.expr]) -> Edit:
+    """Return an edit of a condition as one of the whole: any that avoids a wrong way mends, so its detail is
+    no cause.
+    """
+    (test,) = [one for one in tests if _is_within(edit, [source.span(one)])][:1]
+    return replace(edit, mistake=wrong_condition(source.text_of(test)))
 
 
 def _choices(function: Function) -> Iterator[ast.If]:

@@ -115,7 +115,9 @@ def never(source: Source, condition: ast.expr) -> Iterator[Edit]:
 def _of_a_pair(source: Source, node: ast.Tuple) -> Iterator[Edit]:
     """Exchange the two entries of a pair, such as the steps of a block pointer along both axes."""
     match node:
-        case ast.Tuple(elts=[first, second], ctx=ast.Load()):
+        case ast.Tuple(elts=[first, second], ctx=ast.Load()) if not isinstance(first, ast.Slice):
+            if isinstance(second, ast.Slice):  # new axes, which have edits of their own
+                return
             mistake = f"the two entries of {quoted(source.text_of(node))} are exchanged"
             text = f"({source.text_of(second)}, {source.text_of(first)})"
             yield Edit.of_node(source, 1, node, text, mistake)

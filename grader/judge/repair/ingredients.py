@@ -29,6 +29,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     yield from _parts_of_definitions(source, function, definitions)
     yield from _updates_of_one_name(source, function, definitions)
     yield from _factor_as_elsewhere(source, function)
+    yield from _sum_as_elsewhere(source, function)
     single = {name: found[0] for name, found in definitions.items() if len(found) == 1}
     sizes = [name for name in function.parameters if kinds.get(name) is Kind.SIZE]
     for node in function.nodes:
@@ -47,6 +48,29 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
             yield from _axis(source, node)
             if called(node) == "sum" and node.args:
                 yield from _load_as_a_factor(source, function, node.args[0])
+
+
+def _sum_as_elsewhere(source: Source, function: Function) -> Iterator[Edit]:
+    """Pass a sum, as another call does, where a call passes one of its terms: `cols` for `cols + BLOCK`."""
+    passed = [
+        (call, one)
+        for call in function.nodes
+        if isinstance(call, ast.Call)
+        for one in (*call.args, *(named.value for named in call.keywords))
+    ]
+    sums = [
+        (one, call.lineno)
+        for call, one in passed
+        if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Add)
+    ]
+    for call, one in passed:
+        if not isinstance(one, ast.Name) or called(call) not in source.functions:
+            continue
+        for whole, line in sums:
+            if one.id in (source.text_of(whole.left), source.text_of(whole.right)):
+                words = f"{quoted(source.text_of(call))} takes `{one.id}`"
+                mistake = f"{words}, and not {quoted(source.text_of(whole))}, as line {line} does"
+                yield Edit.of_node(source, 2, one, f"({source.text_of(whole)})", mistake)
 
 
 def _definitions(function: Function) -> dict[str, list[ast.Assign]]:
@@ -68,6 +92,8 @@ def _values_of_one_name(source: Source, definitions: dict[str, list[ast.Assign]]
                 if here != there and not isinstance(other.value, ast.Constant):
                     code, line = quoted(source.text_of(one)), other.lineno
                     mistake = _unlike(source, one.value, other.value, f"in {code}", line)
+                    if name in {n.id for n in names_in(one.value)} and line < one.lineno:
+                        mistake = f"{code} does not belong there"  # without it the earlier value stays
                     mistake = mistake or f"`{name}` has another value in {code} than in line {line}"
                     yield Edit.of_node(source, 1, one.value, there, mistake)
 

@@ -100,6 +100,8 @@ def _of_an_operator(source: Source, node: ast.BinOp) -> Iterator[Edit]:
     left, right = source.text_of(node.left), source.text_of(node.right)
     code = quoted(source.text_of(node))
     for other in OTHER_OPERATORS[sign]:
+        if _is_neutral(node, other):
+            continue  # the term or factor does not belong there, which another edit says
         mistake = f"`{sign}` is the wrong operator in {code}"
         if {sign, other} == {"+", "-"}:
             mistake = f"the sign in {code} is wrong"
@@ -137,6 +139,13 @@ def _of_an_operator(source: Source, node: ast.BinOp) -> Iterator[Edit]:
         else:
             continue
         yield Edit.of_node(source, 3, node, f"({kept})", mistake)
+
+
+def _is_neutral(node: ast.BinOp, sign: str) -> bool:
+    """Return whether an operand is a number that another operator would leave without effect."""
+    either = [one.value for one in (node.left, node.right) if isinstance(one, ast.Constant)]
+    right = [node.right.value] if isinstance(node.right, ast.Constant) else []
+    return (sign == "*" and 1 in either) or (sign == "/" and 1 in right) or (sign in "+-" and 0 in either)
 
 
 def _of_a_factor(source: Source, node: ast.BinOp, sign: str) -> Iterator[Edit]:

@@ -36,6 +36,7 @@ WORK_FOR_ONE, WORK_FOR_TWO = 11_000, 4_000  # of single edits, and of second one
 GIVE_UP_S = 20.0  # on a machine that is so slow that the work takes longer
 MORE_S = 15.0  # for the second mistake, where one was found
 SHARE_OF_AGAIN = 0.3  # of the work, without the edits of another function, on top of which all were tried
+SHARE_OF_OTHER = 0.5  # of the work, in another case where no edit mends the first
 FEWEST_MENDED = 2  # cases that an edit makes right for which it is named, where it does not mend all
 FURTHER = 120  # edits that are tried after one that mends all, but lets programs do more than before
 MUCH_MORE = 2  # times the lanes that there were before
@@ -172,6 +173,13 @@ class Search:
         if found:
             return found
         mends, steps = self._sweep((), self._one, base)
+        # What is wrong in this case may have no edit, and another mistake show in other cases.
+        other = None if mends else self._benches[0].unlike(self._source.text, first)
+        if other is not None and (base := self._aim(other, ())) < 1.0:
+            mends, more = self._sweep((), round(SHARE_OF_OTHER * self._one), base)
+            steps = more if mends else steps
+            if not mends:
+                self._aim(first, ())
         if mends and mends[0].is_all:
             return Repair((mends[0].edit,))
         bench = self._benches[0]
@@ -427,8 +435,7 @@ class Search:
 
     def _generalizes(self, bench: Bench, parts: Sequence[Part], cases: frozenset[int]) -> bool:
         """Return whether edits that mend cases are right in sizes that no listed case has."""
-        text = self._source.with_replaced(parts)
-        return bench.holds_for_new_sizes(text, self._source.text, bench.is_all(cases))
+        return bench.holds_for_new_sizes(self._source.with_replaced(parts), self._source.text, cases)
 
     def _unless_neutral(
         self, bench: Bench, edit: Edit, before: Sequence[Part], cases: frozenset[int]

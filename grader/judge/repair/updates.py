@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from itertools import combinations, pairwise
 
 from grader.judge.repair.edit import Edit, quoted
 from grader.judge.repair.source import Function, Source, called, names_in
@@ -15,10 +16,14 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     """Yield every edit that adds, at the end of a loop, the update of a name that the loop only reads."""
     if not function.kernel:
         return
+    for block in _blocks(function):
+        yield from _set_back(source, block)
+        yield from _as_in_another_block(source, block, function)
     loops = [node for node in function.nodes if isinstance(node, ast.For | ast.While)]
     updates = [found for loop in loops for found in map(_updated, loop.body) if found]
     for loop in loops:
         yield from _of_another_sum(source, loop, function)
+        yield from _added_again(source, loop, function)
         bound = {one.id for one in names_in(loop) if isinstance(one.ctx, ast.Store)}
         own = [one for one in (*function.stored, *function.parameters) if one not in bound]
         read = {one.id for one in names_in(loop) if isinstance(one.ctx, ast.Load)}
@@ -29,6 +34,62 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
                 if name in read and (updated == name or beside):
                     yield _added(source, loop, statement, updated, name)
         yield from _values_of_before(source, loop)
+
+
+def _blocks(function: Function) -> Iterator[list[ast.stmt]]:
+    """Yield the statements that stand one under the other, of each body."""
+    for node in (function.node, *function.nodes):
+        match node:
+            case ast.FunctionDef(body=body) | ast.With(body=body):
+                yield body
+            case ast.For(body=body, orelse=other) | ast.While(body=body, orelse=other):
+                yield from filter(None, (body, other))
+            case ast.If(body=body, orelse=other):
+                yield from filter(None, (body, other))
+
+
+def _set_back(source: Source, block: list[ast.stmt]) -> Iterator[Edit]:
+    """Let pointers that one loop has moved start again where they were, before the next loop."""
+    loops = [one for one in block if isinstance(one, ast.For | ast.While)]
+    for first, later in combinations(loops, 2):
+        moved = {
+            one.target.id
+            for one in ast.walk(first)
+            if isinstance(one, ast.AugAssign) and isinstance(one.target, ast.Name)
+        }
+        between = block[block.index(first) + 1 : block.index(later)]
+        bound = {name.id for one in between for name in names_in(one) if isinstance(name.ctx, ast.Store)}
+        names = sorted((moved & _places(later)) - bound)
+        if not names:
+            continue
+        parts = []
+        for loop, text in ((first, "{0}{1} = {0}"), (later, "{0} = {0}{1}")):
+            begin, indent = source.span(loop)[0], " " * loop.col_offset
+            lines = "".join(f"{text.format(name, BEFORE)}\n{indent}" for name in names)
+            parts.append(((begin, begin), lines))
+        those = " and ".join(f"`{name}`" for name in names)
+        verb, them = ("are", "them") if len(names) > 1 else ("is", "it")
+        mistake = f"{those} {verb} not set back behind the loop of line {first.lineno}, which moves {them}"
+        yield Edit(0, later.lineno, mistake, tuple(parts))
+
+
+def _as_in_another_block(source: Source, block: list[ast.stmt], function: Function) -> Iterator[Edit]:
+    """Let a statement follow another in one block as it does elsewhere, such as in the loop before."""
+    texts = [source.text_of(one) for one in block]
+    for other in _blocks(function):
+        if other is block:
+            continue
+        for before, statement in pairwise(other):
+            code = source.text_of(statement)
+            if code in texts or not isinstance(statement, ast.Assign | ast.AugAssign | ast.Expr):
+                continue
+            if source.text_of(before) in texts:
+                after = block[texts.index(source.text_of(before))]
+                end, indent = source.span(after)[1], " " * after.col_offset
+                mistake = (
+                    f"{quoted(code)} is missing behind line {after.lineno}: line {statement.lineno} has it"
+                )
+                yield Edit(1, after.lineno, mistake, (((end, end), f"\n{indent}{code}"),))
 
 
 def _of_another_sum(source: Source, loop: ast.For | ast.While, function: Function) -> Iterator[Edit]:
@@ -53,6 +114,26 @@ def _of_another_sum(source: Source, loop: ast.For | ast.While, function: Functio
                 if isinstance(one, ast.Name) and one.id in before:
                     mistake = f"`{one.id}` is not the sum that {quoted(source.text_of(statement))} adds to"
                     yield Edit.of_node(source, 0, one, name, mistake)
+
+
+def _added_again(source: Source, loop: ast.For | ast.While, function: Function) -> Iterator[Edit]:
+    """Let a sum start with 0, or its loop with the second turn, where it starts with its first term."""
+    added = {
+        one.target.id
+        for one in ast.walk(loop)
+        if isinstance(one, ast.AugAssign) and isinstance(one.target, ast.Name) and isinstance(one.op, ast.Add)
+    }
+    for node in function.nodes:
+        match node:
+            case ast.Assign([ast.Name(name)], ast.Call() as first) if name in added:
+                if node.lineno > loop.lineno or called(first) in ("zeros", "zeros_like", "full"):
+                    continue
+                code = source.text_of(first)
+                mistake = f"{quoted(name)} starts with {quoted(code)}, which the loop adds again"
+                yield Edit.of_node(source, 1, first, f"tl.zeros_like({code})", mistake)
+                match loop:
+                    case ast.For(iter=ast.Call(args=[stop]) as turns) if "range" in called(turns):
+                        yield Edit.of_node(source, 1, stop, f"1, {source.text_of(stop)}", mistake)
 
 
 def _places(loop: ast.For | ast.While) -> set[str]:

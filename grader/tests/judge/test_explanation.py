@@ -305,20 +305,22 @@ def test_a_config_that_some_wrong_cases_name_is_tried_in_the_others(submissions,
     assert 0 < len(told) < len(before)
     (cause,) = {one.cause for _, one in after}
     some = r"BLOCK=({0}|{1})( or ({0}|{1}))?".format
-    assert re.fullmatch(f"`kernel` is right with {some(64, 128)}, and wrong with {some(256, 512)}", cause)
+    assert re.fullmatch(
+        f"not found; `kernel` is right with {some(64, 128)}, and wrong with {some(256, 512)}", cause
+    )
     assert all(item.case.configs == one.configs for item, one in after)
 
 
 @pytest.mark.parametrize(
     ("right", "wrong", "words"),
     [
-        ([(64, 64)], [(64, 128)], "`k` is right with N=64, and wrong with N=128"),
-        ([(64, 64)], [(32, 128)], "`k` is right with M=64, N=64, and wrong with M=32, N=128"),
-        ([(64, 64), (32, 32)], [(64, 128)], "`k` is right with N=64 or 32, and wrong with N=128"),
+        ([(64, 64)], [(64, 128)], "not found; `k` is right with N=64, and wrong with N=128"),
+        ([(64, 64)], [(32, 128)], "not found; `k` is right with M=64, N=64, and wrong with M=32, N=128"),
+        ([(64, 64), (32, 32)], [(64, 128)], "not found; `k` is right with N=64 or 32, and wrong with N=128"),
         (
             [(128, 128), (64, 32)],
             [(64, 128), (32, 64)],
-            "`k` is wrong with the configs in which N is larger than M",
+            "not found; `k` is wrong with the configs in which N is larger than M",
         ),
         ([(64, 64), (32, 128)], [(64, 128), (32, 64)], ""),
         ([], [], ""),
@@ -349,7 +351,7 @@ def test_the_kernel_whose_config_decides_is_named_and_none_that_ran_beside_it(su
     )
     causes(submissions, 1, text, *sizes(*(f"n={n},fp32" for n in (7, 127, 1009))))
     assert {one.cause for _, one in seen[0].answers if one.configs} == {
-        "`kernel` is right with BLOCK=64, and wrong with BLOCK=256"
+        "not found; `kernel` is right with BLOCK=64, and wrong with BLOCK=256"
     }
 
 

@@ -25,7 +25,7 @@ def cases_of(exercise):
 def bench_of(warm):
     made = []
 
-    def make(name):
+    def make(name, failing=1):
         entry, exercise = EXERCISES[name]
         arena = Arena.create("cpu", 1 << 26)
         made.append(arena)
@@ -34,8 +34,9 @@ def bench_of(warm):
         parts = tuple(part.submission for part in found)
         worker = SubmissionWorker(warm, submission, arena, interpreted=True, given=entry.given, parts=parts)
         made.append(worker)
-        *others, failing = cases_of(exercise)[: len(cases_of(exercise)) * 3 // 4]
-        return Bench(worker, exercise, [failing], others, 0), submission.path.read_text()
+        cases = cases_of(exercise)[: len(cases_of(exercise)) * 3 // 4]
+        bench = Bench(worker, exercise, cases[-failing:], cases[:-failing], 0)
+        return bench, submission.path.read_text()
 
     yield make
     for one in reversed(made):
@@ -45,25 +46,34 @@ def bench_of(warm):
 @pytest.mark.parametrize("name", EXERCISES)
 def test_a_solution_is_right_in_sizes_that_no_case_has(bench_of, name):
     bench, text = bench_of(name)
-    assert bench.holds_for_new_sizes(text, text, is_all=True)
+    assert bench.holds_for_new_sizes(text, text, {0})
     assert bench._new, "no case of other sizes was tried"
     listed = {one.name for one in cases_of(EXERCISES[name][1])}
-    assert not listed & {trial.case.name for trial, _ in bench._new}
+    assert not listed & {trial.case.name for _, trial, _ in bench._new}
 
 
 def test_a_size_of_the_listed_cases_in_the_code_is_found(bench_of):
     bench, text = bench_of("elementwise_add")
     listed = " | ".join(f"(n == {one.params['n']})" for one in cases_of(EXERCISES["elementwise_add"][1]))
     only = swap(text, "mask = offs < n", f"mask = (offs < n) & ({listed})")
-    assert not bench.holds_for_new_sizes(only, text, is_all=True)
-    assert not bench.holds_for_new_sizes(only, text, is_all=False)
+    assert not bench.holds_for_new_sizes(only, text, {0})
+    assert not bench.holds_for_new_sizes(only, text, ())
 
 
 def test_what_is_wrong_without_the_edit_does_not_count_against_one_that_mends_some(bench_of):
     bench, text = bench_of("elementwise_add")
     wrong = swap(text, "x + y", "x - y")
-    assert not bench.holds_for_new_sizes(wrong, wrong, is_all=True)
-    assert bench.holds_for_new_sizes(wrong, wrong, is_all=False)
+    assert not bench.holds_for_new_sizes(wrong, wrong, {0})
+    assert bench.holds_for_new_sizes(wrong, wrong, ())
+
+
+def test_an_edit_that_mends_some_is_right_in_new_sizes_like_those(bench_of):
+    bench, text = bench_of("elementwise_add", failing=2)
+    wrong = swap(text, "x + y", "x - y")
+    listed = " | ".join(f"(n == {one.params['n']})" for one in cases_of(EXERCISES["elementwise_add"][1]))
+    only = swap(text, "x + y", f"tl.where({listed}, x + y, x - y)")
+    assert not bench.holds_for_new_sizes(only, wrong, {0})
+    assert bench.holds_for_new_sizes(text, wrong, {0})
 
 
 def test_new_sizes_lie_between_the_listed_ones_and_are_small():

@@ -91,14 +91,23 @@ def test_a_grid_for_one_block_names_the_configs(submissions):
     found = tuned_add(submissions, "(triton.cdiv(n, 512),)")
     told = {one.plain_cause for one in found.values() if one.configs}
     assert told
-    assert all(words.startswith("`elementwise_add_kernel` is right with the config BLOCK=") for words in told)
+    assert all(
+        words.startswith("not found; `elementwise_add_kernel` is right with the config BLOCK=")
+        for words in told
+    )
 
 
 def test_the_settings_that_differ_are_named():
     right = {"k": "BLOCK_M: 64, BLOCK_N: 64, num_warps: 4"}
     wrong = {"k": "BLOCK_M: 64, BLOCK_N: 32, num_warps: 4"}
-    assert in_words(right, wrong) == "`k` is right with the config BLOCK_N=64, and wrong with BLOCK_N=32"
-    assert in_words(right, {}) == "it is right with one config of an autotuned kernel, and wrong with another"
+    assert (
+        in_words(right, wrong)
+        == "not found; `k` is right with the config BLOCK_N=64, and wrong with BLOCK_N=32"
+    )
+    assert (
+        in_words(right, {})
+        == "not found; it is right with one config of an autotuned kernel, and wrong with another"
+    )
 
 
 @pytest.mark.slow
