@@ -200,6 +200,9 @@ class Explainer:
             if not another and not repair:
                 self._tell_facts(wrong, failed)
                 repair, formula = self._by_edits(wrong, key, most, told)
+            if told_already and not repair and len(shown) < len(failed):  # the others have another mistake
+                apart = {item.case.name for item, _ in wrong.answers if item.id in shown}
+                repair, formula = self._by_edits(wrong, key, 1.0, apart)
             if repair and (_is_of_few_elements(wrong, repair) or self._leaves_its_error(wrong, repair)):
                 repair, another = None, exchanged
             another = another or ("" if repair else self._by_another(wrong, key))

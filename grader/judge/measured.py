@@ -39,6 +39,8 @@ class Seen(NamedTuple):
     def follows(self, values: torch.Tensor) -> bool:
         """Return whether the result is these values but for rounding, and so explains its error."""
         size = self.expected.abs().max()
+        if not bool(size.isfinite()):  # everything is near to infinity
+            return False
         near = (self.got - values).abs() <= CLOSE[self.dtype] * (values.abs() + 1e-2 * size)
         left = (self.got - values).norm() <= EXPLAINED * (self.got - self.expected).norm()
         return bool(near.all()) and bool(left)

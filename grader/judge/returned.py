@@ -34,6 +34,10 @@ def fault(
     if found is None:
         return None
     outcome = diagnosed(lab, Verdict.WRONG, Reason.RETURNED, *found)
+    bare = _bare_return(text, exercise.name) if found[0] is Symptom.RETURNS_NOTHING else ()
+    if bare:
+        cause = f"line {bare[0].line}: this `return` gives no result"
+        return replace(outcome, frames=bare, cause=cause, plain_cause=cause)
     is_another = found[0] is Symptom.RETURNS_ANOTHER
     return replace(outcome, frames=_last_return(text, exercise.name, made=is_another))
 
@@ -95,6 +99,24 @@ def _found(
     return None
 
 
+def _bare_return(text: str, function: str) -> tuple[Frame, ...]:
+    """Return the line of a function's first `return` without a value; nothing if it has none."""
+    for line in _returns(text, function, lambda one: one.value is None):
+        return (Frame(line=line, function=function, code=text.splitlines()[line - 1].strip()),)
+    return ()
+
+
+def _returns(text: str, function: str, asked: Callable[[ast.Return], bool]) -> list[int]:
+    """Return the lines of a function's `return` statements of one kind."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return []
+    own = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == function]
+    nodes = [one for node in own for one in ast.walk(node) if isinstance(one, ast.Return)]
+    return sorted(one.lineno for one in nodes if asked(one))
+
+
 def _last_return(text: str, function: str, made: bool = False) -> tuple[Frame, ...]:
     """Return the line of a function's last `return`, or that of its name where it has none.
 
@@ -105,10 +127,9 @@ def _last_return(text: str, function: str, made: bool = False) -> tuple[Frame, .
     except (SyntaxError, ValueError):
         return ()
     lines = text.splitlines()
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef) and node.name == function:
-            found = [one for one in ast.walk(node) if isinstance(one, ast.Return)]
-            new = [one for one in found if isinstance(one.value, ast.Call)] if made else []
-            line = max((one.lineno for one in new or found), default=node.lineno)
-            return (Frame(line=line, function=function, code=lines[line - 1].strip()),)
+    own = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == function)
+    for node in own:
+        new = _returns(text, function, lambda one: isinstance(one.value, ast.Call)) if made else []
+        line = max(new or _returns(text, function, lambda _: True), default=node.lineno)
+        return (Frame(line=line, function=function, code=lines[line - 1].strip()),)
     return ()

@@ -17,6 +17,7 @@ _MISSING = re.compile(
 _TWICE = re.compile(r"multiple values for (?:keyword )?argument '(\w+)'")
 _COUNT = re.compile(r"(\S+)\(\) takes (?:from \d+ to )?(\d+) positional arguments? but (\d+)")
 _CONFLICT = re.compile(r"Conflicting meta-parameters: (\w+)")
+MOST_WORDS = 100  # letters of a list of values
 ITSELF = 1.0  # of the same, where the parameter that is said to be missing is passed by its name
 LIKELY = 2.0  # so many more values have the name of their parameter, if one in the middle is missing
 _INTERNAL = ("_semantic", "_builder", "_generator", "self")
@@ -170,19 +171,23 @@ def _likeness(name: str, value: str) -> float:
 
 
 def _not_launched(failed: Failed, kernel: ast.FunctionDef, names: list[str]) -> str:
-    keys = [
+    near = nearest(names[0], [one for one in _keys(failed) if one not in parameters(kernel)])
+    if near:
+        return f"the kernel `{kernel.name}` has a parameter `{names[0]}`, and the configs give `{near}`"
+    what = "neither the launch nor a config gives" if _is_tuned(kernel) else "the launch does not pass"
+    which = "" if len(names) > 1 else f", a {'constant' if names[0] in constants(kernel) else 'parameter'} of"
+    return f"{what} {listed(names)}" + (f"{which} `{kernel.name}`" if which else f" to `{kernel.name}`")
+
+
+def _keys(failed: Failed) -> list[str]:
+    """Return the names in the dicts of a file, such as those that configs set."""
+    return [
         one.value
         for node in ast.walk(failed.source.tree)
         if isinstance(node, ast.Dict)
         for one in node.keys
         if isinstance(one, ast.Constant) and isinstance(one.value, str)
     ]
-    near = nearest(names[0], [one for one in keys if one not in parameters(kernel)])
-    if near:
-        return f"the kernel `{kernel.name}` has a parameter `{names[0]}`, and the configs give `{near}`"
-    what = "neither the launch nor a config gives" if _is_tuned(kernel) else "the launch does not pass"
-    which = "" if len(names) > 1 else f", a {'constant' if names[0] in constants(kernel) else 'parameter'} of"
-    return f"{what} {listed(names)}" + (f"{which} `{kernel.name}`" if which else f" to `{kernel.name}`")
 
 
 def _is_tuned(kernel: ast.FunctionDef) -> bool:
@@ -207,6 +212,12 @@ def twice(failed: Failed) -> str | None:
         kernel, call = launch
         at = parameters(kernel).index(name) + 1 if name in parameters(kernel) else 0
         by_place = _plain(call) and 0 < at <= len(call.args)
+        stars = [ast.unparse(one) for one in call.args if isinstance(one, ast.Starred)]
+        by_name = name in [one.arg for one in call.keywords]
+        if at and stars and by_name and name not in _keys(failed):
+            words = f"the launch passes more values in order than the {at - 1} parameters before `{name}`"
+            every = f": look how many {' and '.join(f'`{star}`' for star in dict.fromkeys(stars))} pass"
+            return words + (every if len(every) <= MOST_WORDS else ": look how many each `*` passes")
         if _is_tuned(kernel) and not by_place:
             return (
                 f"`{name}` is given by the configs of the autotuner and by the launch: only one of them may"

@@ -104,7 +104,9 @@ def unpacked(failed: Failed) -> str | None:
 
 def passed(failed: Failed) -> str | None:
     """Arguments of a function of the file that stand where another parameter has their name."""
-    if not failed.in_kernel or not re.search(r"incompatible|shape|rank|type|dimension", failed.text):
+    if not failed.in_kernel or not re.search(
+        r"incompatible|shape|rank|type|dimension|integer|constexpr|float|tuple", failed.text
+    ):
         return None
     functions = [one for frame in failed.frames if (one := failed.source.function(frame.line))]
     for function in dict.fromkeys([failed.function, *functions]):

@@ -60,13 +60,20 @@ def candidates(source: Source, function: str, settled: Collection[str] = ()) -> 
         for node in one.nodes
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)
     }
+    made = {
+        (name.id, target.id)
+        for one in reached
+        for node in one.nodes
+        if isinstance(node, ast.Assign) and isinstance(target := node.targets[0], ast.Name)
+        for name in names_in(node.value)
+    }
     singles = [
         edit
         for module in MODULES
         for one in reached
         for edit in module.edits(source, one)
         if (one.name not in settled or one.name in under or _is_within(edit, spans))
-        and not _tunes(source, edit, divisors)
+        and not _tunes(source, edit, divisors, made)
     ]
     choices = [node for one in reached if not one.kernel for node in _choices(one)]
     tests, whole = ([source.span(one) for one in of] for of in ([node.test for node in choices], choices))
@@ -112,17 +119,24 @@ def _choices(function: Function) -> Iterator[ast.If]:
             yield node
 
 
-def _tunes(source: Source, edit: Edit, divisors: Mapping[tuple[int, int], Collection[str]]) -> bool:
+def _tunes(
+    source: Source,
+    edit: Edit,
+    divisors: Mapping[tuple[int, int], Collection[str]],
+    made: Collection[tuple[str, str]],
+) -> bool:
     """Return whether an edit writes something else for a parameter that the configs set.
 
     Each value of it is right in a right file, and another often hides a mistake. Only a parameter of the
     same kind, such as another BLOCK, may be meant in its place, where no call hands it on as itself. Where
-    a size may be meant: as one of the `divisors`, because the mean of a block is none of a row.
+    a size may be meant: as one of the `divisors`, because the mean of a block is none of a row. So may what
+    is `made` of the parameter, such as the height of a group that ends before.
     """
     for (begin, end), text in edit.parts:
         name = source.between(begin, end)
         if (
             text not in divisors.get((begin, end), ())
+            and (name, text) not in made
             and name in source.tuned
             and (
                 (begin, end) in source.handed_on

@@ -28,6 +28,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
             yield from _of_a_constant(source, function, node, whole.get(id(node), node), unused)
         elif function.kernel and isinstance(node, ast.Call) and called(node) == "zeros":
             yield from _from_minus_infinity(source, node)
+        yield from _reciprocal(source, node)
     yield from _of_the_module(source, function)
     for decorator in function.node.decorator_list:
         for node in ast.walk(decorator):
@@ -78,6 +79,16 @@ def _near(value: object) -> tuple[str, ...]:
     return FLOATS.get(value, ()) if isinstance(value, float) else ()
 
 
+def _reciprocal(source: Source, node: ast.AST) -> Iterator[Edit]:
+    """Divide 1 by a number that a function of math gives: ln 2 is taken for log2(e), and the other way."""
+    match node:
+        case ast.Call(ast.Attribute(ast.Name("math")), args) if args and not any(
+            isinstance(one, ast.Name) and one.id != "math" for arg in args for one in ast.walk(arg)
+        ):
+            mistake = f"{quoted(source.text_of(node))} is the wrong number: it is 1 by the right one"
+            yield Edit.of_node(source, 1, node, f"(1.0 / {source.text_of(node)})", mistake)
+
+
 def _from_minus_infinity(source: Source, node: ast.Call) -> Iterator[Edit]:
     """Let a maximum begin at -inf."""
     if not node.args:
@@ -95,6 +106,8 @@ def _of_the_module(source: Source, function: Function) -> Iterator[Edit]:
             case ast.Assign([ast.Name(name)], value) | ast.AnnAssign(ast.Name(name), _, ast.expr() as value):
                 if name not in function.read:
                     continue
+                for one in ast.walk(value):
+                    yield from _reciprocal(source, one)
                 numbers = [one for one in ast.walk(value) if isinstance(one, ast.Constant)]
                 if len(numbers) > MOST_NUMBERS or not any(isinstance(one.value, float) for one in numbers):
                     continue

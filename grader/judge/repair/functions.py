@@ -24,6 +24,10 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
                     f"{quoted(source.text_of(node))} keeps the order of the elements: it transposes nothing"
                 )
                 yield Edit.of_node(source, 1, node, f"tl.trans({source.text_of(value)})", mistake)
+            case ast.Call() if function.kernel and (limited := _limited(node)):
+                code = quoted(source.text_of(limited))
+                mistake = f"{quoted(source.text_of(node))} limits {code}, which has no limits"
+                yield Edit.of_node(source, 1, node, f"({source.text_of(limited)})", mistake)
             case ast.Call(args=[ast.BinOp(left, ast.Div(), right)]) if called(node) in DOWN:
                 mistake = f"{quoted(source.text_of(node))} drops the last, partial block"
                 text = f"{module}.cdiv({source.text_of(left)}, {source.text_of(right)})"
@@ -32,6 +36,16 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
                 yield from _moved_in(source, node, call, other)
             case ast.Call(args=[ast.BinOp(left, ast.Add() | ast.Sub(), right), *_]) if function.kernel:
                 yield from _moved_out(source, node, left, right)
+
+
+def _limited(node: ast.Call) -> ast.expr | None:
+    """Return x of `minimum(maximum(x, low), high)` or `clamp(x, low, high)`; None for any other call."""
+    match node:
+        case ast.Call(args=[value, _, *_]) if called(node) == "clamp":
+            return value
+        case ast.Call(args=[ast.Call(args=[value, _]) as inner, _]):
+            return value if {called(node), called(inner)} == {"minimum", "maximum"} else None
+    return None
 
 
 def _moved_in(source: Source, node: ast.BinOp, call: ast.Call, other: ast.expr) -> Iterator[Edit]:

@@ -7,7 +7,7 @@ al., GenProg, 2012).
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 
 from grader.judge.repair.edit import Edit, quoted
@@ -15,6 +15,7 @@ from grader.judge.repair.kinds import Kind, kinds_of
 from grader.judge.repair.source import Function, Source, called, names_in
 
 REDUCTIONS = {"sum", "max", "min"}
+MOST_CASTS = 4  # and names, through which a value is followed
 SIZES = {Kind.SIZE, Kind.CONSTANT}
 
 
@@ -136,7 +137,8 @@ def _parts_of_definitions(
     for name, every in definitions.items():
         found = [one for one in every if not _is_cast_of(one.value, name)]
         for one, after in zip_longest(found, found[1:]):
-            for part, lacks, has in _parts(source, one.value):
+            value = _uncast(one.value, definitions)
+            for part, lacks, has in _parts(source, value, names=value is not one.value):
                 for node in function.nodes:
                     if not isinstance(node, ast.expr) or node.lineno <= one.lineno:
                         continue
@@ -158,10 +160,23 @@ def _is_cast_of(value: ast.expr, name: str) -> bool:
     return False
 
 
-def _parts(source: Source, value: ast.expr) -> Iterator[tuple[ast.expr, str, str]]:
+def _uncast(value: ast.expr, definitions: Mapping[str, Sequence[ast.Assign]]) -> ast.expr:
+    """Return what a value is a conversion of, also where that has a name of its own."""
+    for _ in range(MOST_CASTS):
+        match value:
+            case ast.Call(ast.Attribute(inner, "to")):
+                value = inner
+            case ast.Name(name) if len(definitions.get(name, ())) == 1:
+                value = definitions[name][0].value
+            case _:
+                break
+    return value
+
+
+def _parts(source: Source, value: ast.expr, names: bool) -> Iterator[tuple[ast.expr, str, str]]:
     """Give the parts of a value, and what is wrong where one stands for the value, or the value for it.
 
-    Names in place of names are edits of another kind.
+    Without `names`: where they stand in place of names are edits of another kind.
     """
     if not isinstance(value, ast.BinOp):
         return
@@ -169,7 +184,7 @@ def _parts(source: Source, value: ast.expr) -> Iterator[tuple[ast.expr, str, str
     if isinstance(value.op, ast.Mult | ast.Add):
         pairs.append((value.right, value.left))
     for part, other in pairs:
-        if isinstance(part, ast.Name | ast.Constant):
+        if isinstance(part, ast.Constant) or (isinstance(part, ast.Name) and not names):
             continue
         told = quoted(source.text_of(other))
         match value.op:

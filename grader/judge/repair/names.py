@@ -19,7 +19,9 @@ REDUCTIONS = ("max", "min", "sum")
 def edits(source: Source, function: Function) -> Iterator[Edit]:
     """Yield every edit that puts another name in a place of a function."""
     names, kinds = _visible(function), kinds_of(function)
-    known = _Known(names, kinds, function.unused, _made_of(function), _multiplied(function))
+    known = _Known(
+        names, kinds, function.unused, _made_of(function), _multiplied(function), _limits(function)
+    )
     whole = {id(inner): node for node in ast.walk(function.node) for inner in ast.iter_child_nodes(node)}
     yield from _exchanged(source, function, kinds)
     yield from _passed_twice(source, function, names)
@@ -141,6 +143,7 @@ class _Known(NamedTuple):
     unused: list[str]
     made: Mapping[str, set[str]]  # the operands of each that is bound to arithmetic
     multiplied: set[str]  # matrices that host code multiplies
+    limits: set[tuple[str, str]]  # a name, and the smaller of it and something else, such as what is left
 
 
 def _other_names(
@@ -179,6 +182,7 @@ def _rank(function: Function, name: str, around: ast.AST, other: str, known: _Kn
         or (known.kinds.get(other) is Kind.VALUE and related)
         or (not function.kernel and name in known.multiplied)  # few names are
         or (alike and handed_back)
+        or (name, other) in known.limits
     )
     return 1 if likely else 2 if alike or step else 4
 
@@ -212,6 +216,18 @@ def _made_of(function: Function) -> Mapping[str, set[str]]:
                     found[name] |= {one.id for one in operands if isinstance(one, ast.Name)} - {name}
                 if called(value) in REDUCTIONS and isinstance(value, ast.Call) and value.args:
                     found[name] |= {one.id for one in value.args[:1] if isinstance(one, ast.Name)} - {name}
+    return found
+
+
+def _limits(function: Function) -> set[tuple[str, str]]:
+    """Return each name with the name of the smaller of it and something else."""
+    found: set[tuple[str, str]] = set()
+    for node in function.nodes:
+        match node:
+            case ast.Assign([ast.Name(name)], ast.Call(args=args) as smaller) if (
+                called(smaller) in ("min", "minimum") and len(args) > 1
+            ):
+                found |= {(one.id, name) for one in args if isinstance(one, ast.Name)}
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import textwrap
 from collections.abc import Iterator, Sequence
-from itertools import combinations, permutations
+from itertools import combinations, permutations, takewhile
 from typing import TypeAlias
 
 from grader.judge.repair.edit import SET_ONCE, Edit, quoted, wrong_condition
@@ -26,6 +26,8 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
             yield from _set_anew(source, body)
         else:
             yield from _launched_first(source, function, body)
+        if isinstance(block, Loop) and function.kernel:
+            yield from _updates_to_the_other_end(source, body)
         for at, statement in enumerate(body):
             if statement in function.tuning:
                 continue
@@ -208,6 +210,29 @@ def _to_the_other_end(source: Source, statement: ast.stmt, body: Sequence[ast.st
     if statement is not body[0]:
         mistake = f"{quoted(code)} comes too late in the loop: it belongs at its beginning"
         yield Edit(2, statement.lineno, mistake, ((here, "pass"), ((begin, begin), f"{code}\n{indent}")))
+
+
+def _updates_to_the_other_end(source: Source, body: Sequence[ast.stmt]) -> Iterator[Edit]:
+    """Let several updates, with which a loop begins or ends, come at its other end together."""
+    for part, rest, where in (
+        ([*takewhile(_is_update, body)], "end", "early"),
+        ([*takewhile(_is_update, reversed(body))][::-1], "beginning", "late"),
+    ):
+        if not 1 < len(part) < len(body):
+            continue
+        (begin, _), (_, end) = source.span(part[0]), source.span(part[-1])
+        indent = " " * part[0].col_offset
+        code = source.between(begin, end)
+        to = source.span(body[-1])[1] if rest == "end" else source.span(body[0])[0]
+        text = f"\n{indent}{code}" if rest == "end" else f"{code}\n{indent}"
+        first, last = part[0].lineno, part[-1].lineno
+        lines = f"the updates of lines {first} to {last}"
+        mistake = f"{lines} come too {where} in the loop: they belong at its {rest}"
+        yield Edit(1, first, mistake, (((begin, end), "pass"), ((to, to), text)))
+
+
+def _is_update(node: ast.stmt) -> bool:
+    return isinstance(node, ast.AugAssign)
 
 
 def _values_exchanged(source: Source, one: ast.stmt, other: ast.stmt) -> Iterator[Edit]:

@@ -75,6 +75,14 @@ def test_something_else_than_the_output_is_not_accepted(submissions, line, sympt
     assert outcome.frames
 
 
+def test_a_return_without_a_value_is_shown_with_its_line(submissions):
+    text = solved(1, (RETURN, "    if n:\n        return\n    return out\n"))
+    (outcome,) = graded(submissions, 1, text, PLAIN_ADD)
+    assert outcome.symptom is Symptom.RETURNS_NOTHING
+    assert [one.code for one in outcome.frames] == ["return"]
+    assert outcome.cause == f"line {outcome.frames[0].line}: this `return` gives no result"
+
+
 def test_the_line_of_the_last_return_is_shown(submissions):
     text = solved(1, (RETURN, "    return x\n"))
     (outcome,) = graded(submissions, 1, text, PLAIN_ADD)
