@@ -226,8 +226,8 @@ class Explainer:
         stepped = {name: words for name, words in (tried or {}).items() if STEPS in words}
         if CONDITION_OF_COPY in sentence(repair):  # a copy makes the rows of two tensors alike as well
             stepped = {name: words for name, words in stepped.items() if ROW_STRIDE in words}
-        elif not told_already or _is_of_strides(repair):
-            stepped = {}  # the edit says where the stride comes from
+        elif not told_already or _is_of_strides(repair) or _mends_all(repair):
+            stepped = {}  # the edit says where the stride comes from, or that the strides are right
         causes = {
             name: replace(one, cause=stepped.get(name, sentence(repair)), hint=hint)
             for name, one in named.items()
@@ -692,6 +692,11 @@ def sentence(found: Repair) -> str:
     """Return a repair in words: for each edit its line, and what is wrong there."""
     edits = sorted(found.edits, key=lambda edit: edit.line)
     return "; and ".join(f"line {edit.line}: {edit.mistake}" for edit in edits)
+
+
+def _mends_all(repair: Repair) -> bool:
+    """Return whether all wrong cases are right with edits that go around nothing."""
+    return repair.cases is None and not any(edit.goes_around for edit in repair.edits)
 
 
 def _is_of_strides(found: Repair) -> bool:

@@ -296,7 +296,11 @@ class Run:
                 readme.read_text("utf-8") if readme.is_file() else "",
                 self.tier,
                 item.exercise.native is not None,
-                {path.stem: path.read_text("utf-8") for path in item.entry.given if path.suffix == ".py"},
+                {
+                    path.stem: path.read_text("utf-8")
+                    for path in (*item.entry.given, *(one.path for one in self._other_files(item)))
+                    if path.suffix == ".py"
+                },
             )
             return error_causes.with_cause(outcome, facts)
         return outcome

@@ -76,7 +76,7 @@ def separated(right: Sequence[Configs], wrong: Sequence[Configs], kernels: Colle
             are_larger = [[int(one[larger]) > int(one[other]) for one in some] for some in (good, bad)]
             if all(are_larger[1]) and not any(are_larger[0]):
                 which = f"the configs in which {larger} is larger than {other}"
-                return f"not found; `{kernel}` is wrong with {which}"
+                return f"`{kernel}` is wrong with {which}"
     return ""
 
 

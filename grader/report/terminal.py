@@ -74,7 +74,7 @@ def _details(item: ItemResult, folder: str, file: str, source: str) -> Iterator[
     if item.pattern:
         yield f"    {'pattern':<13} {item.pattern}"
     for frame in item.frames[:SHOWN_FRAMES]:
-        yield f"    {'at':<13} {path}:{frame.line}  {frame.code}"
+        yield f"    {'at':<13} {frame.file(path)}:{frame.line}  {frame.code}"
     if item.cause:
         yield f"    {'likely cause':<13} {item.cause}"
     if item.hint:

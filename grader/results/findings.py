@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
+
 from grader.course.spec import Verdict
 from grader.results.base import Model
 
@@ -10,8 +12,17 @@ class Frame(Model):
     """One line of the student's file that an error or a broken rule points to."""
 
     line: int  # from 1; 0 if it is not known
-    function: str
+    function: str  # its name; with " in " and a name of a file if it is in another of the student's
     code: str
+
+    @property
+    def other_file(self) -> str:
+        """The name of the file, in the same folder, where that is not the graded one; else ""."""
+        return self.function.partition(" in ")[2]
+
+    def file(self, graded: str) -> str:
+        """Return the path of the line's file, from that of the graded one."""
+        return PurePosixPath(graded).with_name(self.other_file).as_posix() if self.other_file else graded
 
 
 class OpenTodo(Model):

@@ -38,8 +38,10 @@ def _of_exercise(lab: LabResult, exercise: ExerciseResult, source: str) -> Itera
         for todo in first.open_todos:
             yield _line("notice", path, todo.line, word(first), f"TODO {todo.number}: {todo.text}")
         if not first.open_todos:
-            line = first.frames[0].line if first.frames else _defined_at(lab, exercise, source)
-            yield _line("error", path, line, word(first), _message(first, lab, exercise))
+            at = first.frames[0] if first.frames else None
+            line = at.line if at else _defined_at(lab, exercise, source)
+            file = at.file(path) if at else path
+            yield _line("error", file, line, word(first), _message(first, lab, exercise))
 
 
 def _message(item: ItemResult, lab: LabResult, exercise: ExerciseResult) -> str:

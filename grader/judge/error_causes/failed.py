@@ -83,7 +83,7 @@ class Failed:
         if native:
             source.lines = text.splitlines()
         frames, said = outcome.frames, outcome.where
-        line = frames[0].line if frames and " in " not in frames[0].function else 0
+        line = frames[0].line if frames and not frames[0].other_file else 0
         kind = ""
         if outcome.verdict is not Verdict.POLICY and (typed := _TYPED.fullmatch(said)):
             kind, said = typed[1], typed[2] or ""
@@ -132,6 +132,13 @@ class Failed:
     def calls(self) -> list[ast.Call]:
         """The calls in the statement of the error."""
         return [one for one in self.nodes(ast.Call) if isinstance(one, ast.Call)]
+
+    @property
+    def own_functions(self) -> list[ast.FunctionDef]:
+        """The functions of the file on the stack, the innermost first."""
+        own = (frame.line for frame in self.frames if not frame.other_file)
+        found = [one for line in (self.line, *own) if (one := self.source.function(line))]
+        return list(dict.fromkeys(found))
 
     def launch(self) -> tuple[ast.FunctionDef, ast.Call] | None:
         """The kernel that a line of host code launches, with its call; the first such line of the stack."""

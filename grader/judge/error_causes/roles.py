@@ -80,9 +80,8 @@ def unpacked(failed: Failed) -> str | None:
     """Results of a function of the file that are unpacked in another order than it returns them."""
     if not failed.in_kernel or not re.search(r"incompatible|shape|rank|type", failed.text):
         return None
-    functions = [one for frame in failed.frames if (one := failed.source.function(frame.line))]
-    for function in dict.fromkeys([failed.function, *functions]):
-        for node in ast.walk(function) if function else ():
+    for function in failed.own_functions:
+        for node in ast.walk(function):
             match node:
                 case ast.Assign([ast.Tuple(targets)], ast.Call(ast.Name(name))):
                     own = failed.source.defined(name)
@@ -104,27 +103,21 @@ def unpacked(failed: Failed) -> str | None:
 
 def passed(failed: Failed) -> str | None:
     """Arguments of a function of the file that stand where another parameter has their name."""
-    if not failed.in_kernel or not re.search(
-        r"incompatible|shape|rank|type|dimension|integer|constexpr|float|tuple", failed.text
+    if not re.search(
+        r"incompatible|shape|rank|type|dimension|integer|\bints\b|constexpr|float|tuple", failed.text
     ):
         return None
-    functions = [one for frame in failed.frames if (one := failed.source.function(frame.line))]
-    for function in dict.fromkeys([failed.function, *functions]):
-        for call in (one for one in ast.walk(function) if isinstance(one, ast.Call)) if function else ():
-            own = failed.source.defined(call.func.id) if isinstance(call.func, ast.Name) else None
-            taken = parameters(own) if own else []
-            given = [one.id if isinstance(one, ast.Name) else "" for one in call.args]
-            pairs = [*zip(given, taken, strict=False)]
-            crossed = [
-                (name, place)
-                for name, place in pairs
-                if name in taken
-                and name != place
-                and given[taken.index(name) : taken.index(name) + 1] != [name]
-            ]
-            if own and crossed:
-                name, place = crossed[0]
-                return f"line {call.lineno}: `{own.name}` gets `{name}` for `{place}`: in another order"
+    every = [*failed.source.kernels.values()]
+    kernels = [one for one in failed.own_functions if one in every] or every
+    for call in (one for function in kernels for one in ast.walk(function) if isinstance(one, ast.Call)):
+        name = call.func.id if isinstance(call.func, ast.Name) else ""
+        texts = (failed.source, *failed.given.values())
+        taken = next((parameters(own) for text in texts if (own := text.defined(name))), [])
+        given = [one.id if isinstance(one, ast.Name) else "" for one in call.args]
+        pairs = [*zip(given, taken, strict=False)]
+        for value, place in pairs:
+            if value in taken and value != place and (value, value) not in pairs:
+                return f"line {call.lineno}: `{name}` gets `{value}` for `{place}`: in another order"
     return None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from grader.course.spec import Case, Exercise
 from grader.judge import comparison
@@ -18,6 +19,7 @@ from grader.worker.submission_worker import SubmissionWorker
 USUAL = (1e-5, 1e-6, 0.0, 1e-12, 1e-8, 1.0, 0.5)
 RARE = 1e-3  # a number below it that stands in a file is no factor, and no start of a sum
 MOST_CASES = 8  # that are called
+THIRD = 64.0  # no number that is usual
 
 
 def other_number(
@@ -36,14 +38,14 @@ def other_number(
     for case in asked[:MOST_CASES]:
         trial = Trial(exercise, case, worker.session.seed)
         called = None if not numbers(trial.values) or worker.start() else trial.call(worker)
-        said = _said(trial, called, text) if called else ""
+        said = _said(worker, trial, called, text) if called else ""
         if not said:
             break
         found[case.name] = said
     return found
 
 
-def _said(trial: Trial, called: Called, text: str) -> str:
+def _said(worker: SubmissionWorker, trial: Trial, called: Called, text: str) -> str:
     wrong = [at for at, is_right in enumerate(trial.right_outputs(called)) if not is_right]
     for name, value, other in _others(trial):
         changed = comparison.expect(trial.exercise, trial.case, {**trial.values, name: other})
@@ -52,13 +54,40 @@ def _said(trial: Trial, called: Called, text: str) -> str:
             outputs[at] = called.outputs[at]
         asked = trial.exercise, trial.case, changed, outputs
         # Numbers that give the same result say nothing.
-        if wrong and comparison.examine(*asked)[0] is None and _differ(trial, changed, wrong):
+        if (
+            wrong
+            and comparison.examine(*asked)[0] is None
+            and _differ(trial, changed, wrong)
+            and _is_unused(worker, trial, name, other, wrong)
+        ):
             which = " and ".join(f"`{trial.exercise.outputs[at]}`" for at in wrong)
             return (
                 f"with {name}={value:g} the values in {which} are those of {name}={other:g}: the `{name}` "
                 f"that was passed is not what is used there{_place(text, other)}"
             )
     return ""
+
+
+def _is_unused(worker: SubmissionWorker, trial: Trial, name: str, other: float, wrong: Sequence[int]) -> bool:
+    """Return whether the `other` number decides as well where a third one is passed.
+
+    If not, what is passed is used, in another way. A case that does not name the number cannot show it.
+    """
+    if name not in trial.case.params:
+        return True
+    third = Trial(
+        trial.exercise,
+        replace(trial.case, params={**trial.case.params, name: THIRD}),
+        worker.session.seed,
+    )
+    called = third.call(worker)
+    if called is None:
+        return False
+    changed = comparison.expect(third.exercise, third.case, {**third.values, name: other})
+    outputs = [one.to(got.dtype) for one, got in zip(changed.reference, called.outputs, strict=True)]
+    for at in wrong:
+        outputs[at] = called.outputs[at]
+    return comparison.examine(third.exercise, third.case, changed, outputs)[0] is None
 
 
 def _place(text: str, number: float) -> str:

@@ -20,6 +20,7 @@ from grader.judge.repair import (
     ingredients,
     insertions,
     lanes,
+    masks,
     names,
     operators,
     parts,
@@ -35,7 +36,7 @@ from grader.judge.repair.source import ALLOCATING, Function, Source, called, nam
 
 MODULES = (
     autograd, operators, calls, functions, host, statements, passes, updates, axes, blocks, siblings,
-    ingredients, groups, addresses, parts, terms, lanes, insertions, names, constants,
+    ingredients, groups, addresses, parts, terms, lanes, masks, insertions, names, constants,
 )  # fmt: skip
 
 

@@ -37,6 +37,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in single:
             yield from _definition_with_another_name(source, function, node, single[node.id].value, kinds)
         elif isinstance(node, ast.BinOp):
+            yield from _in_two_steps(source, node, definitions)
             yield from _size_for_a_product(source, node, sizes, kinds)
             yield from _factor_of_a_dot(source, node)
             if isinstance(node.op, ast.Add | ast.Sub):
@@ -72,6 +73,25 @@ def _sum_as_elsewhere(source: Source, function: Function) -> Iterator[Edit]:
                 words = f"{quoted(source.text_of(call))} takes `{one.id}`"
                 mistake = f"{words}, and not {quoted(source.text_of(whole))}, as line {line} does"
                 yield Edit.of_node(source, 2, one, f"({source.text_of(whole)})", mistake)
+
+
+def _in_two_steps(
+    source: Source, node: ast.BinOp, definitions: Mapping[str, Sequence[ast.Assign]]
+) -> Iterator[Edit]:
+    """Subtract the terms of a sum one after the other: the sum is rounded, and what is left is small."""
+    match node:
+        case ast.BinOp(left, ast.Sub(), ast.Name(name)) if len(definitions.get(name, ())) == 1:
+            total = definitions[name][0].value
+        case ast.BinOp(left, ast.Sub(), ast.BinOp() as total):
+            name = source.text_of(total)
+        case _:
+            return
+    match total:
+        case ast.BinOp(one, ast.Add(), other):
+            first, second = source.text_of(one), source.text_of(other)
+            mistake = f"`{name}` is rounded before it is subtracted in {quoted(source.text_of(node))}"
+            text = f"(({source.text_of(left)}) - ({first}) - ({second}))"
+            yield Edit.of_node(source, 1, node, text, mistake)
 
 
 def _definitions(function: Function) -> dict[str, list[ast.Assign]]:
@@ -366,6 +386,15 @@ def _as_in_the_choice(source: Source, node: ast.Call) -> Iterator[Edit]:
                 chosen = quoted(source.text_of(value))
                 mistake = f"{quoted(source.text_of(node))} asks `{name.id}`, and chooses {chosen}"
                 yield Edit.of_node(source, 1, name, f"({source.text_of(value)})", mistake)
+    for value, other in (values, values[::-1]):
+        match other:
+            case ast.BinOp(_, ast.Div() | ast.Mult() as operator, factor) if not _same([value], [other]):
+                sign, code = "/" if isinstance(operator, ast.Div) else "*", source.text_of(factor)
+                verb = "divided" if sign == "/" else "multiplied"
+                mistake = (
+                    f"{quoted(source.text_of(value))} is not {verb} by `{code}`, as what is chosen beside it"
+                )
+                yield Edit.of_node(source, 1, value, f"(({source.text_of(value)}) {sign} ({code}))", mistake)
 
 
 def _axis(source: Source, node: ast.Call) -> Iterator[Edit]:

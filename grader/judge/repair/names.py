@@ -44,12 +44,16 @@ def _exchanged(source: Source, function: Function, kinds: dict[str, Kind]) -> It
         for node in sorted(inside, key=lambda node: (node.lineno, node.col_offset)):
             if kinds.get(node.id) is kind:
                 places.setdefault(node.id, []).append(node)
+        under = {name for block in function.branches for name in names_in(block)}
         for one, other in combinations(places, 2):
-            parts = (*((source.span(node), other) for node in places[one]),
-                     *((source.span(node), one) for node in places[other]))  # fmt: skip
             line = min(places[one][0].lineno, places[other][0].lineno)
             where = "the comparisons" if around is ast.Compare else "the arithmetic"
-            yield Edit(1, line, f"`{one}` and `{other}` are exchanged in {where} of the kernel", parts)
+            mistake = f"`{one}` and `{other}` are exchanged in {where} of the kernel"
+            every = [(node, other) for node in places[one]] + [(node, one) for node in places[other]]
+            # What runs under a condition may be right.
+            for found in (every, [(node, name) for node, name in every if node not in under]):
+                if found:
+                    yield Edit(1, line, mistake, tuple((source.span(node), name) for node, name in found))
 
 
 def _passed_twice(source: Source, function: Function, names: list[str]) -> Iterator[Edit]:

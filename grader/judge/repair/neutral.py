@@ -41,6 +41,8 @@ def neutral(source: Source, edit: Edit) -> Iterator[Neutral]:
     if not around:
         return
     node, *outside = sorted(around, key=lambda one: source.span(one)[1] - source.span(one)[0])
+    if isinstance(node, ast.Call) and source.span(node.func) == (begin, end):
+        return  # the other of two functions, which has the same arguments: each of these may be as right
     becomes = source.with_replaced(edit.parts, within=source.span(node))
     for value in _values(source, node):
         if value != becomes:

@@ -127,6 +127,7 @@ def _of_an_operator(source: Source, node: ast.BinOp) -> Iterator[Edit]:
         rank = 3 if sign == "-" else 1
         yield Edit.of_node(source, rank, node, f"(({right}) {sign} ({left}))", mistake)
     yield from _of_a_factor(source, node, sign)
+    yield from _of_whole_blocks(source, node, sign)
     for kept, dropped in ((left, right), (right, left)):
         if sign == "&":
             mistake = f"the condition {quoted(dropped)} does not belong in {code}"
@@ -139,6 +140,18 @@ def _of_an_operator(source: Source, node: ast.BinOp) -> Iterator[Edit]:
         else:
             continue
         yield Edit.of_node(source, 3, node, f"({kept})", mistake)
+
+
+def _of_whole_blocks(source: Source, node: ast.BinOp, sign: str) -> Iterator[Edit]:
+    """Count to the last element and not behind it: what divides evenly has its last block one earlier."""
+    left, right = source.text_of(node.left), source.text_of(node.right)
+    code = quoted(source.text_of(node))
+    if sign == "//":
+        mistake = f"{code} is one too many where {quoted(right)} divides {quoted(left)}"
+        yield Edit.of_node(source, 3, node, f"((({left}) - 1) // ({right}))", mistake)
+    elif sign == "%":
+        mistake = f"{code} is 0, and not {quoted(right)}, where that divides {quoted(left)}"
+        yield Edit.of_node(source, 3, node, f"((({left}) - 1) % ({right}) + 1)", mistake)
 
 
 def _is_neutral(node: ast.BinOp, sign: str) -> bool:
@@ -188,6 +201,10 @@ def _of_a_factor(source: Source, node: ast.BinOp, sign: str) -> Iterator[Edit]:
                 mistake = f"{quoted(other)} {verb} only one term of {whole}"
                 both = f"(({one}) {sign} ({outer}))" if is_left else f"(({inner}) {sign} ({one}))"
                 yield Edit.of_node(source, 2, node, f"({both} {scale} ({other}))", mistake)
+                if scale == "*":
+                    both = f"(({other}) {sign} ({outer}))" if is_left else f"(({inner}) {sign} ({other}))"
+                    mistake = f"{quoted(one)} {verb} only one term of {whole}"
+                    yield Edit.of_node(source, 2, node, f"({both} * ({one}))", mistake)
 
 
 def _is_bound(name: str, loop: ast.AST, line: int) -> bool:

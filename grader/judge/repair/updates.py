@@ -18,6 +18,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
         return
     for block in _blocks(function):
         yield from _set_back(source, block)
+        yield from _computed_again(source, block)
         yield from _as_in_another_block(source, block, function)
     loops = [node for node in function.nodes if isinstance(node, ast.For | ast.While)]
     updates = [found for loop in loops for found in map(_updated, loop.body) if found]
@@ -34,6 +35,46 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
                 if name in read and (updated == name or beside):
                     yield _added(source, loop, statement, updated, name)
         yield from _values_of_before(source, loop)
+    yield from _lanes_summed(source, function)
+
+
+def _lanes_summed(source: Source, function: Function) -> Iterator[Edit]:
+    """Sum up the lanes of a block to which a loop has added, where it is read behind the loop."""
+    for node in function.nodes:
+        match node:
+            case ast.Assign([ast.Name(name)], ast.Call() as value) if called(value) in (
+                "zeros",
+                "zeros_like",
+            ):
+                pass
+            case _:
+                continue
+        loops = [
+            one
+            for one in function.nodes
+            if isinstance(one, ast.For | ast.While)
+            and any(
+                isinstance(each, ast.AugAssign) and source.text_of(each.target) == name
+                for each in ast.walk(one)
+            )
+        ]
+        end = min((one.end_lineno or one.lineno for one in loops), default=0)
+        reduced = {
+            id(inner)
+            for one in function.nodes
+            if isinstance(one, ast.Call) and called(one) in ("sum", "dot")
+            for inner in ast.walk(one)
+        }
+        reads = [
+            one
+            for one in function.nodes
+            if isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Load)
+        ]
+        behind = [one for one in reads if one.lineno > end and id(one) not in reduced]
+        if end and behind:
+            parts = tuple((source.span(one), f"tl.sum({name}, axis=0)") for one in behind)
+            mistake = f"the lanes of `{name}` are not summed up behind the loop that adds to them"
+            yield Edit(1, behind[0].lineno, mistake, parts)
 
 
 def _blocks(function: Function) -> Iterator[list[ast.stmt]]:
@@ -71,6 +112,27 @@ def _set_back(source: Source, block: list[ast.stmt]) -> Iterator[Edit]:
         verb, them = ("are", "them") if len(names) > 1 else ("is", "it")
         mistake = f"{those} {verb} not set back behind the loop of line {first.lineno}, which moves {them}"
         yield Edit(0, later.lineno, mistake, tuple(parts))
+
+
+def _computed_again(source: Source, block: list[ast.stmt]) -> Iterator[Edit]:
+    """Compute in a loop again what an earlier one computes in each iteration, and has left from its last."""
+    loops = [one for one in block if isinstance(one, ast.For | ast.While)]
+    for first, later in combinations(loops, 2):
+        changing = {name.id for name in names_in(later) if isinstance(name.ctx, ast.Store)}
+        for statement in first.body:
+            match statement:
+                case ast.Assign([ast.Name(name)], value):
+                    read = {one.id for one in names_in(value)}
+                case _:
+                    continue
+            if name in changing or name in read or not read & changing:
+                continue
+            use = next((one for one in later.body if name in {each.id for each in names_in(one)}), None)
+            if use is not None:
+                begin, indent = source.span(use)[0], " " * use.col_offset
+                text = f"{source.text_of(statement)}\n{indent}"
+                mistake = f"`{name}` is what the loop of line {first.lineno} has left from its last iteration"
+                yield Edit(0, use.lineno, mistake, (((begin, begin), text),))
 
 
 def _as_in_another_block(source: Source, block: list[ast.stmt], function: Function) -> Iterator[Edit]:

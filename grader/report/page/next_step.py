@@ -45,7 +45,8 @@ def _mend(step: Step) -> str:
     if advice:
         return f"{said}: {advice}"
     if step.item.frames:
-        return f"{said}: look at line {step.item.frames[0].line} of {step.exercise.file}."
+        first = step.item.frames[0]
+        return f"{said}: look at line {first.line} of {first.file(step.exercise.file)}."
     return f"{said}: {one_line(step.item.where) or 'see its entry on this page'}."
 
 

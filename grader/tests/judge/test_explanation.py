@@ -320,7 +320,7 @@ def test_a_config_that_some_wrong_cases_name_is_tried_in_the_others(submissions,
         (
             [(128, 128), (64, 32)],
             [(64, 128), (32, 64)],
-            "not found; `k` is wrong with the configs in which N is larger than M",
+            "`k` is wrong with the configs in which N is larger than M",
         ),
         ([(64, 64), (32, 128)], [(64, 128), (32, 64)], ""),
         ([], [], ""),

@@ -36,6 +36,13 @@ def test_neutral_values_of_what_an_edit_changes(old, new, values):
     assert new not in {one.part[1] for one in neutral(Source(TEXT), edit_of(old, new))}
 
 
+def test_another_function_of_the_same_arguments_has_none():
+    text = TEXT.replace("min(tile, width - 4)", "tl.minimum(tile, width - 4)")
+    at = text.index("tl.minimum")
+    edit = Edit(1, 1, "`tl.minimum` is the wrong function", (((at, at + len("tl.minimum")), "tl.maximum"),))
+    assert [*neutral(Source(text), edit)] == []
+
+
 def test_an_edit_that_takes_something_away_has_none():
     assert [*neutral(Source(TEXT), edit_of("tile % 2", "tile", "`2` does not belong there"))] == []
     around = edit_of("tile % 2", "2 % tile").avoiding()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from grader.judge.repair import axes, calls, functions, ingredients, operators, statements, updates
+from grader.judge.repair import axes, calls, functions, ingredients, masks, operators, statements, updates
 from grader.judge.repair.candidates import candidates
 from grader.judge.repair.source import Source
 from grader.tests.helpers.course import swap
@@ -102,6 +102,72 @@ MISTAKES = {
         "pass\n        put(out_ptr, tl.load(ptrs, mask=lanes < n), lanes, n)\n        ptrs += BLOCK\n"
         "        lanes += BLOCK",
         "come too early in the loop: they belong at its end",
+    ),
+    "what a loop leaves from its last iteration": (
+        updates,
+        f"{SECOND}(out_ptr, x * p",
+        "    for start in range(0, n, BLOCK):\n        put(out_ptr, x * p",
+        "    for start in range(0, n, BLOCK):\n        x = tl.load(ptrs, mask=start + lanes < n, other=0.0)\n"
+        "        put(out_ptr, x * p",
+        "`x` is what the loop of line 18 has left from its last iteration",
+    ),
+    "lanes that are not summed up": (
+        updates,
+        "x * scale + total + top",
+        "x * scale + total",
+        "x * scale + tl.sum(total, axis=0)",
+        "the lanes of `total` are not summed up behind the loop that adds to them",
+    ),
+    "a sum that is rounded before it is subtracted": (
+        ingredients,
+        "x * scale + total + top",
+        "x - (top + tl.log(total))",
+        "((x) - (top) - (tl.log(total)))",
+        "`top + tl.log(total)` is rounded before it is subtracted",
+    ),
+    "a division that one of two branches lacks": (
+        ingredients,
+        "x * scale + total + top",
+        "tl.where(x < 0.0, x * p, x / (1.0 + p))",
+        "tl.where(x < 0.0, ((x * p) / (1.0 + p)), x / (1.0 + p))",
+        "`x * p` is not divided by `1.0 + p`, as what is chosen beside it",
+    ),
+    "a factor of one term": (
+        operators,
+        "x * scale + total + top",
+        "scale * x - total / n",
+        "(((x) - (total / n)) * (scale))",
+        "`scale` multiplies only one term of",
+    ),
+    "the last block where a size is a multiple of it": (
+        operators,
+        "x * scale + total + top",
+        "x * (n // BLOCK)",
+        "(((n) - 1) // (BLOCK))",
+        "`n // BLOCK` is one too many where `BLOCK` divides `n`",
+    ),
+    "what is left where a size is a multiple of a block": (
+        operators,
+        "x * scale + total + top",
+        "x * (n % BLOCK)",
+        "(((n) - 1) % (BLOCK) + 1)",
+        "`n % BLOCK` is 0, and not `BLOCK`, where that divides `n`",
+    ),
+    "a condition that another mask has": (
+        masks,
+        "        new = tl.maximum(top, tl.max(x, axis=0))\n        top = new\n        ptrs",
+        "        x = tl.load(ptrs, mask=lanes < p, other=0.0)\n"
+        "        new = tl.maximum(top, tl.max(x, axis=0))\n        top = new\n        ptrs",
+        "mask=((lanes < p) & (start + lanes < n))",
+        "lacks `start + lanes < n`, which that of line",
+    ),
+    "a mask of a part of the address": (
+        masks,
+        "        new = tl.maximum(top, tl.max(x, axis=0))\n        top = new\n        ptrs",
+        "        x = tl.load(x_ptr + lanes + BLOCK, mask=lanes < n, other=0.0)\n"
+        "        new = tl.maximum(top, tl.max(x, axis=0))\n        top = new\n        ptrs",
+        "mask=((lanes + BLOCK) < n)",
+        "is masked by `lanes`, and not by `lanes + BLOCK`",
     ),
     "limits of a value without any": (
         functions,

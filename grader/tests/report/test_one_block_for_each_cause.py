@@ -3,7 +3,7 @@
 import pytest
 
 from grader.course.spec import Verdict
-from grader.report.terminal import _failures, alike
+from grader.report.terminal import _failures, alike, details_of
 from grader.results.findings import Frame
 from grader.results.models import ExerciseResult, LabResult
 from grader.tests.helpers.result_fakes import an_item
@@ -51,3 +51,11 @@ def test_a_second_function_with_the_same_error_names_the_first():
     assert any(line.endswith("the same error as in forward, line 30") for line in told)
     assert not any("numel" in line for line in told)
     assert any("numel" in line for line, _ in _failures(lab, first, first.items, "correctness", "labs"))
+
+
+def test_a_line_of_another_file_of_the_student_is_shown_with_that_file():
+    other = FRAME.model_copy(update={"function": "kernel in layer_norm.py"})
+    shown = [*details_of(crashed(7, other), "lab4_production_slice", "layer_norm_linear.py")]
+    assert any("labs/lab4_production_slice/layer_norm.py:30" in line for line in shown)
+    assert not any("layer_norm_linear.py:30" in line for line in shown)
+    assert FRAME.file("labs/x/f.py") == "labs/x/f.py"
