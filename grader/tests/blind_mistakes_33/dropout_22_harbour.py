@@ -1,0 +1,79 @@
+# labs/lab4_production_slice/dropout.py | right | right
+"""Dropout without a stored mask: the backward pass draws the same random numbers again."""
+
+import torch
+import triton
+import triton.language as tl
+from rows import on
+from torch.library import triton_op
+
+CONFIGS = [triton.Config({"BLOCK": block}, num_warps=warps) for block, warps in ((256, 2), (512, 4), (1024, 8))]
+
+
+@triton.jit
+def four_in_a_row(seed, counters):
+    """Return the numbers of the counters as a block with four columns, one row for each counter."""
+    first, second, third, fourth = tl.rand4x(seed, counters)
+    lane = tl.arange(0, 4)[None, :]
+    left = tl.where(lane == 0, first[:, None], second[:, None])
+    right = tl.where(lane == 2, third[:, None], fourth[:, None])
+    return tl.where(lane < 2, left, right)
+
+
+@triton.autotune(configs=CONFIGS, key=["n"])
+@triton.jit
+def dropout_kernel(x_ptr, y_ptr, n, p, scale, seed, BLOCK: tl.constexpr):
+    """y[i] = x[i] * scale where the i-th random number of `seed` is at least p, else 0.
+
+    The elements of a program are a block of BLOCK rows by 4: row c has those that counter c decides.
+    """
+    counters = tl.program_id(axis=0) * BLOCK + tl.arange(0, BLOCK)
+    elements = counters.to(tl.int64)[:, None] * 4 + tl.arange(0, 4)[None, :]
+    inside = elements < n
+    keep = four_in_a_row(seed, counters) >= tl.cast(p, tl.float32)
+    x = tl.load(x_ptr + elements, mask=inside, other=0.0).to(tl.float32)
+    y = tl.where(keep, x * tl.cast(scale, tl.float32), 0.0)
+    tl.store(y_ptr + elements, y.to(y_ptr.dtype.element_ty), mask=inside)
+
+
+def dropout_forward(x, *, p: float, seed: int, out=None) -> torch.Tensor:
+    """x / (1 - p) with probability 1 - p and 0 with probability p, each element for itself."""
+    out = torch.empty_like(x) if out is None else out
+    n = x.numel()
+    scale = 1.0 / (1.0 - p) if p < 1.0 else 0.0
+    on(dropout_kernel, x)[lambda meta: (triton.cdiv(n, 4 * meta["BLOCK"]),)](x, out, n, p, scale, seed)
+    return out
+
+
+def dropout_backward(dy, *, p: float, seed: int, out=None) -> torch.Tensor:
+    """The gradient of dropout: dy / (1 - p) where the forward pass of this seed kept x, else 0."""
+    return dropout_forward(dy, p=p, seed=seed, out=out)
+
+
+@triton_op("course::dropout", mutates_args=())
+def dropout_op(x: torch.Tensor, p: float, seed: int) -> torch.Tensor:
+    """dropout_forward as an operator that torch.compile can look into."""
+    return dropout_forward(x, p=p, seed=seed)
+
+
+class Dropout(torch.autograd.Function):
+    """The operator with its gradient."""
+
+    @staticmethod
+    def forward(ctx, x, p, seed):
+        """Return y for x."""
+        ctx.choice = (p, seed)
+        return dropout_op(x, p, seed)
+
+    @staticmethod
+    def backward(ctx, dy):
+        """Return dx for dy, and None for p and seed."""
+        p, seed = ctx.choice
+        return dropout_op(dy.contiguous(), p, seed), None, None
+
+
+def dropout(x, *, p: float = 0.5, seed: int, training: bool = True) -> torch.Tensor:
+    """Differentiable dropout_forward, also under torch.compile; x itself where not `training`."""
+    if not training:
+        return x
+    return Dropout.apply(x, p, seed)
