@@ -100,20 +100,30 @@ def _found(
 
 
 def _bare_return(text: str, function: str) -> tuple[Frame, ...]:
-    """Return the line of a function's first `return` without a value; nothing if it has none."""
-    for line in _returns(text, function, lambda one: one.value is None):
+    """Return the line of a function's first `return` without a value, if its last statement returns one."""
+    own = _defined(text, function)
+    if own is None or not isinstance(own.body[-1], ast.Return) or own.body[-1].value is None:
+        return ()
+    for line in _returns(own, lambda one: one.value is None):
         return (Frame(line=line, function=function, code=text.splitlines()[line - 1].strip()),)
     return ()
 
 
-def _returns(text: str, function: str, asked: Callable[[ast.Return], bool]) -> list[int]:
-    """Return the lines of a function's `return` statements of one kind."""
+def _defined(text: str, function: str) -> ast.FunctionDef | None:
+    """Return a function of a file; None if the file has none of that name, or is no Python."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
-        return []
-    own = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == function]
-    nodes = [one for node in own for one in ast.walk(node) if isinstance(one, ast.Return)]
+        return None
+    found = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == function)
+    return next(found, None)
+
+
+def _returns(own: ast.FunctionDef, asked: Callable[[ast.Return], bool]) -> list[int]:
+    """Return the lines of a function's own `return` statements of one kind."""
+    inner = [one for one in ast.walk(own) if one is not own and isinstance(one, ast.FunctionDef | ast.Lambda)]
+    hidden = {id(node) for one in inner for node in ast.walk(one)}
+    nodes = (one for one in ast.walk(own) if isinstance(one, ast.Return) and id(one) not in hidden)
     return sorted(one.lineno for one in nodes if asked(one))
 
 
@@ -122,14 +132,9 @@ def _last_return(text: str, function: str, made: bool = False) -> tuple[Frame, .
 
     If what it returned was `made` in its place, a `return` of what has no name comes first.
     """
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError):
+    own = _defined(text, function)
+    if own is None:
         return ()
-    lines = text.splitlines()
-    own = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == function)
-    for node in own:
-        new = _returns(text, function, lambda one: isinstance(one.value, ast.Call)) if made else []
-        line = max(new or _returns(text, function, lambda _: True), default=node.lineno)
-        return (Frame(line=line, function=function, code=lines[line - 1].strip()),)
-    return ()
+    new = _returns(own, lambda one: isinstance(one.value, ast.Call)) if made else []
+    line = max(new or _returns(own, lambda _: True), default=own.lineno)
+    return (Frame(line=line, function=function, code=text.splitlines()[line - 1].strip()),)

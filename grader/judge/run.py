@@ -297,9 +297,8 @@ class Run:
                 self.tier,
                 item.exercise.native is not None,
                 {
-                    path.stem: path.read_text("utf-8")
-                    for path in (*item.entry.given, *(one.path for one in self._other_files(item)))
-                    if path.suffix == ".py"
+                    **{one.stem: one.read_text("utf-8") for one in item.entry.given if one.suffix == ".py"},
+                    **{one.path.stem: one.text for one in self._other_files(item) if one.path.is_file()},
                 },
             )
             return error_causes.with_cause(outcome, facts)

@@ -103,7 +103,7 @@ def with_cause(outcome: Outcome, facts: FileFacts) -> Outcome:
     for rule in NATIVE_RULES if facts.native else PYTHON_RULES:
         cause = rule(failed)
         if cause:
-            lines = [failed.line, *(one.line for one in failed.frames)]
+            lines = [failed.line, *(one.line for one in failed.frames if not one.other_file)]
             if rule is autograd.saved:  # what is wrong is not where the tuple was used
                 lines.reverse()
             hint = _hint(failed, facts, lines) if rule in HINTED else None

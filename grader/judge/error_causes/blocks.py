@@ -213,37 +213,44 @@ def pointer(failed: Failed) -> str | None:
 
 
 def address(failed: Failed) -> str | None:
-    """A pointer plus a floating-point number."""
+    """A pointer plus a floating-point number that a division has made."""
     if not _FLOAT_ADDRESS.search(failed.text) or failed.function is None:
         return None
+    sums = [one for one in failed.nodes(ast.BinOp) if isinstance(one, ast.BinOp)]
+    pointers = {one for one in parameters(failed.function) if "ptr" in one} - {*constants(failed.function)}
+    offsets = [
+        other
+        for one in sums
+        for pointer, other in ((one.left, one.right), (one.right, one.left))
+        if isinstance(one.op, ast.Add | ast.Sub) and isinstance(pointer, ast.Name) and pointer.id in pointers
+    ]
+    found = [node for node in (_division(failed, one) for one in offsets) if node is not None]
+    if not found:
+        return None
     words = "an offset from a pointer is a whole number, and this one is a floating-point number"
-    node = _division(failed)
-    return (
-        f"{words}: {short(node)} in line {node.lineno} gives one, and `//` a whole number" if node else words
-    )
+    return f"{words}: {short(found[0])} in line {found[0].lineno} gives one, and `//` a whole number"
 
 
-def _division(failed: Failed) -> ast.BinOp | None:
-    """Return the nearest `/` of which the names in the statement of the error are made."""
-    asked = deque((failed.function, one.id) for one in failed.nodes(ast.Name) if isinstance(one, ast.Name))
-    seen = set[tuple[str, str]]()
-    parts: list[ast.AST] = [failed.statement] if failed.statement else []
-    while parts or asked:
-        for part in parts:
-            for node in ast.walk(part):
-                if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
-                    return node
-        parts = []
-        function, name = asked.popleft() if asked else (None, "")
-        if function is None or (function.name, name) in seen:
-            continue
-        seen.add((function.name, name))
-        for value in assigned(function, name):
-            parts.append(value)
-            asked += [(function, one.id) for one in ast.walk(value) if isinstance(one, ast.Name)]
-            match value:
-                case ast.Call(ast.Name(called)) if own := failed.source.defined(called):
-                    parts.append(own)
+def _division(failed: Failed, offset: ast.expr) -> ast.BinOp | None:
+    """Return the nearest `/` of which an offset is made; None if a loaded value is in it, too."""
+    parts = deque[tuple[ast.FunctionDef | None, ast.AST]]([(failed.function, offset)])
+    seen = set[str]()
+    while parts:
+        function, part = parts.popleft()
+        nodes = [*ast.walk(part)]
+        if any(isinstance(one, ast.Attribute) and one.attr == "load" for one in nodes):
+            return None
+        for node in nodes:
+            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+                return node
+        for node in nodes:
+            match node:
+                case ast.Call(ast.Name(name)) if name not in seen and (own := failed.source.defined(name)):
+                    seen.add(name)
+                    parts.append((own, own))
+                case ast.Name(name) if function is not None and f"{function.name}.{name}" not in seen:
+                    seen.add(f"{function.name}.{name}")
+                    parts += [(function, value) for value in assigned(function, name)]
     return None
 
 

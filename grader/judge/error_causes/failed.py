@@ -143,7 +143,7 @@ class Failed:
     def launch(self) -> tuple[ast.FunctionDef, ast.Call] | None:
         """The kernel that a line of host code launches, with its call; the first such line of the stack."""
         for frame in self.frames:
-            function = self.source.function(frame.line)
+            function = None if frame.other_file else self.source.function(frame.line)
             if function is None or function in self.source.kernels.values():
                 continue
             statement = self.source.statement(frame.line)

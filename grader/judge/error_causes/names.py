@@ -116,7 +116,7 @@ def dtype_of_torch(failed: Failed) -> str | None:
 def saved_tuple(failed: Failed) -> str | None:
     """The tuple of saved tensors, used as if it were one tensor; found in any function of the stack."""
     for frame in failed.frames:
-        function = failed.source.function(frame.line)
+        function = None if frame.other_file else failed.source.function(frame.line)
         for node in ast.walk(function) if function else ():
             match node:
                 case ast.Assign(targets=[ast.Name(id=name)], value=ast.Attribute(attr="saved_tensors")):

@@ -88,6 +88,8 @@ def _of_import(failed: Failed) -> str | None:
             if isinstance(target, ast.Name)
         ]
         near = nearest(name, known)
+        if name in known:
+            return f"a lab file may not import `{name}` from `{module}`: only functions and plain numbers"
         return f"`{module}.py` has no `{name}`" + (f"; the nearest name is `{near}`" if near else "")
     return f"a lab file may not import `{name}` from `{module}`"
 

@@ -107,17 +107,26 @@ def passed(failed: Failed) -> str | None:
         r"incompatible|shape|rank|type|dimension|integer|\bints\b|constexpr|float|tuple", failed.text
     ):
         return None
-    every = [*failed.source.kernels.values()]
-    kernels = [one for one in failed.own_functions if one in every] or every
-    for call in (one for function in kernels for one in ast.walk(function) if isinstance(one, ast.Call)):
+    kernels = [*failed.source.kernels.values()]
+    lines = [failed.line, *(frame.line for frame in failed.frames if not frame.other_file)]
+    inside = [line for line in lines if failed.source.function(line) in kernels]
+    roots = [failed.source.statement(line) for line in inside] or [*kernels]
+    for call in (one for root in roots if root for one in ast.walk(root) if isinstance(one, ast.Call)):
         name = call.func.id if isinstance(call.func, ast.Name) else ""
         texts = (failed.source, *failed.given.values())
         taken = next((parameters(own) for text in texts if (own := text.defined(name))), [])
         given = [one.id if isinstance(one, ast.Name) else "" for one in call.args]
+        if any(isinstance(one, ast.Starred) for one in call.args):
+            continue
         pairs = [*zip(given, taken, strict=False)]
-        for value, place in pairs:
-            if value in taken and value != place and (value, value) not in pairs:
-                return f"line {call.lineno}: `{name}` gets `{value}` for `{place}`: in another order"
+        crossed = [
+            (value, place)
+            for value, place in pairs
+            if value in taken and value != place and (value, value) not in pairs
+        ]
+        if len(crossed) > 1:  # one alone may have its name by chance
+            value, place = crossed[0]
+            return f"line {call.lineno}: `{name}` gets `{value}` for `{place}`: in another order"
     return None
 
 

@@ -24,10 +24,9 @@ _LEAST = re.compile(r"[Ii]nput shapes should have M >= (\d+), N >= (\d+) and K >
 
 def shapes(failed: Failed) -> str | None:
     """Blocks whose shapes do not go together."""
-    if _SHAPES.search(failed.text) or _POINTERS.search(failed.text) or "rank" in failed.text:
-        third = _third_axis(failed)
-        if third:
-            return third
+    third = _third_axis(failed) if _has_a_third_axis(failed) else ""
+    if third:
+        return third
     found = _SHAPES.search(failed.text)
     if found and len({*failed.shapes.values()}) > 1:
         return f"{UNLIKE}: {_in_words(failed.shapes)}{_advice(failed)}"
@@ -64,29 +63,37 @@ def shapes(failed: Failed) -> str | None:
     return "a reshape must keep the number of elements" if found else None
 
 
+def _has_a_third_axis(failed: Failed) -> bool:
+    """Return whether a block of the error has more than the two axes of a table."""
+    found = _POINTERS.search(failed.text)
+    axes = [text.count(",") + 1 for text in found.groups()] if found else []
+    return max([*axes, *map(len, failed.shapes.values())], default=0) > TABLE
+
+
 def _third_axis(failed: Failed) -> str:
     """Say which name has two axes already, where it is given a third one; "" if none has."""
     function = failed.function
     for node in ast.walk(function) if function else ():
         match node:
             case ast.Subscript(ast.Name(name), ast.Tuple(axes)) if any(map(_is_new_axis, axes)):
-                values = [*assigned(function, name)]
+                before = [one for one in assigned(function, name) if one.lineno < node.lineno]
             case _:
                 continue
-        for value in values:
-            if _has_two_axes(value):
-                return (
-                    f"line {node.lineno}: `{name}` has two axes since line {value.lineno}, and "
-                    f"{short(node)} gives it a third"
-                )
+        value = max(before, key=lambda one: one.lineno, default=None)
+        if value is not None and _has_two_axes(failed, value):
+            return (
+                f"line {node.lineno}: `{name}` has two axes since line {value.lineno}, and "
+                f"{short(node)} gives it a third"
+            )
     return ""
 
 
-def _has_two_axes(value: ast.expr) -> bool:
+def _has_two_axes(failed: Failed, value: ast.expr) -> bool:
     """Return whether a part of a value gets a second axis that no reduction takes away."""
     nodes = [*ast.walk(value)]
     reduced = any(isinstance(one, ast.Attribute) and one.attr in REDUCING for one in nodes)
-    return not reduced and any(
+    calls = [one.func.id for one in nodes if isinstance(one, ast.Call) and isinstance(one.func, ast.Name)]
+    return not (reduced or any(map(failed.source.defined, calls))) and any(
         isinstance(one, ast.Subscript)
         and isinstance(one.slice, ast.Tuple)
         and len(one.slice.elts) == TABLE

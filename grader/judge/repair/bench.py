@@ -89,7 +89,7 @@ class Bench:
         few = [case for case in passing if elements(case) <= MOST_ELEMENTS]
         self._passing = [self._trial(case) for case in few]
         self._cases = [*failing, *passing]
-        self._new: list[tuple[int | None, Trial, bool]] | None = None
+        self._new: dict[tuple[str, int], Trial | None] = {}  # by a case, and how many give the range
         self._beside = [Trial(one, case, worker.session.seed, start) for one, case in beside]
         self._target = self.failing[0]
         self._base: str | None = None
@@ -370,45 +370,53 @@ class Bench:
             for drawn in OTHER_DRAWS
         )
 
-    def holds_for_new_sizes(self, text: str, original: str, cases: Collection[int]) -> bool:
+    def holds_for_new_sizes(self, text: str, original: str, cases: frozenset[int]) -> bool:
         """Return whether a text that mends some cases is right in cases of sizes that no listed case has.
 
         If it mends all, in each of them. If not, in those in which the `original` is right, and in one at
-        least of those like the mended ones: the others may show what it leaves.
+        least of those like the mended ones, if the original is wrong there: the others may show what it
+        leaves.
         """
-        if self._new is None:
-            self._new = [(at, trial, self._right_in(trial, original)) for at, trial in self._of_new_sizes()]
-        is_all = self.is_all(cases)
-        always = [trial for _, trial, was_right in self._new if was_right or is_all]
-        once = [trial for at, trial, was_right in self._new if not was_right and at in cases and not is_all]
+        passing = self._new_like(self._passing, MOST_LIKE_PASSING)
+        if self.is_all(cases):
+            always, once = [*self._new_like(self.failing, MOST_LIKE_FAILING), *passing], []
+        else:
+            mended = [trial for at, trial in enumerate(self.failing) if at in cases]
+            always = [trial for trial in passing if self._right_in(trial, original)]
+            once = [
+                trial
+                for trial in self._new_like(mended, MOST_LIKE_FAILING, within=mended)
+                if not self._right_in(trial, original)
+            ]
         if not (always or once):
             return True
         if self._worker.start() or self._worker.edit(text, LIMIT_S):
             return False
         return all(map(self._is_right, always)) and (not once or any(map(self._is_right, once)))
 
-    def _of_new_sizes(self) -> list[tuple[int | None, Trial]]:
-        """Return small cases like the first failing and passing ones, of other sizes.
-
-        Each with the number of the failing case that it is like; None if that is a passing one.
+    def _new_like(self, listed: Sequence[Trial], most: int, within: Sequence[Trial] = ()) -> list[Trial]:
+        """Return small cases like the first of those listed, of other sizes: in the range of all cases, or of
+        some.
         """
-        found = list[tuple[int | None, Trial]]()
-        for listed, count in ((self.failing, MOST_LIKE_FAILING), (self._passing, MOST_LIKE_PASSING)):
-            most = len(found) + count
-            for at, trial in enumerate(listed):
-                if len(found) >= most:
-                    break
-                if trial.case.is_far:
-                    continue
-                shapes = [buffer.tensor.shape for buffer in trial.buffers]
-                dimensions = frozenset(size for shape in shapes for size in shape)
-                for other in of_other_sizes(
-                    trial.case, self._cases, dimensions, FEWEST_ELEMENTS, MOST_ELEMENTS
-                ):
-                    with contextlib.suppress(RuntimeError, ValueError):  # no such case can be drawn
-                        found.append((at if listed is self.failing else None, self._trial(other)))
-                        break
+        cases = [trial.case for trial in within] or self._cases
+        found = list[Trial]()
+        for trial in (one for one in listed if not one.case.is_far):
+            if len(found) >= most:
+                break
+            key = trial.case.name, len(cases)
+            if key not in self._new:
+                self._new[key] = self._of_other_sizes(trial, cases)
+            new = self._new[key]
+            found += [new] if new else []
         return found
+
+    def _of_other_sizes(self, trial: Trial, cases: Sequence[Case]) -> Trial | None:
+        shapes = [buffer.tensor.shape for buffer in trial.buffers]
+        dimensions = frozenset(size for shape in shapes for size in shape)
+        for other in of_other_sizes(trial.case, cases, dimensions, FEWEST_ELEMENTS, MOST_ELEMENTS):
+            with contextlib.suppress(RuntimeError, ValueError):  # no such case can be drawn
+                return self._trial(other)
+        return None
 
     def _right_in(self, trial: Trial, text: str) -> bool:
         if self._worker.start() or self._worker.edit(text, LIMIT_S):
@@ -513,7 +521,7 @@ class Bench:
         left = [case for at, case in enumerate((*self._small, *self._large)) if at not in mended]
         return bool(self._told) and all(case.name in self._told for case in left)
 
-    def is_all(self, mended: Collection[int]) -> bool:
+    def is_all(self, mended: frozenset[int]) -> bool:
         """Return whether these are all failing cases."""
         return len(mended) == len(self._small) + len(self._large)
 

@@ -61,13 +61,7 @@ def candidates(source: Source, function: str, settled: Collection[str] = ()) -> 
         for node in one.nodes
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)
     }
-    made = {
-        (name.id, target.id)
-        for one in reached
-        for node in one.nodes
-        if isinstance(node, ast.Assign) and isinstance(target := node.targets[0], ast.Name)
-        for name in names_in(node.value)
-    }
+    made = {pair for one in reached for pair in names.limits(one)}
     singles = [
         edit
         for module in MODULES

@@ -113,7 +113,8 @@ def _values_of_one_name(source: Source, definitions: dict[str, list[ast.Assign]]
                 if here != there and not isinstance(other.value, ast.Constant):
                     code, line = quoted(source.text_of(one)), other.lineno
                     mistake = _unlike(source, one.value, other.value, f"in {code}", line)
-                    if name in {n.id for n in names_in(one.value)} and line < one.lineno:
+                    reads, before = ({n.id for n in names_in(each.value)} for each in (one, other))
+                    if name in reads and name not in before and line < one.lineno:
                         mistake = f"{code} does not belong there"  # without it the earlier value stays
                     mistake = mistake or f"`{name}` has another value in {code} than in line {line}"
                     yield Edit.of_node(source, 1, one.value, there, mistake)

@@ -12,7 +12,7 @@ MOST_CONDITIONS = 6  # of other accesses, for one
 
 
 def edits(source: Source, function: Function) -> Iterator[Edit]:
-    """Yield, for each mask of a kernel, edits that let it hold for fewer elements."""
+    """Yield, for each mask of a kernel, edits that join another condition to it."""
     if not function.kernel:
         return
     definitions: dict[str, list[ast.expr]] = {}
@@ -61,7 +61,9 @@ def _of_the_address(
                 offset = f"{source.text_of(first)} + {source.text_of(more)}"
                 words = f"{quoted(source.text_of(node))} is masked by `{source.text_of(left)}`"
                 mistake = f"{words}, and not by `{offset}`"
-                yield Edit.of_node(source, 1, mask, f"(({offset}) < {source.text_of(end)})", mistake)
+                whole = f"(({offset}) < ({source.text_of(end)}))"
+                text = f"(({source.text_of(mask)}) & {whole})"
+                yield Edit.of_node(source, 1, mask, text, mistake)
 
 
 def _mask(node: ast.Call) -> ast.expr | None:
@@ -76,13 +78,14 @@ def _conditions(mask: ast.expr, definitions: Mapping[str, list[ast.expr]]) -> li
         case ast.BinOp(left, ast.BitAnd(), right):
             return [*_conditions(left, definitions), *_conditions(right, definitions)]
         case ast.Name(name) if len({ast.dump(one) for one in definitions.get(name, ())}) == 1:
-            value = definitions[name][0]
-            return _conditions(value, definitions) if not isinstance(value, ast.Name) else [mask]
+            # A mask may be made of itself: it is followed once.
+            others = {each: values for each, values in definitions.items() if each != name}
+            return _conditions(definitions[name][0], others)
     return [mask]
 
 
 def _bound(function: Function) -> dict[str, int]:
-    """Return the first line that binds each name; 0 of a parameter."""
+    """Return the first line that binds each name; parameters are left out."""
     found: dict[str, int] = {}
     for node in function.nodes:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):

@@ -19,9 +19,7 @@ REDUCTIONS = ("max", "min", "sum")
 def edits(source: Source, function: Function) -> Iterator[Edit]:
     """Yield every edit that puts another name in a place of a function."""
     names, kinds = _visible(function), kinds_of(function)
-    known = _Known(
-        names, kinds, function.unused, _made_of(function), _multiplied(function), _limits(function)
-    )
+    known = _Known(names, kinds, function.unused, _made_of(function), _multiplied(function), limits(function))
     whole = {id(inner): node for node in ast.walk(function.node) for inner in ast.iter_child_nodes(node)}
     yield from _exchanged(source, function, kinds)
     yield from _passed_twice(source, function, names)
@@ -52,7 +50,7 @@ def _exchanged(source: Source, function: Function, kinds: dict[str, Kind]) -> It
             every = [(node, other) for node in places[one]] + [(node, one) for node in places[other]]
             # What runs under a condition may be right.
             for found in (every, [(node, name) for node, name in every if node not in under]):
-                if found:
+                if len({name for _, name in found}) > 1:
                     yield Edit(1, line, mistake, tuple((source.span(node), name) for node, name in found))
 
 
@@ -223,7 +221,7 @@ def _made_of(function: Function) -> Mapping[str, set[str]]:
     return found
 
 
-def _limits(function: Function) -> set[tuple[str, str]]:
+def limits(function: Function) -> set[tuple[str, str]]:
     """Return each name with the name of the smaller of it and something else."""
     found: set[tuple[str, str]] = set()
     for node in function.nodes:

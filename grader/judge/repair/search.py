@@ -176,10 +176,12 @@ class Search:
         # What is wrong in this case may have no edit, and another mistake show in other cases.
         other = None if mends else self._benches[0].unlike(self._source.text, first)
         if other is not None and (base := self._aim(other, ())) < 1.0:
+            self._found = None  # edits have other effects there
             mends, more = self._sweep((), round(SHARE_OF_OTHER * self._one), base)
             steps = more if mends else steps
             if not mends:
                 self._aim(first, ())
+                self._found = None
         if mends and mends[0].is_all:
             return Repair((mends[0].edit,))
         bench = self._benches[0]

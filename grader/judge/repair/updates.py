@@ -191,7 +191,10 @@ def _added_again(source: Source, loop: ast.For | ast.While, function: Function) 
                 if node.lineno > loop.lineno or called(first) in ("zeros", "zeros_like", "full"):
                     continue
                 code = source.text_of(first)
+                again = {one.id for arg in first.args[:1] for one in names_in(arg)} & _places(loop)
                 mistake = f"{quoted(name)} starts with {quoted(code)}, which the loop adds again"
+                if not again:
+                    mistake = f"{quoted(name)} starts with {quoted(code)}, and not with 0"
                 yield Edit.of_node(source, 1, first, f"tl.zeros_like({code})", mistake)
                 match loop:
                     case ast.For(iter=ast.Call(args=[stop]) as turns) if "range" in called(turns):

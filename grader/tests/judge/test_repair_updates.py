@@ -62,9 +62,9 @@ MISTAKES = {
     "a sum that starts with its first term": (
         updates,
         "total = tl.zeros((BLOCK,), tl.float32)",
-        "total = tl.load(x_ptr + lanes, mask=lanes < n, other=0.0)",
-        "total = tl.zeros_like(tl.load(x_ptr + lanes, mask=lanes < n, other=0.0))",
-        "`total` starts with `tl.load(x_ptr + lanes, mask=lanes < n, other=0.0)`, which the loop adds again",
+        "total = tl.load(ptrs, mask=lanes < n, other=0.0)",
+        "total = tl.zeros_like(tl.load(ptrs, mask=lanes < n, other=0.0))",
+        "`total` starts with `tl.load(ptrs, mask=lanes < n, other=0.0)`, which the loop adds again",
     ),
     "pointers that a loop leaves moved": (
         updates,
@@ -166,7 +166,7 @@ MISTAKES = {
         "        new = tl.maximum(top, tl.max(x, axis=0))\n        top = new\n        ptrs",
         "        x = tl.load(x_ptr + lanes + BLOCK, mask=lanes < n, other=0.0)\n"
         "        new = tl.maximum(top, tl.max(x, axis=0))\n        top = new\n        ptrs",
-        "mask=((lanes + BLOCK) < n)",
+        "mask=((lanes < n) & ((lanes + BLOCK) < (n)))",
         "is masked by `lanes`, and not by `lanes + BLOCK`",
     ),
     "limits of a value without any": (
@@ -277,3 +277,14 @@ def test_a_reciprocal_of_a_number_of_math_is_tried():
     source = Source(swap(FILE, "p, scale_of(p), BLOCK", "p, math.log(2.0), BLOCK"))
     texts = [source.with_replaced(edit.parts) for edit in candidates(source, "function")]
     assert any("(1.0 / math.log(2.0))" in text for text in texts)
+
+
+def test_a_mask_that_is_made_of_itself_is_followed_once():
+    helper = (
+        "def put(out_ptr, block, columns, n):\n    tl.store(out_ptr + columns, block, mask=columns < n)\n"
+    )
+    own = (
+        "def put(out_ptr, block, columns, n, mask):\n    mask = mask & (columns < n)\n"
+        "    tl.store(out_ptr + columns, block, mask=mask)\n"
+    )
+    assert candidates(Source(swap(FILE, helper, own)), "function")
