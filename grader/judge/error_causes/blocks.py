@@ -216,19 +216,27 @@ def address(failed: Failed) -> str | None:
     """A pointer plus a floating-point number that a division has made."""
     if not _FLOAT_ADDRESS.search(failed.text) or failed.function is None:
         return None
-    sums = [one for one in failed.nodes(ast.BinOp) if isinstance(one, ast.BinOp)]
     pointers = {one for one in parameters(failed.function) if "ptr" in one} - {*constants(failed.function)}
-    offsets = [
-        other
-        for one in sums
-        for pointer, other in ((one.left, one.right), (one.right, one.left))
-        if isinstance(one.op, ast.Add | ast.Sub) and isinstance(pointer, ast.Name) and pointer.id in pointers
-    ]
+    offsets = list[ast.expr]()
+    for node in failed.nodes(ast.BinOp):
+        terms = _terms(node)
+        if any(isinstance(one, ast.Name) and one.id in pointers for one in terms):
+            offsets += terms
     found = [node for node in (_division(failed, one) for one in offsets) if node is not None]
     if not found:
         return None
     words = "an offset from a pointer is a whole number, and this one is a floating-point number"
     return f"{words}: {short(found[0])} in line {found[0].lineno} gives one, and `//` a whole number"
+
+
+def _terms(node: ast.AST) -> list[ast.expr]:
+    """Return the terms of a sum; the one of any other expression."""
+    match node:
+        case ast.BinOp(left, ast.Add() | ast.Sub(), right):
+            return [*_terms(left), *_terms(right)]
+        case ast.expr():
+            return [node]
+    return []
 
 
 def _division(failed: Failed, offset: ast.expr) -> ast.BinOp | None:
