@@ -75,7 +75,7 @@ def _copied_on_a_condition(source: Source, node: ast.AST) -> Iterator[Edit]:
         case _:
             return
     mistake = f"{quoted(source.text_of(test))} {CONDITION_OF_COPY}"
-    yield Edit.of_node(source, 2, test, always, mistake)
+    yield Edit.of_node(source, 0, test, always, mistake)
 
 
 def _copies(node: ast.expr) -> bool:
