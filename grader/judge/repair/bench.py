@@ -308,7 +308,7 @@ class Bench:
     def unlike(self, text: str, at: int) -> int | None:
         """Return the number of a failing case of which a text gets another share right than of number `at`.
 
-        Of several that with the largest difference; None if all are alike, or none is like a usual case.
+        Of several the one with the largest difference. None if no other case differs, or only tiny ones do.
         """
         if at >= len(self.failing) or self._worker.start() or self._worker.edit(text, LIMIT_S):
             return None
