@@ -30,6 +30,7 @@ MOST_RUNS = 3  # of parts that follow each other, on which a wrong index lets an
 SAMPLED = 16  # wrong elements that are looked at
 # A change of an output by this share of its value is one; what rounding or the order of a sum does is less.
 STRONG = 0.02
+STRONGER = (64.0, -64.0)  # times other values: a ReLU hides small changes, and those of one sign
 NONE = 1e-9  # so much smaller a value in the reference, in fp64, is a zero that was not rounded to it
 CHANCE = 0.2  # so many changes may be alike although the input has a wrong influence
 ALIKE = 0.02  # two changes that differ by this share are the same
@@ -158,17 +159,18 @@ class _Experiment:
         axes = [(name, axis) for name, shape in self.shapes.items() for axis in range(len(shape))]
         if self.left < PARTS * len(axes):
             return []
-        found = {(name, axis): self._of(Part(name, axis, 0, self.shapes[name][axis])) for name, axis in axes}
+        whole = {(name, axis): Part(name, axis, 0, self.shapes[name][axis]) for name, axis in axes}
+        found = {axis: self._of_parts(part) for axis, part in whole.items()}
         while self.left >= PARTS:
             again = next(((axis, part) for axis in axes for part in self._to_cut(found[axis])), None)
             if again is None:
                 break
             axis, part = again
             at = [one.part for one in found[axis]].index(part)
-            found[axis][at : at + 1] = self._of(part)
+            found[axis][at : at + 1] = self._of_parts(part)
         return [one for axis in axes for one in found[axis]]
 
-    def _of(self, part: Part) -> list[Response]:
+    def _of_parts(self, part: Part) -> list[Response]:
         return [one for one in map(self._response, _cut(part)) if one]
 
     def _to_cut(self, of_axis: Sequence[Response]) -> list[Part]:
@@ -183,13 +185,22 @@ class _Experiment:
 
     def _response(self, part: Part) -> Response | None:
         """Return how the elements change with a part; None if the call fails or none is left."""
-        here = (slice(None),) * part.axis + (slice(part.start, part.stop),)
-        before, others = self._inputs[part.name], self._others[part.name]
-        if self.left <= 0 or torch.equal(before[here], others[here]):
+        if self.left <= 0 or torch.equal(
+            self._inputs[part.name][_of(part)], self._others[part.name][_of(part)]
+        ):
             return None
         self.left -= 1
-        changed = before.clone()
-        changed[here] = others[here]
+        return self._changed(part, 1.0)
+
+    def is_deaf(self, part: Part, at: int) -> bool:
+        """Return whether a sampled element does not change with a part, however much that changes."""
+        changed = [self._changed(part, factor) for factor in STRONGER]
+        return all(one is None or float(one.got[at]) == 0.0 for one in changed)
+
+    def _changed(self, part: Part, factor: float) -> Response | None:
+        """Return the response to other values in a part, times a factor; None if the call fails."""
+        changed = self._inputs[part.name].clone()
+        changed[_of(part)] = factor * self._others[part.name][_of(part)]
         self._trial.values = {**self._values, part.name: changed}
         try:
             called = self._trial.call(self._worker)
@@ -203,6 +214,11 @@ class _Experiment:
 
     def _sampled(self, outputs: Sequence[torch.Tensor]) -> torch.Tensor:
         return outputs[self._k].double()[tuple(self._wrong.T)]
+
+
+def _of(part: Part) -> tuple[slice, ...]:
+    """Return the index of a part of its input."""
+    return (slice(None),) * part.axis + (slice(part.start, part.stop),)
 
 
 def _cut(part: Part) -> list[Part]:
@@ -225,7 +241,8 @@ def _misplaced(experiment: _Experiment, responses: Sequence[Response]) -> str:
                     found.append(words._replace(text=f"{words.text}{where}"))
     # One place in place of another says most, and that an input should not matter at all says least.
     found.sort(key=lambda words: words.rank)
-    return found[0].text if found else ""
+    held = (words for words in found if all(experiment.is_deaf(part, at) for part, at in words.missing))
+    return next((words.text for words in held), "")
 
 
 def _is_cut_off(element: Element, responses: Sequence[Response]) -> bool:
@@ -266,8 +283,11 @@ def _loaded(name: str, lines: Sequence[int], between: Mapping[str, Sequence[int]
 
 
 class _Words(NamedTuple):
+    """What is said of an element; parts that it does not change with, each with its sampled place."""
+
     rank: int
     text: str
+    missing: Sequence[tuple[Part, int]] = ()
 
 
 def _of_axis(element: Element, responses: Sequence[Response], shape: Sequence[int]) -> _Words | None:
@@ -278,14 +298,15 @@ def _of_axis(element: Element, responses: Sequence[Response], shape: Sequence[in
     missing = [one for one in wanted if one not in got and abs(float(one.wanted[element.at])) > large]
     if not extra and not missing:
         return None
+    deaf = [(one.part, element.at) for one in missing[:: max(1, len(missing) - 1)]]
     name = responses[0].part.name
     has = f"{element.name} depends on {_named([one.part for one in got], shape)}" if got else ""
     if not wanted:
         return _Words(2, f"{has}, and should not depend on `{name}`")
     should = f"should depend on {_named([one.part for one in wanted], shape)}"
     if not got:
-        return _Words(1, f"{element.name} does not depend on `{name}`, and {should}")
-    return _Words(0 if extra and missing else 1, f"{has}, and {should}{'' if missing else ' alone'}")
+        return _Words(1, f"{element.name} does not depend on `{name}`, and {should}", deaf)
+    return _Words(0 if extra and missing else 1, f"{has}, and {should}{'' if missing else ' alone'}", deaf)
 
 
 def _named(parts: Sequence[Part], shape: Sequence[int]) -> str:

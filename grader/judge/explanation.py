@@ -549,7 +549,7 @@ class Explainer:
                 found = by_smaller_blocks(workers, text, wrong.exercise, failing, passing, share)
                 share *= 1.0 if found else SHARE_OF_LONG
             if not found:
-                errors = {one.frames[0].line for _, one in unclear if one.frames}
+                errors = {tuple(frame.line for frame in one.frames) for _, one in unclear}
                 given = wrong.exercise, failing, passing, settled, masks, share, told, errors, wrong.beside
                 search = Search(workers, text, *given, tell=lambda edit: self._tell_of(wrong, edit))
                 known = self._mended.get(key, ())

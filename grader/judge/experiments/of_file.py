@@ -88,9 +88,35 @@ def _by_programs(worker: SubmissionWorker, exercise: Exercise, failed: Sequence[
             # In memory of the file's own it would not be seen which elements are stored twice.
             words = mistaken_programs(worker, exercise, replace(case, allocates=False))
             if words:
-                found |= {one.id: f"{words} ({_sizes(case)})" for one in alike}
+                same = _with_same_mistake(worker, exercise, alike, case)
+                found |= {one.id: f"{words} ({_sizes(case)})" for one in same}
                 break
     return found
+
+
+def _with_same_mistake(
+    worker: SubmissionWorker, exercise: Exercise, alike: Sequence[Failed], told: Case
+) -> list[Failed]:
+    """Return the cases for which the number of programs in case `told` speaks.
+
+    Not those with other values of the inputs, such as zeros with a sign, of which one case is wrong with any
+    number of programs: these have another mistake.
+    """
+    found: list[Failed] = []
+    for values in dict.fromkeys(_values(one.case) for one in alike):
+        same = [one for one in alike if _values(one.case) == values]
+        called = [one.case for one in same if one.can_be_called and elements(one.case) <= MOST_ELEMENTS]
+        is_known = values == _values(told) or not called
+        if is_known or (
+            not worker.start()
+            and mistaken_programs(worker, exercise, replace(_few(called)[0], allocates=False))
+        ):
+            found += same
+    return found
+
+
+def _values(case: Case) -> object:
+    return case.params.get("values")
 
 
 def _few(cases: Sequence[Case]) -> list[Case]:

@@ -57,6 +57,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
             yield from _of_an_axis(source, node, name, function)
             if function.kernel:
                 yield from _of_a_cast(source, node, name)
+                yield from _of_a_helper(source, node, name)
             yield from _of_the_arguments(source, node, function)
         elif isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute):
             if node.value.attr in ("shape", "strides") and isinstance(node.slice, ast.Constant):
@@ -298,6 +299,16 @@ def _of_a_cast(source: Source, node: ast.Call, name: str) -> Iterator[Edit]:
         if dtype is not None and source.text_of(dtype) != SINGLE:
             mistake = f"{code} keeps sums in {quoted(source.text_of(dtype))}"
             yield Edit.of_node(source, 1, dtype, SINGLE, mistake)
+
+
+def _of_a_helper(source: Source, node: ast.Call, name: str) -> Iterator[Edit]:
+    """Convert to fp32 what another kernel function of the file returns."""
+    helper = source.functions.get(name)
+    if helper and helper.kernel and any(isinstance(one, ast.Return) and one.value for one in helper.nodes):
+        code = source.text_of(node)
+        what = f"what {quoted(code)} returns is not converted to fp32"
+        mistake = f"{what}, and the arithmetic that follows has fewer digits"
+        yield Edit.of_node(source, 2, node, f"{code}.to({SINGLE})", mistake)
 
 
 def _converted_first(source: Source, value: ast.expr, whole: ast.Call) -> Iterator[Edit]:

@@ -30,12 +30,22 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
             yield from _of_a_comparison(source, node, function)
         elif isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
             yield from _of_an_operator(source, node)
+            if function.kernel:
+                yield from _of_a_square(source, node)
         elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             if not isinstance(node.operand, ast.Constant):
                 mistake = f"the minus sign of {quoted(source.text_of(node))} does not belong there"
                 yield Edit.of_node(source, 2, node, f"({source.text_of(node.operand)})", mistake)
         elif isinstance(node, ast.AugAssign) and type(node.op) in OPERATORS:
             yield from _of_an_update(source, node, function)
+
+
+def _of_a_square(source: Source, node: ast.BinOp) -> Iterator[Edit]:
+    """Compute a square in fp32: that of a number in fp16 may be infinite."""
+    if isinstance(node.op, ast.Mult) and ast.dump(node.left) == ast.dump(node.right):
+        code, one = quoted(source.text_of(node)), f"({source.text_of(node.left)}).to(tl.float32)"
+        mistake = f"{code} is computed in the dtype of its operand, and in 16 bits squares may overflow"
+        yield Edit.of_node(source, 1, node, f"({one} * {one})", mistake)
 
 
 def _of_a_comparison(source: Source, node: ast.Compare, function: Function) -> Iterator[Edit]:

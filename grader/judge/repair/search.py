@@ -105,7 +105,7 @@ class Search:
         masks: bool = True,
         share: float = 1.0,
         told: Collection[str] = (),
-        errors: Collection[int] = (),
+        errors: Collection[Sequence[int]] = (),
         beside: Sequence[tuple[Exercise, Case]] = (),
         tell: Callable[[Edit], object] = lambda _: None,
     ):
@@ -115,7 +115,8 @@ class Search:
 
         One of the first failing ones is tried with every edit. Functions in `settled` are not edited, and
         masks only if `masks`. `share` is how much of the usual work may be done. Failing cases whose names
-        are `told` are aimed at only if there is no other. Where it fails, `errors` are the lines.
+        are `told` are aimed at only if there is no other. Where it fails, `errors` are the lines of each
+        traceback, the innermost first.
         `tell` gets an edit that mends some cases before a second one is looked for, which takes seconds.
         SyntaxError if the file is not Python.
         """
@@ -128,12 +129,23 @@ class Search:
         self._sizes = (*failing, *passing)
         self._name, self._right = exercise.name, {one.name for one, _ in beside}
         self._settled, self._masks = settled, masks
-        self._errors, self._tell = frozenset(errors), tell
+        self._errors, self._tell = frozenset(lines[0] for lines in errors if lines), tell
+        self._launching = self._that_launch(errors)
         self._found: Known | None = None
         self._took = 0  # work of the edits that were tried last
         self._may_fail = False
         self._seen = Observed()  # of the unedited file, in the case that is tried
         self._one, self._two = round(share * WORK_FOR_ONE), round(share * WORK_FOR_TWO)
+
+    def _that_launch(self, errors: Collection[Sequence[int]]) -> frozenset[int]:
+        """Return the lines from which kernels were launched that failed, and of what called these lines."""
+        kernels = [one.node for one in self._source.functions.values() if one.kernel]
+        failed = [
+            lines
+            for lines in errors
+            if lines and any(one.lineno <= lines[0] <= (one.end_lineno or 0) for one in kernels)
+        ]
+        return frozenset(line for lines in failed for line in lines[1:])
 
     @cached_property
     def _edits(self) -> list[Edit]:
@@ -185,9 +197,10 @@ class Search:
         if mends and mends[0].is_all:
             return Repair((mends[0].edit,))
         bench = self._benches[0]
-        for one in [one for one in mends if one.edit.is_local][:MOST_STEPS]:
-            if bench.leaves_only_told(one.cases):
+        for one in mends:
+            if not one.edit.goes_around and bench.leaves_only_told(one.cases):
                 return self._for_some(one)
+        for one in [one for one in mends if one.edit.is_local][:MOST_STEPS]:
             text = self._source.with_replaced(one.edit.parts)
             helps = bench.is_most(one.cases) or bench.helps(self._source.text, text, one.cases)
             if len(one.cases) >= FEWEST_MENDED and helps:
@@ -473,6 +486,8 @@ class Search:
             return edit.with_more_programs()
         moves = any(text.count("\n") != self._source.between(*span).count("\n") for span, text in edit.parts)
         before = [*self._seen.launches]
+        if not before and self._launching and not moves and self._launching.isdisjoint(launches):
+            return edit.avoiding()  # the kernel that failed does not run with it
         same = len(launches) == len(before) if moves else [*launches] == before
         return edit if same or not launches or not before else edit.avoiding()
 

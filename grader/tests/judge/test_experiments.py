@@ -624,3 +624,20 @@ def test_one_output_of_several_that_follows_another_eps_is_told(started):
         said.startswith("with eps=1 the values in `dweight` are those of eps=1e-05")
         for said in found.values()
     )
+
+
+def test_the_number_of_programs_is_no_cause_of_cases_that_other_values_make_wrong(started):
+    """Too few programs in short cases, and a sum from 0.0, which loses the sign of zeros in all of them."""
+    text = solution_of("elementwise_add").read_text()
+    text = swap(text, "x + y, mask=mask", "0.0 + x + y, mask=mask")
+    text = swap(text, "(triton.cdiv(n, BLOCK),)", "(n // BLOCK + (n > 4000),)")
+    exercise, worker = HOMES["elementwise_add"][1], started("elementwise_add", text)
+    sizes = [one for one in on_a_cpu(exercise) if one.dtype == "fp32" and one.params["n"] > 1]
+    trials = [Trial(exercise, case, worker.session.seed) for case in sizes]
+    wrong = [one.case for one in trials if one.right(worker, witnessed=True) < 1.0]
+    edges = [case.name for case in wrong if case.params.get("values") == "edges"]
+    assert edges
+    assert len(edges) < len(wrong)
+    alike = Outcome(Verdict.WRONG, Reason.MISMATCH)
+    found = by_experiment(worker, exercise, [Failed(case.name, case, alike) for case in wrong])
+    assert sorted(found) == sorted(case.name for case in wrong if case.name not in edges)

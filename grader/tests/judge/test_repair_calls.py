@@ -201,3 +201,34 @@ def test_other_elements_are_those_of_another_program_only_where_they_are_made_of
     }
     assert found["at"] == "`tl.arange(0, 16)` counts from 0 in each program"
     assert found["wide"] == "`tl.arange(0, 16)` has the wrong length"
+
+
+HALF = """
+@triton.jit
+def plus(x_ptr, y_ptr, cols):
+    return (tl.load(x_ptr + cols) + tl.load(y_ptr + cols)).to(x_ptr.dtype.element_ty)
+
+
+@triton.jit
+def kernel(x_ptr, y_ptr, out_ptr, BLOCK: tl.constexpr):
+    cols = tl.arange(0, BLOCK)
+    t = plus(x_ptr, y_ptr, cols)
+    tl.store(out_ptr + cols, t * t)
+
+
+def function(x, y, out):
+    kernel[(1,)](x, y, out, BLOCK=64)
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "right"),
+    [
+        (11, "tl.store(out_ptr + cols, (((t).to(tl.float32) * (t).to(tl.float32))))"),
+        (10, "t = plus(x_ptr, y_ptr, cols).to(tl.float32)"),
+    ],
+)
+def test_what_a_function_of_the_kernel_returns_in_16_bits_is_converted_before_it_is_squared(line, right):
+    edits = candidates(Source(HALF), "function")
+    texts = [plain_or_none(Source(HALF), edit) for edit in edits if edit.line == line]
+    assert plain(HALF.replace(HALF.split("\n")[line - 1].strip(), right)) in texts

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from grader.judge.repair.bench import Observed
 from grader.judge.repair.edit import Edit
 from grader.judge.repair.search import FEWEST_TRIES, Mend, Repair, Search
 from grader.judge.repair.source import Source
@@ -122,3 +123,35 @@ def test_two_edits_are_tried_together_of_a_little_code_that_nothing_right_runs(
     assert one._of_its_own(0.5) == (Repair((OWN[1], OWN[2])) if is_found else None)
     every = [((), OWN), (OWN[0].parts, OWN[1:]), (OWN[1].parts, OWN[2:])]
     assert tried == (every if is_found else [])
+
+
+FAILS = """
+@triton.jit
+def kernel(x_ptr, BLOCK: tl.constexpr):
+    tl.store(x_ptr + tl.arange(0, BLOCK), tl.sum(tl.load(x_ptr), axis=1))
+
+
+def sums(x):
+    kernel[(1,)](x, BLOCK=64)
+
+
+def function(x):
+    return sums(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("errors", "launches", "goes_around"),
+    [
+        ([(4, 8, 12)], [20], True),  # the kernel of line 8 fails, and does not run with the edit
+        ([(4, 8, 12)], [8], False),
+        ([(12,)], [20], False),  # host code fails: no launch is known
+        ([()], [20], False),
+    ],
+)
+def test_an_edit_with_which_the_kernel_that_failed_does_not_run_goes_around(errors, launches, goes_around):
+    one = Search.__new__(Search)
+    one._source, one._seen = Source(FAILS), Observed()
+    one._launching = one._that_launch(errors)
+    edit = Edit(1, 12, "a mistake", (((4, 5), "2"),))
+    assert one._as_seen(edit, launches, ()).goes_around is goes_around

@@ -1,0 +1,26 @@
+"""A layout is named as the cause where the usual layout is right, and where that says something."""
+
+import pytest
+
+from grader.course import catalog
+from grader.course.spec import PLAIN, Reason, Verdict
+from grader.course.symptoms import Symptom
+from grader.judge.usual_layout import explained
+from grader.results.outcome import Outcome
+
+ENTRY = next(one for one in catalog.find() if one.folder.name == "lab4_production_slice")
+EXERCISE = next(one for one in ENTRY.lab.exercises if one.name == "layer_norm")
+CASE = next(case for case in EXERCISE.cases if case.layouts.get("dy", PLAIN).transposed)
+
+
+def graded_as(reason):
+    """A grade that is wrong for this reason with an unusual dy alone."""
+    wrong = Outcome(Verdict.WRONG, reason)
+    return lambda case: wrong if "dy" in case.layouts else Outcome(Verdict.PASS)
+
+
+@pytest.mark.parametrize(
+    ("reason", "symptom"), [(Reason.MISMATCH, Symptom.DY_LAYOUT), (Reason.NONDETERMINISTIC, None)]
+)
+def test_the_layout_of_dy_is_no_cause_of_a_result_that_differs_in_a_second_call(reason, symptom):
+    assert explained(ENTRY.lab, EXERCISE, CASE, graded_as(reason)).symptom is symptom
