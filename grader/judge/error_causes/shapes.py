@@ -12,7 +12,8 @@ from grader.judge.error_causes.origins import origin
 
 _SHAPES = re.compile(r"incompatible dimensions at index (\d+): (\d+) and (\d+)")
 UNLIKE = "two blocks do not go together"
-REDUCING = {"sum", "max", "min", "argmax", "argmin", "reduce", "reshape", "load"}
+REDUCING = {"sum", "max", "min", "argmax", "argmin", "reduce", "reshape"}
+DEEPEST = 4  # assignments that are followed from a name to where its second axis comes from
 TABLE = 2  # axes of a block of rows and columns
 MOST_AXES = 3  # a larger number is no axis of a block
 UNLIKE_IN_DOT = "`tl.dot(a, b)` needs"
@@ -79,8 +80,8 @@ def _third_axis(failed: Failed) -> str:
                 before = [one for one in assigned(function, name) if one.lineno < node.lineno]
             case _:
                 continue
-        value = max(before, key=lambda one: one.lineno, default=None)
-        if value is not None and _has_two_axes(failed, value):
+        value = max(before, key=_line, default=None)
+        if function and value is not None and _has_two_axes(failed, function, value, DEEPEST):
             return (
                 f"line {node.lineno}: `{name}` has two axes since line {value.lineno}, and "
                 f"{short(node)} gives it a third"
@@ -88,18 +89,34 @@ def _third_axis(failed: Failed) -> str:
     return ""
 
 
-def _has_two_axes(failed: Failed, value: ast.expr) -> bool:
-    """Return whether a part of a value gets a second axis that no reduction takes away."""
+def _has_two_axes(failed: Failed, function: ast.FunctionDef, value: ast.expr, depth: int) -> bool:
+    """Return whether a part of a value, or of what it is made of, gets a second axis that no reduction takes.
+
+    What is loaded has the axes of its pointers.
+    """
     nodes = [*ast.walk(value)]
     reduced = any(isinstance(one, ast.Attribute) and one.attr in REDUCING for one in nodes)
     calls = [one.func.id for one in nodes if isinstance(one, ast.Call) and isinstance(one.func, ast.Name)]
-    return not (reduced or any(map(failed.source.defined, calls))) and any(
+    if reduced or any(map(failed.source.defined, calls)):
+        return False
+    if any(
         isinstance(one, ast.Subscript)
         and isinstance(one.slice, ast.Tuple)
         and len(one.slice.elts) == TABLE
         and any(map(_is_new_axis, one.slice.elts))
         for one in nodes
-    )
+    ):
+        return True
+    names = {one.id for one in nodes if isinstance(one, ast.Name)} if depth else ()
+    made_of = [
+        max((one for one in assigned(function, name) if one.lineno < value.lineno), key=_line, default=None)
+        for name in names
+    ]
+    return any(one is not None and _has_two_axes(failed, function, one, depth - 1) for one in made_of)
+
+
+def _line(node: ast.expr) -> int:
+    return node.lineno
 
 
 def _is_new_axis(node: ast.expr) -> bool:

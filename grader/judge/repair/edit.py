@@ -16,6 +16,7 @@ LATER_TURNS = (
     "or how it steps there, is wrong"
 )
 CONDITION_OF_COPY = "is the wrong condition for a contiguous copy"
+ONE_OBJECT = "asks whether both are one object"
 SET_ONCE = "set once, before the loop"
 REMOVES = ("does not belong", "must not be")
 MOST_QUOTED = 60  # characters of code in a sentence

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from grader.judge.repair.edit import CONDITION_OF_COPY, Edit, quoted, wrong_condition
+from grader.judge.repair.edit import CONDITION_OF_COPY, ONE_OBJECT, Edit, quoted, wrong_condition
 from grader.judge.repair.launched import kernel_of
 from grader.judge.repair.source import ALLOCATING, Function, Part, Source, called, names_in
 
 SINGLE = "torch.float32"
+COPYING = ("clone", "contiguous", "flatten", "float", "half", "reshape", "to")
 
 
 def edits(source: Source, function: Function) -> Iterator[Edit]:
@@ -22,6 +23,8 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     counts = _counts(source, function)
     for node in function.nodes:
         yield from _copied_on_a_condition(source, node)
+        yield from _not_copied(source, node)
+        yield from _by_identity(source, node)
         match node:
             case ast.Assign(targets, ast.Call(ast.Attribute(attr=made)) as call) if made in ALLOCATING:
                 if not {one.id for target in targets for one in names_in(target)} & {*function.parameters}:
@@ -76,6 +79,27 @@ def _copied_on_a_condition(source: Source, node: ast.AST) -> Iterator[Edit]:
             return
     mistake = f"{quoted(source.text_of(test))} {CONDITION_OF_COPY}"
     yield Edit.of_node(source, 0, test, always, mistake)
+
+
+def _not_copied(source: Source, node: ast.AST) -> Iterator[Edit]:
+    """Take a tensor itself in place of a copy of it: what is stored in that does not reach the tensor."""
+    match node:
+        case ast.Call(ast.Attribute(tensor, method)) if method in COPYING:
+            itself = quoted(source.text_of(tensor))
+            mistake = f"{quoted(source.text_of(node))} may be a copy: {itself} is meant"
+            yield Edit.of_node(source, 1, node, source.text_of(tensor), mistake)
+
+
+def _by_identity(source: Source, node: ast.AST) -> Iterator[Edit]:
+    """Compare what two objects have, and not whether they are one."""
+    match node:
+        case ast.Compare(left, [ast.Is() | ast.IsNot() as sign], [right]) if not (
+            isinstance(left, ast.Constant) or isinstance(right, ast.Constant)
+        ):
+            equal = "==" if isinstance(sign, ast.Is) else "!="
+            mistake = f"{quoted(source.text_of(node))} {ONE_OBJECT}"
+            text = f"({source.text_of(left)} {equal} {source.text_of(right)})"
+            yield Edit.of_node(source, 0, node, text, mistake)
 
 
 def _copies(node: ast.expr) -> bool:

@@ -8,7 +8,7 @@ from itertools import permutations
 from typing import TypeGuard
 
 from grader.judge.repair.edit import Edit, quoted
-from grader.judge.repair.kinds import Kind, kinds_of, maxima
+from grader.judge.repair.kinds import WHOLE_KINDS, Kind, kinds_of, maxima, of_an_expression
 from grader.judge.repair.source import Function, Source, called
 
 FUNCTIONS = ("tl.exp", "tl.log", "tl.sqrt", "tl.rsqrt")
@@ -41,15 +41,24 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
             continue
         code = source.text_of(node)
         bound = _bound_before(function, line)
+        is_count = isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv | ast.Mod)
+        of = of_an_expression(node, kinds)
+        if of in (Kind.POINTER, Kind.MASK):
+            continue
+        is_whole = is_count or of in WHOLE_KINDS
         unused = function.unused
         for sign, words in SIGNS.items():
+            if is_whole and sign == "/":
+                continue
             for name in bound:
                 kind = kinds.get(name)
                 if name == code or kind not in (Kind.VALUE, Kind.SIZE, Kind.CONSTANT, None):
                     continue
                 if kind in (Kind.SIZE, Kind.CONSTANT) and sign in "+-":
                     continue
-                product = sign == "*" and kind is Kind.VALUE
+                if kind is Kind.CONSTANT and (sign != "*" or not is_count):
+                    continue  # a block size is a factor of numbers of blocks alone
+                product = sign == "*" and (kind is Kind.VALUE or is_count)
                 mean = sign == "/" and (kind is Kind.SIZE or name in compared) and "sum" in code
                 rank = 1 if name in unused or mean else 2 if product else 4
                 yield Edit.of_node(
@@ -63,6 +72,12 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
         for name in source.numbers:
             mistake = f"the factor `{name}` is missing in {quoted(code)}"
             yield Edit.of_node(source, 1, node, f"(({code}) * {name})", mistake)
+        for step in (name for name in bound if kinds.get(name) is Kind.STRIDE):
+            if isinstance(node, ast.Name | ast.Constant) or kinds.get(code) is Kind.INDEX:
+                mistake = f"{quoted(code)} is not multiplied by a stride"
+                yield Edit.of_node(source, 2, node, f"(({code}) * {step})", mistake)
+        if is_whole:
+            continue  # what follows is of real numbers
         for name in ("1.0", LOG2_E):
             if name == "1.0":
                 mistake = f"{quoted(code)} lacks a term of 1, or has the wrong sign"
@@ -74,10 +89,6 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
                 yield Edit.of_node(source, 5, node, f"(({code}) / {name})", mistake)
         mistake = f"the sign of {quoted(code)} is wrong"
         yield Edit.of_node(source, 3, node, f"(-({code}))", mistake)
-        for step in (name for name in bound if kinds.get(name) is Kind.STRIDE):
-            if isinstance(node, ast.Name | ast.Constant) or kinds.get(code) is Kind.INDEX:
-                mistake = f"{quoted(code)} is not multiplied by a stride"
-                yield Edit.of_node(source, 2, node, f"(({code}) * {step})", mistake)
         for around in FUNCTIONS:
             mistake = f"a function such as `{around}` is missing around {quoted(code)}"
             yield Edit.of_node(source, 5, node, f"{around}({code})", mistake)

@@ -40,16 +40,16 @@ def kinds_of(function: Function) -> dict[str, Kind]:
         for node in ast.walk(function.node):
             match node:
                 case ast.Assign([ast.Name(name)], value) | ast.AugAssign(ast.Name(name), _, value):
-                    kind = _of_an_expression(value, found)
+                    kind = of_an_expression(value, found)
                     if kind and (name not in found or found[name] is Kind.CONSTANT):
                         found[name] = kind
                 case ast.Assign([ast.Tuple(targets)], ast.Tuple(values)):
                     for target, value in zip(targets, values, strict=False):
-                        kind = _of_an_expression(value, found)
+                        kind = of_an_expression(value, found)
                         if isinstance(target, ast.Name) and kind:
                             found.setdefault(target.id, kind)
                 case ast.Assign([ast.Tuple(targets)], ast.Call(ast.Name(), args=given)):
-                    if Kind.POINTER in {_of_an_expression(one, found) for one in given}:
+                    if Kind.POINTER in {of_an_expression(one, found) for one in given}:
                         for one in targets:
                             if isinstance(one, ast.Name) and not _is_address(one.id, function):
                                 found.setdefault(one.id, Kind.VALUE)
@@ -115,7 +115,8 @@ def _is_address(name: str, function: Function) -> bool:
     )  # fmt: skip
 
 
-def _of_an_expression(node: ast.expr, known: dict[str, Kind]) -> Kind | None:
+def of_an_expression(node: ast.expr, known: dict[str, Kind]) -> Kind | None:
+    """Return what an expression stands for, by the kinds of its names; None if that is not known."""
     match node:
         case ast.Compare() | ast.BoolOp():
             return Kind.MASK
@@ -128,9 +129,9 @@ def _of_an_expression(node: ast.expr, known: dict[str, Kind]) -> Kind | None:
         case ast.Name(name):
             return known.get(name)
         case ast.UnaryOp(operand=inner) | ast.Subscript(value=inner):
-            return _of_an_expression(inner, known)
+            return of_an_expression(inner, known)
         case ast.BinOp(left, operator, right):
-            kinds = {_of_an_expression(left, known), _of_an_expression(right, known)}
+            kinds = {of_an_expression(left, known), of_an_expression(right, known)}
             if Kind.POINTER in kinds:
                 return Kind.POINTER
             if Kind.VALUE in kinds or isinstance(operator, ast.Div):
@@ -141,14 +142,14 @@ def _of_an_expression(node: ast.expr, known: dict[str, Kind]) -> Kind | None:
         case ast.Call():
             name = called(node)
             if name in CHOOSING:
-                kinds = {_of_an_expression(one, known) for one in node.args}
+                kinds = {of_an_expression(one, known) for one in node.args}
                 return Kind.INDEX if kinds <= WHOLE_KINDS else Kind.VALUE
             if name == "load" or name in ARITHMETIC:
                 return Kind.VALUE
             if name in WHOLE:
                 return Kind.INDEX
             if name in ("to", "cast") and isinstance(node.func, ast.Attribute):
-                return _of_an_expression(node.func.value, known)
+                return of_an_expression(node.func.value, known)
     return None
 
 

@@ -21,7 +21,7 @@ from grader.judge.repair.bench import (
     slowest,
 )
 from grader.judge.repair.candidates import candidates
-from grader.judge.repair.edit import CONDITION_OF_COPY, LATER_TURNS, SET_ONCE, Edit
+from grader.judge.repair.edit import CONDITION_OF_COPY, LATER_TURNS, ONE_OBJECT, SET_ONCE, Edit
 from grader.judge.repair.effects import Effects, Known
 from grader.judge.repair.evidence import by_evidence
 from grader.judge.repair.neutral import neutral
@@ -457,8 +457,9 @@ class Search:
     ) -> Edit:
         """Return an edit, as one that goes around if a neutral value mends the same cases."""
         spent = bench.spent
-        # That it is always copied says by itself what is wrong.
-        for code, part in () if CONDITION_OF_COPY in edit.mistake else neutral(self._source, edit):
+        # That it is always copied, or compared by identity, says by itself what is wrong.
+        is_said = any(words in edit.mistake for words in (CONDITION_OF_COPY, ONE_OBJECT))
+        for code, part in () if is_said else neutral(self._source, edit):
             is_right = self._try(bench, (*before, part)) == 1.0
             spent += bench.spent
             text = self._source.with_replaced((*before, part)) if is_right else ""

@@ -323,7 +323,19 @@ class Source:
                     seen.add(other)
                     order.append(other)
         found = [self.functions[one] for one in order if one in self.functions]
-        return [one for one in found if one.kernel or one.name == name or self._works_on_tensors(one)]
+        called_by_host = {
+            called(node)
+            for one in found
+            if not one.kernel
+            for statement in one.node.body
+            for node in ast.walk(statement)
+            if isinstance(node, ast.Call)
+        }
+        return [
+            one
+            for one in found
+            if one.kernel or one.name in {name, *called_by_host} or self._works_on_tensors(one)
+        ]
 
     def _works_on_tensors(self, function: Function) -> bool:
         """Return whether host code launches a kernel, calls what may, or is a method for autograd."""

@@ -285,7 +285,10 @@ def _once_more(source: Source, statement: ast.stmt, loop: Loop) -> Iterator[Edit
 
 
 def _set_anew(source: Source, body: Sequence[ast.stmt]) -> Iterator[Edit]:
-    """Give a name that a loop changes its first value again: in each iteration, or before a later loop."""
+    """Set a name again that a loop changes, or that is made of what it changes: in each iteration.
+
+    What it changes also before a later loop.
+    """
     for at, loop in enumerate(body):
         if not isinstance(loop, Loop):
             continue
@@ -293,7 +296,10 @@ def _set_anew(source: Source, body: Sequence[ast.stmt]) -> Iterator[Edit]:
         begin, indent = source.span(loop)[0], " " * loop.col_offset
         for before in body[:at]:
             match before:
-                case ast.Assign([ast.Name(name)], _) if name in changed and _is_used(loop, name):
+                case ast.Assign([ast.Name(name)], value) if (
+                    name in changed
+                    or any(one.id in changed for one in names_in(value))  # as a mask of offsets that move on
+                ) and _is_used(loop, name):
                     first, code = loop.body[0], source.text_of(before)
                     once = f"{quoted(code)} is {SET_ONCE} of line {loop.lineno}"
                     mistake = f"{once}, and must be set in each iteration"

@@ -266,3 +266,60 @@ def test_an_edit_of_what_a_loop_a_definition_or_a_join_leaves_out(old, new, mist
     }
     assert BEHIND.count(old) == 1
     assert found[BEHIND.replace(old, new)] == mistake
+
+
+MASK_OF_THE_FIRST = """
+@triton.jit
+def kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    for _ in range(4):
+        keep = offs < n
+        tl.store(out_ptr + offs, tl.load(x_ptr + offs, mask=keep), mask=keep)
+        offs += BLOCK
+
+
+def function(x, out):
+    kernel[(1,)](x, out, x.numel(), BLOCK=64)
+"""
+
+
+def test_what_is_made_of_what_a_loop_changes_is_made_in_each_iteration():
+    moved = swap(MASK_OF_THE_FIRST, "        keep = offs < n\n", "")
+    moved = swap(moved, "    for _ in", "    keep = offs < n\n    for _ in")
+    source = Source(moved)
+    told = "`keep = offs < n` is set once, before the loop of line 6, and must be set in each iteration"
+    (edit,) = [one for one in candidates(source, "function") if one.mistake == told]
+    assert "for _ in range(4):\n        keep = offs < n\n" in plain(source.with_replaced(edit.parts))
+
+
+HOST = """
+@triton.jit
+def kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    tl.store(out_ptr + offs, tl.load(x_ptr + offs, mask=offs < n), mask=offs < n)
+
+
+def destination(x, out):
+    if out is not None and out.shape == x.shape:
+        return out
+    return torch.empty_like(x)
+
+
+def function(x, out=None):
+    out = destination(x, out)
+    flat = out.view(-1)
+    kernel[(1,)](x, flat, x.numel(), BLOCK=64)
+    return out
+"""
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("out.shape == x.shape", "out.shape is x.shape"),  # in a function that launches nothing
+        ("out.view(-1)", "out.view(-1).to(torch.float32)"),
+    ],
+)
+def test_host_code_that_compares_by_identity_or_stores_in_a_copy_is_mended(right, wrong):
+    source = Source(swap(HOST, right, wrong))
+    assert plain(HOST) in [plain_or_none(source, edit) for edit in candidates(source, "function")]
