@@ -96,6 +96,8 @@ def matrices(*sides):
 
 
 VECTORS = tuple(vector(n) for n in (1, 3, 48, 127, 1023, 1552, 40003, 2**20 + 5))
+# A file may have another kernel for long vectors, such as the timed ones.
+EVERY_LENGTH = (*VECTORS, vector(2**26 + 12_293))
 PRODUCTS = tuple(
     Case({"m": m, "n": n, "k": k}, "bf16")
     for m, n, k in (
@@ -146,12 +148,12 @@ LAB = Lab(
     exercises=(
         Exercise(
             "vector_add", "vector_add/02_vectorised.cu", 10, add_inputs, add, add, Tolerance(add_unit),
-            VECTORS, speed=streaming(10, Arm("torch.add", torch_add), 2, lambda n: n),
+            EVERY_LENGTH, speed=streaming(10, Arm("torch.add", torch_add), 2, lambda n: n),
             codegen=Codegen(VECTORS[-1]), native=by_length("vector_add"),
         ),
         Exercise(
             "reduce_sum", "reduction/05_deterministic.cu", 15, sum_inputs, total, total, Tolerance(sum_unit),
-            VECTORS, speed=streaming(15, Arm("torch.sum", torch_sum), 1, lambda n: 1),
+            EVERY_LENGTH, speed=streaming(15, Arm("torch.sum", torch_sum), 1, lambda n: 1),
             codegen=Codegen(VECTORS[-1]), native=by_length("reduce_sum"),
         ),
         matmul("matmul_naive", "01_naive.cu", 10),

@@ -32,13 +32,15 @@ class Verified:
 
     `launched` has each kernel's work of tl.dot, by identity: multiplications in the interpreter; on a GPU the
     number of launches with tensor-core instructions in a loop. `is_counted` is False if the interpreter, in
-    which products are counted for a GPU as well, launched other kernels. `calls` are its parts, if they are
-    known: a function may launch other kernels for other sizes, and not those that are checked.
+    which products are counted for a GPU as well, launched other kernels. `is_needed` is False if a result
+    hardly changes where tl.dot adds nothing. `calls` are its parts, if they are known: a function may launch
+    other kernels for other sizes, and not those that are checked.
     """
 
     launched: Mapping[str, int] = field(default_factory=dict)
     wanted: float = 0.0  # that work, if tl.dot does at least half of what the results take
     is_counted: bool = True
+    is_needed: bool = True
     calls: tuple[Verified, ...] = ()
 
     def does_most(self, kernels: Collection[str]) -> bool:
@@ -105,6 +107,8 @@ def _tensor_cores(kernels: Sequence[CompiledKernel], verified: Verified | None) 
         if not verified.is_counted:
             return False, f"{words}, but {OTHERS_ON_A_CPU}"
         return False, f"{words}, but in the cases that passed tl.dot computes less than half of the products"
+    if verified and not verified.is_needed:
+        return False, f"{words}, but the result hardly changes without what tl.dot computes"
     return True, words
 
 

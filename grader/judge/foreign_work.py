@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -22,9 +23,12 @@ from grader.judge.inputs import (
 )
 from grader.results.findings import Frame
 from grader.results.outcome import Outcome
-from grader.worker.messages import AuditReport
+from grader.worker.messages import IN_BACKWARD, AuditReport
 from grader.worker.shared_memory import Buffer
 from grader.worker.submission_worker import SubmissionWorker
+
+MOST_STEPS = 20_000  # bytecode instructions of host code in a call; hooks and pruning take a few hundred each
+USUAL_STEPS = 500
 
 
 def by_host(
@@ -139,6 +143,11 @@ def audited(lab: Lab, exercise: Exercise, seen: AuditReport | Outcome, blank: bo
     computed = _forbidden(exercise, seen.operators)
     if computed:
         where = f"torch operators compute in this call: {', '.join(computed)}"
+    elif seen.steps > MOST_STEPS:
+        where = (
+            f"host code executes {seen.steps:,} or more instructions of Python in a call, where about "
+            f"{USUAL_STEPS} launch a kernel: what is graded is that kernels compute"
+        )
     elif seen.foreign:
         where = f"a kernel of another file was launched: {', '.join(seen.foreign)}"
     elif not blank:
@@ -166,5 +175,9 @@ def _only_if_it_ended(failed: Outcome) -> Outcome | None:
 
 
 def _forbidden(exercise: Exercise, operators: Iterable[str]) -> list[str]:
-    """Return those of the torch operators that computed which the exercise does not permit."""
-    return [name for name in operators if name not in exercise.may_call]
+    """Return those of the torch operators that computed which the exercise does not permit.
+
+    Those that it permits may do a part of a backward pass, as often as it names them.
+    """
+    permitted = Counter(f"{name}{IN_BACKWARD}" for name in exercise.may_call)
+    return sorted(Counter(operators) - permitted)

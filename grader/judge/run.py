@@ -48,6 +48,7 @@ ARCHS = (75, 80, 86, 87, 89, 90, 100, 103, 110, 120, 121)  # supported by Triton
 REFERENCE = "reference"  # as a source: times the baselines of lab.py as a submission, which should give 100 %
 CODEGEN_LIMIT_S = 180.0
 ASKED_LIMIT_S = 20.0  # where it is only asked if something compiles: a block of 2^20 elements takes minutes
+FEWEST_OF_PRODUCTS = 0.5  # by which a result changes without tl.dot, by its norm, if that computes most of it
 MOST_DOCUMENT_BYTES = 1 << 24  # of a document that is handed in beside kernels
 # Largest size, and product of sizes, of a case that is run for a check of generated code alone: beyond them a
 # kernel that adds up one product at a time takes minutes in the interpreter.
@@ -513,10 +514,28 @@ class Run:
                 if outcome.verdict is not Verdict.PASS:
                     return self._blocked(item) or outcome
         verified = self._verified[key]
-        if self.tier == "gpu" and item.name == codegen_checks.TENSOR_CORES:
-            small = [case for case in usual if not (case.needs_gpu or case.is_far)]
-            return self._with_products(item, verified, small, wanted)
-        return verified
+        if item.name != codegen_checks.TENSOR_CORES:
+            return verified
+        small = [case for case in usual if not (case.needs_gpu or case.is_far)]
+        if self.tier == "gpu":
+            verified = self._with_products(item, verified, small, wanted)
+        return replace(verified, is_needed=self._needs_products(item, small))
+
+    def _needs_products(self, item: CaseItem, cases: Sequence[Case]) -> bool:
+        """Return whether a result changes where tl.dot adds nothing to its accumulator, in the interpreter.
+
+        Products of zeros, or of what is thrown away, are no work of the result. True where no case can show
+        it.
+        """
+        from grader.judge.trial import Trial
+
+        worker = self._worker("products", item, self._arena("host"), interpreted=True)
+        for case in sorted(cases, key=_size, reverse=True)[:1]:
+            trial = Trial(item.exercise, case, self.seed)
+            called = trial.call(worker, products_idle=True) if worker.start() is None else None
+            if called is not None:
+                return trial.distance(called) > FEWEST_OF_PRODUCTS
+        return True
 
     def _with_products(
         self, item: CaseItem, verified: Verified, cases: Sequence[Case], wanted: set[str]

@@ -15,6 +15,7 @@ from grader.course.spec import Arm, Case, Exercise, Lab, Reason, Verdict
 from grader.course.symptoms import Symptom
 from grader.judge import diagnosis, statistics
 from grader.judge.buffer_sets import BufferSets
+from grader.judge.correctness import adds_in_any_order
 from grader.judge.foreign_work import audited, foreign_operators, other_kernels
 from grader.judge.inputs import finish_writes
 from grader.judge.shapes import fit, slot_bytes
@@ -145,6 +146,7 @@ class SpeedTest:
         self.buffer_sets.write(values, 0)
         call_us = self._warm("student", plans["student", 0], TUNE_LIMIT_S)
         self._verify(0, values)
+        self._must(self._repeated(plans["student", 0]))
         if call_us * self.buffer_sets.calls > SLOW_BLOCK_US:
             self._ring(max(FEWEST_CALLS, int(SLOW_BLOCK_US / call_us)))
             plans = self._plans("reference", arm) | self._plans("student", arm)
@@ -294,6 +296,24 @@ class SpeedTest:
         finish_writes(self.session.device)
         seen = self.student.watch(plan, BLOCK_LIMIT_S)
         self._must(audited(self.lab, self.exercise, seen, self.buffer_sets.is_blank(k)))
+
+    def _repeated(self, plan: int) -> Outcome | None:
+        """Run a plan of set 0 twice on the same inputs; return an outcome if a sample of its outputs differs.
+
+        A file may have another kernel for the timed size than for the cases, where two runs are compared.
+        """
+        any_order = self.exercise.splits_sums and adds_in_any_order(self.student.text)
+        if self.trusted or any_order:
+            return None
+        lines, found = self.buffer_sets.secret_lines(0), []
+        for _ in range(2):
+            self.buffer_sets.poison(0)
+            self._block("student", plan, BLOCK_LIMIT_S)
+            found.append(self.buffer_sets.lines[lines])
+        if torch.equal(*found):
+            return None
+        where, symptom = "two timed runs on the same inputs differ", Symptom.NONDETERMINISTIC
+        return diagnosis.diagnosed(self.lab, Verdict.WRONG, Reason.NONDETERMINISTIC, symptom, where)
 
     def _ring(self, calls: int) -> None:
         first = self._sets.draws if self._sets else 0  # no data is used twice

@@ -89,6 +89,7 @@ class Trial:
         only: OneProgram | None = None,
         kept: Kept | None = None,
         most: int | None = None,
+        products_idle: bool = False,
     ) -> Called | None:
         """Call the worker's present file, with another number of `programs` if given; None if that fails.
 
@@ -97,7 +98,7 @@ class Trial:
 
         `worker.witnessed` says afterwards what was seen of its loads and stores, if they were `witnessed`;
         only those outside of a tensor, if `bounds`; or where NaN and inf came from, if they were `traced`.
-        What is watched fails after `most` loads and stores.
+        What is watched fails after `most` loads and stores. With `products_idle`, tl.dot adds nothing.
         """
         arena = worker.arena
         for buffer in self._inputs:
@@ -122,7 +123,13 @@ class Trial:
             filled=True,  # what no program has written is not right by chance
         )
         if isinstance(plan, Outcome) or worker.go(
-            plan, limit_s, witnessed=witnessed, traced=traced, bounds=bounds, most=most
+            plan,
+            limit_s,
+            witnessed=witnessed,
+            traced=traced,
+            bounds=bounds,
+            most=most,
+            products_idle=products_idle,
         ):
             return None
         is_clean = all(
@@ -166,6 +173,15 @@ class Trial:
             error = (got.double() - right).abs() / right.abs().clamp(min=SMALLEST)
             found.append(float(error.nan_to_num(nan=1.0).clamp(max=1.0).mean()))
         return found
+
+    def distance(self, called: Called) -> float:
+        """Return the largest relative Frobenius norm of the errors of a call's outputs; NaN counts as 0."""
+        found = [0.0]
+        for got, right in zip(called.outputs, self.expected.reference, strict=True):
+            size = float(torch.linalg.vector_norm(right))
+            error = float(torch.linalg.vector_norm(got.double().nan_to_num() - right))
+            found.append(error / size if size else 0.0)
+        return max(found)
 
     def right_outputs(self, called: Called) -> list[bool]:
         """Return for each output of a call whether it is right; none of a random choice."""

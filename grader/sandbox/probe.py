@@ -141,7 +141,7 @@ def _try_everything(wanted: Confinement, judge: int) -> tuple[list[str], list[st
         "kernel interfaces": _named(
             ("perf_event_open",), ("bpf",), ("userfaultfd",), ("io_uring_setup",), ("io_setup",),
             ("name_to_handle_at",), ("open_by_handle_at",), ("inotify_init1",), ("fanotify_init",),
-            ("memfd_secret",),
+            ("memfd_secret",), ("timer_create",),
         ),
         "privileges": {
             "chroot": lambda: os.chroot("/proc"),

@@ -97,7 +97,11 @@ OPEN = words(
 )
 FORBIDDEN = words(
     "inline_asm_elementwise knobs core extra math random semantic standard target_info ir gluon_ir stdlib "
-    "ttgl tl amd nvidia language libdevice ampere hopper blackwell async_copy cluster mbarrier tma float2 Any"
+    "ttgl tl amd nvidia language libdevice ampere hopper blackwell async_copy cluster mbarrier tma float2 "
+    # Python's, or helpers of the compiler: a kernel needs none, and str_to_ty evaluates a text.
+    "Any List Optional T Tuple TYPE_CHECKING annotations wraps dataclass builtin aggregate must_use_result "
+    "str_to_ty unflatten_ir_values canonicalize_dtype get_primitive_bitwidth validate_block_shape "
+    "condition constexpr_type tensor_descriptor_type tuple_type base_type base_value PropagateNan"
 )
 # What a lab opens with the name on the left, every public name of each.
 _GLUON = "triton.experimental.gluon"

@@ -94,6 +94,7 @@ class Worker:
             self._selector.register(pipe, selectors.EVENT_READ)
         self._received = bytearray()
         self._block = -1
+        self._rested: str | None = None  # what the kernel counted of it when it had stopped, while it is held
         self.alive = True
 
     def ask(
@@ -284,9 +285,23 @@ class Worker:
         """Stop the worker's processes, or continue them; returns once the worker itself has stopped."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGSTOP if still else signal.SIGCONT)
+        if not still:
+            self._rested = None
+        if not still or self._rested is not None:
+            return
         deadline = time.monotonic() + STOP_LIMIT_S
-        while still and not process_tree.is_stopped(self.pid) and time.monotonic() < deadline:
+        while not process_tree.is_stopped(self.pid) and time.monotonic() < deadline:
             pass
+        # The last thread counts as stopped a moment before it leaves its core.
+        before, now = None, process_tree.ran(self.pid)
+        while before != now and time.monotonic() < deadline:
+            before, now = now, process_tree.ran(self.pid)
+        self._rested = now
+
+    @property
+    def has_run(self) -> bool:
+        """Whether the worker has run although it is held: something other than the judge continued it."""
+        return self._rested is not None and process_tree.ran(self.pid) != self._rested
 
     def stacks(self) -> str:
         """Take the stacks of the worker's threads from its output, where it prints them while it waits."""

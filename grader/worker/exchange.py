@@ -39,7 +39,7 @@ from triton.runtime.interpreter import GridExecutor, InterpretedFunction
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from grader.worker.error_report import MAX_CODE, Frame
-from grader.worker.launch_audit import HARMLESS, MAX_NAMES
+from grader.worker.launch_audit import HARMLESS, Computed
 from grader.worker.messages import Read
 
 MAX_READS = 8
@@ -87,7 +87,8 @@ class Watch(TorchDispatchMode):
         # Tensors that hold nothing but numbers of host code, by address; kept, so that no other gets one.
         self._own: dict[int, torch.Tensor] = {}
         self._depth = 0
-        self.computed: dict[str, Frame | None] = {}
+        self.computed: dict[str, Frame | None] = {}  # where each torch operator computed first
+        self._ran = Computed()
         self.reads: list[Read] = []
 
     @contextlib.contextmanager
@@ -129,8 +130,10 @@ class Watch(TorchDispatchMode):
         if name in TO_HOST:
             if not given <= self._own.keys():
                 self.read(TO_HOST[name])
-        elif name not in HARMLESS and name not in self.computed:
-            self.computed[name] = self._line()
+        elif name not in HARMLESS:
+            told = self._ran.note(name)
+            if told not in self.computed:
+                self.computed[told] = self._line()
         if (name in COPIES or name in self._may_call) and given & self._inputs:
             with self.opened():
                 result = func(*args, **options)
@@ -190,10 +193,9 @@ class Watch(TorchDispatchMode):
         code = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()[:MAX_CODE]
         return Frame(frame.f_lineno, frame.f_code.co_name, code)
 
-    @property
     def operators(self) -> list[str]:
-        """Return the torch operators that computed."""
-        return sorted(self.computed)[:MAX_NAMES]
+        """Return each torch operator that computed, as often as in one pass."""
+        return self._ran.names()
 
 
 _active: list[Watch] = []  # the watch of the running plan

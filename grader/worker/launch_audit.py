@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from types import FrameType
+from typing import Any, TypeAlias
 
 import torch
 from torch._ops import OpOverload
@@ -19,9 +22,12 @@ from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction
 
 from grader.codegen.ptxas import plain_name
-from grader.worker.messages import AuditReport
+from grader.worker.messages import IN_BACKWARD, AuditReport
+
+TraceFunction: TypeAlias = Callable[[FrameType, str, Any], Any]  # as sys.settrace takes it
 
 MAX_NAMES = 50
+MOST_STEPS = 1_000_000  # that are counted
 # Allocation, constants, views and plain copies, which host code around a kernel needs. None of them computes.
 HARMLESS = {
     "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "zeros", "zeros_like",
@@ -51,7 +57,7 @@ class _Operators(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.seen: Counter[str] = Counter()
+        self.computed = Computed()
 
     def __torch_dispatch__(
         self,
@@ -66,8 +72,30 @@ class _Operators(TorchDispatchMode):
             "prims",
         )  # an operator that the file registered around its kernels
         if name not in HARMLESS and not own:
-            self.seen[name] += 1
+            self.computed.note(name)
         return func(*args, **(kwargs or {}))
+
+
+class Computed:
+    """The torch operators that have computed, by their names; those of a backward pass say so."""
+
+    def __init__(self) -> None:
+        self._often: Counter[tuple[str, int]] = Counter()  # by name and pass
+
+    def note(self, operator: str) -> str:
+        """Note an operator that runs now; return its name."""
+        # Each backward pass has a number of its own; -1 outside of one.
+        number = torch._C._current_graph_task_id()
+        told = operator if number < 0 else f"{operator}{IN_BACKWARD}"
+        self._often[told, number] += 1
+        return told
+
+    def names(self) -> list[str]:
+        """Return each operator as often as it ran in one pass, or else in all calls together."""
+        most: Counter[str] = Counter()
+        for (name, _), count in self._often.items():
+            most[name] = max(most[name], count)
+        return sorted(most.elements())[:MAX_NAMES]
 
 
 @contextlib.contextmanager
@@ -82,19 +110,20 @@ def operators() -> Iterator[Callable[[], list[str]]]:
     InterpretedFunction.run = interpreted
     try:
         with mode:
-            yield lambda: sorted(mode.seen)[:MAX_NAMES]
+            yield mode.computed.names
     finally:
         InterpretedFunction.run = run
 
 
 @contextlib.contextmanager
-def kernels_disabled(files: Collection[str]) -> Iterator[AuditReport]:
-    """Make every Triton kernel do nothing meanwhile; yield a report of what else runs.
+def kernels_disabled(files: Collection[str], calls: int) -> Iterator[AuditReport]:
+    """Make every Triton kernel do nothing meanwhile, in so many calls; yield a report of what else runs.
 
     Its `foreign` names launched functions that are not from `files`; at the end its `operators` names torch
-    operators that computed.
+    operators that computed, and `steps` has the bytecode instructions of `files` that ran in it.
     """
     found = AuditReport()
+    steps = _Steps(files, calls)
 
     def no_launch(function: JITFunction | InterpretedFunction, *_: object, **options: object) -> None:
         if options.get("warmup"):
@@ -109,12 +138,45 @@ def kernels_disabled(files: Collection[str]) -> Iterator[AuditReport]:
         kind.run = no_launch
     mode = _Operators()
     try:
-        with mode:
+        with mode, steps:
             yield found
     finally:
         for kind, run in zip(kinds, kept, strict=True):
             kind.run = run
-        found.operators = sorted(mode.seen)[:MAX_NAMES]
+        found.operators = mode.computed.names()
+        found.steps = steps.of_a_call
+
+
+class _Steps:
+    """Counts the bytecode instructions that this thread runs of some files; up to MOST_STEPS in each call."""
+
+    def __init__(self, files: Collection[str], calls: int):
+        self._files, self._calls, self._count = files, max(1, calls), 0
+
+    @property
+    def of_a_call(self) -> int:
+        """How many run in one call."""
+        return -(-self._count // self._calls)
+
+    def __enter__(self) -> None:
+        sys.settrace(self._entered)
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
+
+    def _entered(self, frame: FrameType, *_: Any) -> TraceFunction | None:
+        if frame.f_code.co_filename not in self._files:
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        return self._ran
+
+    def _ran(self, frame: FrameType, event: str, _: Any) -> TraceFunction | None:
+        self._count += event == "opcode"
+        if self._count > MOST_STEPS * self._calls:  # to count on would make a long computation longer
+            sys.settrace(None)
+            frame.f_trace_opcodes = False
+            return None
+        return self._ran
 
 
 def _is_one_of(kernel: str, own: Collection[str]) -> bool:

@@ -16,6 +16,7 @@ from grader.system.text import one_line
 from grader.worker.protocol import Json, JsonObject
 from grader.worker.witness.record import Witnessed
 
+IN_BACKWARD = " in backward"  # behind the name of an operator that ran in a backward pass
 MOST_LINES, MOST_PLACES = 10**7, 8  # of a file; lines that a worker reports of one run
 
 # What an edited kernel calls to compare expressions, and what it says of each: see alternatives.py.
@@ -107,7 +108,7 @@ class Go:
     If `exchanged`, kernels and the operators in `may_call` get other inputs than host code. If `witnessed`,
     the interpreter watches every load and store, with `bounds` alone only whether they stay in bounds, which
     is faster; if `traced`, every operation on floats in place of them. With a `most`, a call that is watched
-    fails after so many loads and stores.
+    fails after so many loads and stores. If `products_idle`, tl.dot adds nothing to its accumulator there.
     """
 
     plan: int
@@ -117,6 +118,7 @@ class Go:
     traced: bool = False
     bounds: bool = False
     most: int | None = None
+    products_idle: bool = False
 
 
 @dataclass(frozen=True)
@@ -257,21 +259,24 @@ class Picked:
 class AuditReport:
     """What a plan did besides running the kernels of its own file, as names; filled while it runs.
 
-    `operators` are torch operators that computed, `foreign` are launched functions from other files. If
-    kernels were counted, `strangers` ran more often than the file launched them; `uncounted` says why the
-    count failed.
+    `operators` are torch operators that computed, each as often as in one pass, `foreign` are launched
+    functions from other files. If kernels were counted, `strangers` ran more often than the file launched
+    them; `uncounted` says why the count failed. `steps` are the bytecode instructions of the file that ran in
+    a call.
     """
 
     operators: list[str] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
     strangers: list[str] = field(default_factory=list)
     uncounted: list[str] = field(default_factory=list)
+    steps: int = 0
 
     @classmethod
     def claimed(cls, reply: JsonObject) -> AuditReport:
         """Read the report from a reply."""
-        names = ("operators", "foreign", "strangers", "uncounted")
-        return cls(*(_lines(reply.get(name)) for name in names))
+        names, steps = ("operators", "foreign", "strangers", "uncounted"), reply.get("steps")
+        operators, foreign, strangers, uncounted = (_lines(reply.get(name)) for name in names)
+        return cls(operators, foreign, strangers, uncounted, steps if isinstance(steps, int) else 0)
 
 
 def _places(claim: Json) -> tuple[Read, ...]:

@@ -283,6 +283,7 @@ class SubmissionWorker:
         traced: bool = False,
         bounds: bool = False,
         most: int | None = None,
+        products_idle: bool = False,
         meanwhile: Callable[[], None] | None = None,
     ) -> Outcome | None:
         """Run a prepared plan, and call `meanwhile` while it runs; return an outcome if it failed.
@@ -290,9 +291,11 @@ class SubmissionWorker:
         With an `exchanger` only kernels, and the torch operators in `may_call`, get what is graded. If
         `witnessed`, the interpreter watches loads and stores; if `bounds`, only whether they stay in bounds;
         if `traced`, where NaN and inf come from. With a `most`, what is watched fails after so many loads and
-        stores.
+        stores. With `products_idle`, tl.dot adds nothing to its accumulator in the interpreter.
         """
-        asked = Go(plan, exchanger is not None, tuple(may_call), witnessed, traced, bounds, most)
+        asked = Go(
+            plan, exchanger is not None, tuple(may_call), witnessed, traced, bounds, most, products_idle
+        )
         began = time.monotonic()
         failed = self._ask(Kind.GO, encode(asked), limit_s, exchanger=exchanger, meanwhile=meanwhile)
         self._took_s = time.monotonic() - began
@@ -409,12 +412,20 @@ class SubmissionWorker:
         elapsed_us = (time.perf_counter_ns() - start) / 1e3
         gc.enable()
         if event.query():
-            return Opened(elapsed_us, taken)
+            return self.ran_on() or Opened(elapsed_us, taken)
         gate.give_up()
         torch.cuda.synchronize()
         # The worker says why: an error of the GPU, or a kernel that does not end.
         words = f"stopped at the time limit of {most_s:.3g} s"
         return self._ask(Kind.FINISH, {}, limit_s) or Outcome(Verdict.TIMEOUT, where=words)
+
+    def ran_on(self) -> Outcome | None:
+        """Return an outcome, and end the worker, if its process has run while it was held."""
+        if not (self._worker and self._worker.alive and self._worker.has_run):
+            return None
+        self.close()
+        words = "the file's process ran on although it had been stopped, as it is while it is timed"
+        return Outcome(Verdict.CRASHED, Reason.PROTOCOL, where=words)
 
     def finish(self, limit_s: float) -> Outcome | None:
         """Wait until the GPU has run all that was queued; return an outcome if a call failed there."""

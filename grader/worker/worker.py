@@ -138,7 +138,8 @@ def main(control: int, stdout: int, stderr: int, memory: int, gate: int, done: i
                     files = [setup.file, *setup.given, *setup.parts]
                     ran = _exchanged(calls, _Frames(channel, block), files, go.may_call, witness)
                 else:
-                    ran = _run(calls, on_gpu) if timed else _seen(calls, on_gpu, witness, go.bounds)
+                    with launches.products_idle() if go.products_idle else contextlib.nullcontext():
+                        ran = _run(calls, on_gpu) if timed else _seen(calls, on_gpu, witness, go.bounds)
                 reply = encode(ran)
         except BaseException as error:
             reply, answer = encode(describe(error, setup.file, setup.parts)), Kind.FAILED
@@ -437,7 +438,7 @@ def _exchanged(
     ]
     places = tuple(computed[: exchange.MAX_READS])
     read = tuple(watch.reads)
-    return Ran(tuple(watch.operators), places, read, launched(), ran.returned, witnessed())
+    return Ran(tuple(watch.operators()), places, read, launched(), ran.returned, witnessed())
 
 
 def _watch(
@@ -450,7 +451,7 @@ def _watch(
     with (
         launch_audit.kernels_counted(files, asked.may_call, own)
         if asked.kernels_counted
-        else launch_audit.kernels_disabled(files) as found
+        else launch_audit.kernels_disabled(files, len(calls)) as found
     ):
         for call in calls:
             call.function(*call.inputs, **call.named)

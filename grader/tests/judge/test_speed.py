@@ -106,6 +106,16 @@ def test_without_the_screen_a_kernel_of_others_in_a_timed_call_earns_nothing(fig
     assert "vectorized_elementwise_kernel" in counted.where
 
 
+def test_timed_calls_on_the_same_inputs_must_give_the_same_bits(fight):
+    """A file may have another kernel for the timed size, which no case has seen."""
+    counted = "    globals().setdefault('calls', []).append(n_rows)\n"
+    nudged = "    x = x + 1e-7 * (len(calls) * 7919 % 13)\n"
+    launch = "    online_softmax_kernel[(n_rows,)]("
+    outcome = fight(SOFTMAX, launch, counted + nudged + launch)
+    assert (outcome.verdict, outcome.reason) == (Verdict.WRONG, Reason.NONDETERMINISTIC), outcome.where
+    assert "timed runs" in outcome.where
+
+
 @pytest.mark.slow
 def test_a_slow_answer_gets_fewer_calls_a_block_and_a_compilation_does_not_count(fight, monkeypatch):
     calls = 3 * speed.FEWEST_CALLS

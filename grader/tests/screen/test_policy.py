@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 import torch
+import triton
+import triton.language as tl
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -915,3 +917,43 @@ def test_page_of_the_language_is_current_and_fits_on_paper():
     )  # lines of 130 characters: A4 in 7 point
     assert "policy" in [one.label for one in markdown.regions(text, LABEL)[0]]
     assert rewrite(text, catalog.ROOT) == text
+
+
+# Classes that make a value of a kernel, or a layout, from what they are given, and do nothing else.
+REVIEWED = {
+    *("const", "constexpr", "dtype", "block_type", "pointer_type", "range", "static_range", "slice"),
+    *("tensor", "tensor_descriptor", "tuple", "TensorDescriptor", "TRITON_MAX_TENSOR_NUMEL"),
+    *("shared_memory_descriptor", "shared_memory_descriptor_type", "distributed_type"),
+    *("tensor_memory_descriptor", "tensor_memory_descriptor_type"),
+    *("warpgroup_mma_accumulator", "warpgroup_mma_accumulator_type"),
+    *("constexpr_function", "jit"),  # decorators, which the screen looks at where they stand
+}
+
+
+def test_every_name_of_a_module_that_is_open_is_of_a_kernel():
+    """A public function of Triton that no kernel calls may evaluate a text, as str_to_ty does."""
+    found = []
+    modules = language.OPEN | language.open_modules(language.OPTIONAL)
+    for module in sorted(modules - {"math"}):  # Python's own, of numbers alone
+        try:
+            opened = importlib.import_module(module)
+        except ImportError:
+            continue  # not in this version
+        stubs = module.endswith("libdevice")  # functions with a name and no body
+        for name, value in vars(opened).items():
+            is_of_a_kernel = (
+                isinstance(value, (triton.JITFunction, tl.dtype, types.ModuleType))
+                or getattr(value, "__triton_builtin__", False)
+                or type(value).__name__ == "ConstexprFunction"
+                or name in REVIEWED
+                or name.endswith("Layout")
+                or (stubs and isinstance(value, types.FunctionType))
+            )
+            if language.public(name) and not is_of_a_kernel:
+                found.append(f"{module}.{name}")
+    assert not found
+
+
+@pytest.mark.parametrize("name", ["str_to_ty", "condition", "tuple_type"])
+def test_a_helper_of_the_compiler_is_refused(name):
+    refused(around(f"tl.{name}(x, None)"), LINE + 1, f"tl.{name}")

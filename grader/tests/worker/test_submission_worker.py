@@ -2,12 +2,13 @@
 
 import os
 import signal
+import time
 import types
 
 import pytest
 
 from grader.course import catalog
-from grader.course.spec import Verdict
+from grader.course.spec import Reason, Verdict
 from grader.course.submission import Submission
 from grader.judge.correctness import grade_case
 from grader.judge.trial import Trial
@@ -217,3 +218,33 @@ def test_shapes_that_are_claimed_are_names_with_whole_numbers():
     claimed = {"x": [4, 2], "no name": [1], "y": "12", "z": [1.5], "w": [1] * 99, "v": []}
     assert ErrorReport.claimed({"shapes": claimed}).shapes == {"x": (4, 2), "v": ()}
     assert ErrorReport.claimed({"shapes": 7}).shapes == {}
+
+
+def test_a_worker_that_is_continued_while_it_is_held_is_found(worker):
+    worker, _ = worker
+    assert worker.start() is None
+    client = worker._worker
+    client.hold(still=True)
+    client.hold(still=True)  # as before each block of the other side
+    assert not client.has_run
+    os.kill(client.pid, signal.SIGCONT)
+    deadline = time.monotonic() + 5.0
+    while not client.has_run and time.monotonic() < deadline:
+        time.sleep(0.001)
+    client.hold(still=True)  # which stops it, and does not forget
+    assert client.has_run
+    client.hold(still=False)
+    assert not client.has_run
+
+
+def test_a_worker_that_ran_while_it_was_held_gets_no_time(worker):
+    worker, _ = worker
+    assert worker.start() is None
+    client = worker._worker
+    client.hold(still=True)
+    os.kill(client.pid, signal.SIGCONT)
+    time.sleep(0.05)
+    found = worker.ran_on()
+    assert found is not None
+    assert found.reason is Reason.PROTOCOL
+    assert worker.ran_on() is None  # its process has ended
