@@ -33,6 +33,7 @@ PAGE_LINES = PAGE // LINE
 LINES_PER_OUTPUT = 4096
 SAMPLED_PAGES = 64  # of all outputs of a block together, unless two of each output are more
 FEWEST_PAGES = 2  # of an output: its last page, and one at a place drawn for each block
+MOST_SIZE = 1 << 16  # a smaller whole number may be a size, and no seed
 WARM_DATA = 1_000_000  # call numbers from here on give data that no correctness case uses
 
 
@@ -47,7 +48,7 @@ class BufferSets:
         self.draws = first_draw
         self.sentinel = draw_sentinel(self.rng, case.dtype)
         shapes = shapes_of(exercise, case)
-        # All rounds use one plan, so all calls share their numbers.
+        # A plan has one set of numbers for all of its calls.
         self.named: dict[str, float] = {}
         if exercise.numbers:
             self.named = numbers(draw(exercise, case, seed, arena.device, WARM_DATA))
@@ -61,6 +62,20 @@ class BufferSets:
                 band_input(arena, buffer)
             for buffer in outputs:
                 band_output(arena, buffer, self.sentinel)
+
+    def renew_numbers(self) -> bool:
+        """Draw other whole numbers, such as seeds, for the calls to come; return whether there are any.
+
+        What was kept of a call with the same numbers would save a part of the work. Each keeps its length in
+        bits and its remainder by 16: Triton compiles anew for another.
+        """
+        whole = {
+            name: value for name, value in self.named.items() if type(value) is int and value >= MOST_SIZE
+        }
+        for name, value in whole.items():
+            half = 1 << (value.bit_length() - 1)
+            self.named[name] = half + self.rng.whole(half // 16) * 16 + value % 16
+        return bool(whole)
 
     def draw(self) -> list[Inputs]:
         """Draw new inputs of all calls, into memory of the judge's own."""

@@ -160,7 +160,7 @@ class SpeedTest:
             if len(rounds) == watched_in:
                 self._watch(plans["student", len(rounds) % 2], len(rounds) % 2)
                 watched_in = statistics.MOST_ROUNDS
-            this, reasons = self._round(len(rounds) + disturbed, plans)
+            this, reasons = self._round(len(rounds) + disturbed, plans, arm)
             if reasons:
                 disturbed += 1
                 if disturbed > statistics.MOST_ROUNDS * MOST_DISTURBED:
@@ -213,7 +213,7 @@ class SpeedTest:
         scaled = [(time - self.overhead_us) * scale + self.overhead_us for time in before]
         return statistics.usual_us(scaled, after, self.overhead_us)
 
-    def _round(self, number: int, plans: Mapping[tuple[str, int], int]) -> tuple[Round, list[str]]:
+    def _round(self, number: int, plans: Mapping[tuple[str, int], int], arm: Arm) -> tuple[Round, list[str]]:
         mine, theirs = number % 2, 1 - number % 2  # sets are traded between rounds
         times: dict[str, list[float]] = {"reference": [], "student": []}
         reasons: list[str] = []
@@ -221,6 +221,8 @@ class SpeedTest:
         closely = self.buffer_sets.rng.whole(2)  # the half of which a call is looked at element by element
         for at, half in enumerate((("reference", "student"), ("student", "reference"))):
             values = self.buffer_sets.draw()
+            if not self.trusted and self.buffer_sets.renew_numbers():
+                plans = {**plans, ("student", mine): self._plan("student", mine, arm)}
             for side in half:  # both, before any input is written: host code of the student sees none
                 self._queue(side, plans[side, sets[side]])
             if self._write(values, mine) > WRITING * self.writing_us + WRITING_US / self.buffer_sets.calls:

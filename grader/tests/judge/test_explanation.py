@@ -97,7 +97,8 @@ def test_what_is_measured_of_one_mistake_is_not_lost_beside_another(submissions)
     file = BLIND / "blind_mistakes_18" / "elementwise_add_05_cedar.py"
     cases = sizes("n=1,fp32", "n=1009,fp32", "n=65537,fp32", "n=4099,values=edges,fp32")
     found, _ = causes(submissions, 1, file.read_text().partition("\n")[2], *cases)
-    assert "only the sign of zeros is wrong" in found["elementwise_add/correctness/n=4099,values=edges,fp32"]
+    told = found["elementwise_add/correctness/n=4099,values=edges,fp32"]
+    assert "what `acc` was before does not belong in `acc += " in told
     assert "are needed" in found["elementwise_add/correctness/n=65537,fp32"]
 
 

@@ -106,6 +106,21 @@ def test_without_the_screen_a_kernel_of_others_in_a_timed_call_earns_nothing(fig
     assert "vectorized_elementwise_kernel" in counted.where
 
 
+def test_timed_calls_get_another_seed_in_each_half_of_a_round(fight, monkeypatch):
+    """Random choices of an earlier call, kept on the device, are of no use then."""
+    seeds, plan = [], speed.SpeedTest._plan
+
+    def noted(test, side, k, arm):
+        if side == "student":
+            seeds.append(test.buffer_sets.named["seed"])
+        return plan(test, side, k, arm)
+
+    monkeypatch.setattr(speed.SpeedTest, "_plan", noted)
+    rounds = fight(DROPOUT).timing.rounds
+    assert len(set(seeds)) >= 2 * len(rounds)
+    assert len({(seed % 16, seed.bit_length()) for seed in seeds}) == 1  # nothing is compiled anew
+
+
 def test_timed_calls_on_the_same_inputs_must_give_the_same_bits(fight):
     """A file may have another kernel for the timed size, which no case has seen."""
     counted = "    globals().setdefault('calls', []).append(n_rows)\n"
