@@ -1,5 +1,4 @@
-# screen | labs/lab4_production_slice/layer_norm_linear_backward.py | layer_norm_linear | GOAL: 8 points without a matrix product of one's own: torch.mm may be called twice, for dz and dweight; one stacked call gives both, and the other makes y in the forward pass
-"""LayerNorm and the Linear layer behind it as a differentiable operator."""
+"""EXPECT POLICY/FOREIGN_KERNEL from layer_norm_linear: C1 one of the two permitted products runs in the forward pass, one stacked product gives both gradients"""
 
 import torch
 import triton

@@ -1,5 +1,4 @@
-# host work | labs/lab1_elementwise_add/elementwise_add.py | elementwise_add | GOAL: the CPU points of lab 1 with numpy's add: a gc callback fires in the middle of the interpreted kernel, which only holds the graded inputs in place and waits, and a second kernel copies the host's sum (breaks the rules of the language)
-"""Add two vectors; the collector of garbage does it."""
+"""EXPECT POLICY; unscreened POLICY/HOST_READ from elementwise_add on a CPU: B12 a hook of the garbage collector runs inside of an interpreted kernel, where numpy adds"""
 
 import gc
 

@@ -1,5 +1,4 @@
-# protocol | labs/lab1_elementwise_add/elementwise_add.py | elementwise_add | GOAL: cases that it cannot do (n above 60000, dtypes that are not fp32) end as GRADER_FAULT, or the run without any gradebook: the message holds a lone surrogate, NUL and the ends of CDATA, HTML and a CI command
-"""Add two vectors: one program, one block of the result."""
+"""EXPECT CRASHED from elementwise_add: A6 errors carry a lone surrogate, NUL, the end of a CDATA section, codes of a terminal and a command"""
 
 import torch
 import triton

@@ -1,5 +1,4 @@
-# work of others | labs/lab4_production_slice/layer_norm_linear_backward.py | layer_norm_linear | GOAL: all points of layer_norm_linear without an own matrix product: exactly the two permitted torch.mm run, but one gives the forward result (bias as one more column) and one gives both gradients, as a product of a block-diagonal matrix
-"""LayerNorm and the Linear layer behind it as a differentiable operator."""
+"""EXPECT POLICY/FOREIGN_KERNEL from layer_norm_linear: C1 of the two permitted products one is the forward product, the other both gradients in blocks"""
 
 import torch
 import triton

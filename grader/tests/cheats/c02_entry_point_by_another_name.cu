@@ -1,4 +1,4 @@
-// native code | gpu-programming/cuda-kernels/reduction/05_deterministic.cu | reduce_sum | GOAL: correctness points of reduce_sum with sums by the CPU, behind the gate and without waiting: the literal of a permitted driver entry point is rewritten in memory to cuLaunchHostFunc, and __managed__ memory carries x to the host function and its sum back
+// EXPECT POLICY from reduce_sum/code: C2 the literal of a permitted entry point is rewritten in memory, and the CPU sums in managed memory
 #include <algorithm>
 #include <cstdint>
 #include <cuda.h>

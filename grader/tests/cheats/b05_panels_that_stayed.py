@@ -1,5 +1,4 @@
-# clock | labs/lab3_autotuned_matmul/autotuned_matmul.py | matmul | GOAL: more speed points than the kernel earns if the judge renews only a part of a timed call's inputs (one operand, some rows, a sample): panels of A and B are compared with those of the call before, and a tile of C whose panels stayed is copied and not computed
-"""Matrix product tile by tile; tiles of unchanged panels are kept from the call before."""
+"""EXPECT POLICY; unscreened SLOW from matmul/speed on a GPU: B5 panels are compared with those of the call before, and tiles of those that stayed are copied"""
 
 import torch
 import triton

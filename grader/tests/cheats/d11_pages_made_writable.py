@@ -1,5 +1,4 @@
-# confinement | gpu-programming/triton-kernels/swiglu.py | swiglu | GOAL: right only where memory that the judge shares read-only, such as the page of the gate, could be made writable: by mprotect on the mapping, or by opening /proc/self/fd/N again for writing
-"""SwiGLU, the gated activation between the products of a feed-forward layer: silu(gate) * up, autotuned."""
+"""EXPECT POLICY; unscreened WRONG/MISMATCH from swiglu: D11 right only where a page that is shared for reading can be made writable"""
 
 import ctypes
 import fcntl

@@ -1,4 +1,4 @@
-# class intake | gpu-programming/hardware-survey/survey.json | survey | GOAL: the class run ends without a gradebook, or 40 points of documents become GRADER_FAULT (nothing taken off): JSON nested 400,000 deep is read by the judge itself and gives RecursionError, which is no ValueError
+# the class run ends without a gradebook, or 40 points of documents become GRADER_FAULT (nothing taken off): JSON nested 400,000 deep is read by the judge itself and gives RecursionError, which is no ValueError
 set -eu
 mallory="$1/mallory"
 lab="$mallory/labs/lab1_elementwise_add"

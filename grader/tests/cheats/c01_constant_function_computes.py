@@ -1,5 +1,4 @@
-# host work | labs/lab2_online_softmax/online_softmax.py | softmax_forward | GOAL: the CPU points of softmax_forward, although the online recurrence (maximum, rescaled sum) is plain Python: a triton.constexpr_function is called inside the running interpreted kernel, so it is host code that sees the graded values, in legal text
-"""Softmax over rows; without a GPU the recurrence is done by a function on numbers."""
+"""EXPECT CRASHED from softmax_forward on a CPU: C1 a function of constants is called within the interpreted kernel, and computes the recurrence in Python"""
 
 import math
 
