@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import ast
 import inspect
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from grader.course.spec import Case, Exercise
 from grader.judge import comparison
@@ -35,37 +37,53 @@ def other_number(
         return found
     asked = [one for one in failing if elements(one) <= MOST_ELEMENTS]
     asked.sort(key=lambda one: not any(name in one.params for name in exercise.numbers))
+    fitting: dict[str, tuple[Trial, list[int], list[Other]]] = {}
     for case in asked[:MOST_CASES]:
         trial = Trial(exercise, case, worker.session.seed)
         called = None if not numbers(trial.values) or worker.start() else trial.call(worker)
-        said = _said(worker, trial, called, text) if called else ""
-        if not said:
+        wrong = _wrong(trial, called) if called else []
+        fits = [one for one in _others(trial) if _fits(trial, called, wrong, one)] if called and wrong else []
+        if not fits:
             break
-        found[case.name] = said
+        fitting[case.name] = trial, wrong, fits
+    # Of large numbers several may fit a case: the one that is used there fits the other cases as well.
+    often = Counter((one.name, one.other) for _, _, fits in fitting.values() for one in fits)
+    for name, (trial, wrong, fits) in fitting.items():
+        one = max(fits, key=lambda one: often[one.name, one.other])
+        if not _is_unused(worker, trial, one.name, one.other, wrong):
+            break
+        found[name] = _said(trial, wrong, one, text)
     return found
 
 
-def _said(worker: SubmissionWorker, trial: Trial, called: Called, text: str) -> str:
-    wrong = [at for at, is_right in enumerate(trial.right_outputs(called)) if not is_right]
-    for name, value, other in _others(trial):
-        changed = comparison.expect(trial.exercise, trial.case, {**trial.values, name: other})
-        outputs = [one.to(got.dtype) for one, got in zip(changed.reference, called.outputs, strict=True)]
-        for at in wrong:
-            outputs[at] = called.outputs[at]
-        asked = trial.exercise, trial.case, changed, outputs
-        # Numbers that give the same result say nothing.
-        if (
-            wrong
-            and comparison.examine(*asked)[0] is None
-            and _differ(trial, changed, wrong)
-            and _is_unused(worker, trial, name, other, wrong)
-        ):
-            which = " and ".join(f"`{trial.exercise.outputs[at]}`" for at in wrong)
-            return (
-                f"with {name}={value:g} the values in {which} are those of {name}={other:g}: the `{name}` "
-                f"that was passed is not what is used there{_place(text, other)}"
-            )
-    return ""
+class Other(NamedTuple):
+    """A number of a call: its name, the value that was passed, and another one."""
+
+    name: str
+    value: float
+    other: float
+
+
+def _wrong(trial: Trial, called: Called) -> list[int]:
+    return [at for at, is_right in enumerate(trial.right_outputs(called)) if not is_right]
+
+
+def _fits(trial: Trial, called: Called, wrong: Sequence[int], one: Other) -> bool:
+    """Return whether the wrong outputs are those of another number, and not of the one that was passed."""
+    changed = comparison.expect(trial.exercise, trial.case, {**trial.values, one.name: one.other})
+    outputs = [value.to(got.dtype) for value, got in zip(changed.reference, called.outputs, strict=True)]
+    for at in wrong:
+        outputs[at] = called.outputs[at]
+    finding, _ = comparison.examine(trial.exercise, trial.case, changed, outputs)
+    return finding is None and _differ(trial, changed, wrong)  # numbers with the same result say nothing
+
+
+def _said(trial: Trial, wrong: Sequence[int], one: Other, text: str) -> str:
+    which = " and ".join(f"`{trial.exercise.outputs[at]}`" for at in wrong)
+    return (
+        f"with {one.name}={one.value:g} the values in {which} are those of {one.name}={one.other:g}: the "
+        f"`{one.name}` that was passed is not what is used there{_place(text, one.other)}"
+    )
 
 
 def _is_unused(worker: SubmissionWorker, trial: Trial, name: str, other: float, wrong: Sequence[int]) -> bool:
@@ -97,15 +115,15 @@ def _place(text: str, number: float) -> str:
     return f"; line {lines.pop()} has {number:g}" if len(lines) == 1 and 0.0 < number < RARE else ""
 
 
-def _others(trial: Trial) -> Iterator[tuple[str, float, float]]:
-    """Give a number's name, its value, and another value."""
+def _others(trial: Trial) -> Iterator[Other]:
+    """Give each number with other values that it may have."""
     for name, value in numbers(trial.values).items():
         usual = inspect.signature(trial.exercise.reference).parameters[name].default
         listed = [case.params.get(name) for case in trial.exercise.cases]
         known = [float(one) for one in (usual, *USUAL, *listed) if isinstance(one, int | float)]
         for other in dict.fromkeys(known):
             if other != value and isinstance(value, float):
-                yield name, value, other
+                yield Other(name, value, other)
 
 
 def _differ(trial: Trial, changed: comparison.Expected, wrong: Sequence[int]) -> bool:

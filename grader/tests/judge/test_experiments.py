@@ -9,6 +9,7 @@ from grader.course import catalog
 from grader.course.spec import Reason, Verdict
 from grader.course.submission import Submission
 from grader.judge.contrast import contrast
+from grader.judge.experiments import numbers as experiments_numbers
 from grader.judge.experiments.numbers import other_number
 from grader.judge.experiments.of_file import Failed, by_experiment
 from grader.judge.experiments.outputs import exchanged_outputs
@@ -492,14 +493,34 @@ def test_a_result_for_another_eps_is_told(started):
     cases = [case for case in on_a_cpu(exercise) if not case.is_far and not case.needs_gpu]
     text = solution_of(name).read_text()
     assert other_number(started(name, text), exercise, cases, text) == {}
-    constant = swap(text, "tl.cast(eps, tl.float32)", "1e-6")
     wrong = [case for case in cases if case.params.get("eps") is not None]
     assert len(wrong) == 2
-    said = other_number(started(name, constant), exercise, wrong, constant)
-    assert set(said) == {case.name for case in wrong}
-    for case in wrong:
-        eps = case.params["eps"]
-        assert said[case.name].startswith(f"with eps={eps:g} the values in `out` are those of eps=1e-06: ")
+    for number in ("1e-6", "1e-5"):  # both fit the case with eps=1
+        constant = swap(text, "tl.cast(eps, tl.float32)", number)
+        said = other_number(started(name, constant), exercise, wrong, constant)
+        assert set(said) == {case.name for case in wrong}
+        for case in wrong:
+            words = (
+                f"with eps={case.params['eps']:g} the values in `out` are those of eps={float(number):g}: "
+            )
+            assert said[case.name].startswith(words)
+
+
+def test_of_numbers_that_fit_a_case_the_one_that_fits_the_others_is_told(started, monkeypatch):
+    name = "rms_norm_forward"
+    exercise = HOMES[name][1]
+    wrong = [case for case in on_a_cpu(exercise) if case.params.get("eps") is not None]
+    text = swap(solution_of(name).read_text(), "tl.cast(eps, tl.float32)", "1e-5")
+    fits = experiments_numbers._fits
+
+    def near(trial, called, wrong, one):
+        """As in a run where digits of 1 + 1e-5 and 1 + 1e-6 are within the tolerance."""
+        return fits(trial, called, wrong, one) or (trial.case.params["eps"] == 1.0 and one.other == 1e-6)
+
+    monkeypatch.setattr(experiments_numbers, "_fits", near)
+    said = other_number(started(name, text), exercise, wrong, text)
+    assert len(said) == 2
+    assert all("those of eps=1e-05" in words for words in said.values())
 
 
 def test_a_row_stride_that_is_ignored_is_no_cause_where_there_are_no_gaps(say):
