@@ -304,8 +304,7 @@ class Exercise:
       edit with which they are gone says nothing about the mistake.
     * `splits_sums`: several programs may add to one element by atomic additions, so that another run may give
       other digits. Without it two runs must give the same bits.
-    * `may_call` names torch operators, such as "mm", that may do a part of the work in a backward pass, each
-      as often as it may be called there.
+    * `may_call` names torch operators, such as "mm", that may do a part of the work in a backward pass.
     * `native` says how to call an exercise whose file is CUDA C++.
     """
 

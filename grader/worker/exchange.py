@@ -39,7 +39,7 @@ from triton.runtime.interpreter import GridExecutor, InterpretedFunction
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from grader.worker.error_report import MAX_CODE, Frame
-from grader.worker.launch_audit import HARMLESS, Computed
+from grader.worker.launch_audit import HARMLESS, MAX_NAMES, in_its_pass
 from grader.worker.messages import Read
 
 MAX_READS = 8
@@ -88,7 +88,6 @@ class Watch(TorchDispatchMode):
         self._own: dict[int, torch.Tensor] = {}
         self._depth = 0
         self.computed: dict[str, Frame | None] = {}  # where each torch operator computed first
-        self._ran = Computed()
         self.reads: list[Read] = []
 
     @contextlib.contextmanager
@@ -131,7 +130,7 @@ class Watch(TorchDispatchMode):
             if not given <= self._own.keys():
                 self.read(TO_HOST[name])
         elif name not in HARMLESS:
-            told = self._ran.note(name)
+            told = in_its_pass(name)
             if told not in self.computed:
                 self.computed[told] = self._line()
         if (name in COPIES or name in self._may_call) and given & self._inputs:
@@ -194,8 +193,8 @@ class Watch(TorchDispatchMode):
         return Frame(frame.f_lineno, frame.f_code.co_name, code)
 
     def operators(self) -> list[str]:
-        """Return each torch operator that computed, as often as in one pass."""
-        return self._ran.names()
+        """Return the torch operators that computed."""
+        return sorted(self.computed)[:MAX_NAMES]
 
 
 _active: list[Watch] = []  # the watch of the running plan

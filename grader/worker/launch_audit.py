@@ -57,7 +57,7 @@ class _Operators(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.computed = Computed()
+        self.seen: set[str] = set()
 
     def __torch_dispatch__(
         self,
@@ -72,30 +72,13 @@ class _Operators(TorchDispatchMode):
             "prims",
         )  # an operator that the file registered around its kernels
         if name not in HARMLESS and not own:
-            self.computed.note(name)
+            self.seen.add(in_its_pass(name))
         return func(*args, **(kwargs or {}))
 
 
-class Computed:
-    """The torch operators that have computed, by their names; those of a backward pass say so."""
-
-    def __init__(self) -> None:
-        self._often: Counter[tuple[str, int]] = Counter()  # by name and pass
-
-    def note(self, operator: str) -> str:
-        """Note an operator that runs now; return its name."""
-        # Each backward pass has a number of its own; -1 outside of one.
-        number = torch._C._current_graph_task_id()
-        told = operator if number < 0 else f"{operator}{IN_BACKWARD}"
-        self._often[told, number] += 1
-        return told
-
-    def names(self) -> list[str]:
-        """Return each operator as often as it ran in one pass, or else in all calls together."""
-        most: Counter[str] = Counter()
-        for (name, _), count in self._often.items():
-            most[name] = max(most[name], count)
-        return sorted(most.elements())[:MAX_NAMES]
+def in_its_pass(operator: str) -> str:
+    """Return the name of an operator that runs now; that of a backward pass says so."""
+    return operator if torch._C._current_graph_task_id() < 0 else f"{operator}{IN_BACKWARD}"
 
 
 @contextlib.contextmanager
@@ -110,7 +93,7 @@ def operators() -> Iterator[Callable[[], list[str]]]:
     InterpretedFunction.run = interpreted
     try:
         with mode:
-            yield mode.computed.names
+            yield lambda: sorted(mode.seen)[:MAX_NAMES]
     finally:
         InterpretedFunction.run = run
 
@@ -143,7 +126,7 @@ def kernels_disabled(files: Collection[str], calls: int) -> Iterator[AuditReport
     finally:
         for kind, run in zip(kinds, kept, strict=True):
             kind.run = run
-        found.operators = mode.computed.names()
+        found.operators = sorted(mode.seen)[:MAX_NAMES]
         found.steps = steps.of_a_call
 
 

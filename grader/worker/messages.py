@@ -259,7 +259,7 @@ class Picked:
 class AuditReport:
     """What a plan did besides running the kernels of its own file, as names; filled while it runs.
 
-    `operators` are torch operators that computed, each as often as in one pass, `foreign` are launched
+    `operators` are torch operators that computed, `foreign` are launched
     functions from other files. If kernels were counted, `strangers` ran more often than the file launched
     them; `uncounted` says why the count failed. `steps` are the bytecode instructions of the file that ran in
     a call.

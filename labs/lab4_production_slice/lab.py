@@ -1073,7 +1073,7 @@ LAB = Lab(
             "layer_norm_linear", "layer_norm_linear_backward.py", 8, linear_both_inputs,
             layer_norm_linear_both, layer_norm_linear_both, Tolerance(linear_both_units), LINEAR_BOTH,
             ("y", "dx", "dgamma", "dbeta", "dweight", "dbias"), differentiable=True,
-            symptom_of=symptom_of_linear_both, may_call=("mm", "mm"), numbers=("eps",),
+            symptom_of=symptom_of_linear_both, may_call=("mm",), numbers=("eps",),
         ),
     ),
     causes={
