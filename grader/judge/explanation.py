@@ -123,6 +123,15 @@ def _seen_apart(wrong: Wrong) -> set[str]:
     return seen if len(seen) < len(failed) else set()
 
 
+def _never_launched(wrong: Wrong) -> str:
+    """Say which kernels of the file run nowhere; "" if all do."""
+    try:
+        names = [f"`{name}`" for name in Source(wrong.submission.text).never_used]
+    except SyntaxError:
+        return ""
+    return f"nothing launches {' or '.join(names)}" if names else ""
+
+
 def is_rare(outcome: Outcome) -> bool:
     """Return whether few elements are wrong: of a random choice any other numbers may have none of these."""
     found = outcome.error_map
@@ -349,7 +358,7 @@ class Explainer:
             found = contrast([*shown, *smallest.wrong], [*right, *smallest.right]) if shown else ""
         call = smallest.words if smallest and UP_TO not in found else ""  # else it has the same size again
         related = self._shifted(wrong) or self._measured(wrong)
-        words = "; ".join(filter(None, ("not found", related, found, call)))
+        words = "; ".join(filter(None, ("not found", _never_launched(wrong), related, found, call)))
         return seen | {name: replace(outcome, cause=words, hint=hint) for name, outcome in guessed.items()}
 
     def _tried(self, wrong: Wrong) -> dict[str, str]:

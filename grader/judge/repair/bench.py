@@ -294,16 +294,17 @@ class Bench:
         """
         if len(self.failing) == 1 or self._worker.start() or self._worker.edit(text, LIMIT_S):
             return 0
-        found: list[tuple[bool, float, int]] = []
+        found: list[tuple[bool, bool, float, int]] = []
         plain = min(_particulars(trial.case) for trial in self.failing)
         others = sum(trial.case.name not in self._told for trial in self.failing)  # they come first
         for at, trial in enumerate(self.failing[: min(FIRST_CASES, others or FIRST_CASES)]):
-            if elements(trial.case) >= FEWEST_ELEMENTS or at == 0:
+            tiny = elements(trial.case) < FEWEST_ELEMENTS
+            if not tiny or at == 0:
                 score = trial.right(self._worker, limit_s=LIMIT_S, bounds=True)
                 if score < 1.0:
                     more = PARTICULAR ** (_particulars(trial.case) - plain)
-                    found.append((score < 0.0, self.work() * more, at))
-        return min(found)[2] if found else 0
+                    found.append((score < 0.0, tiny, self.work() * more, at))
+        return min(found)[3] if found else 0
 
     def unlike(self, text: str, at: int) -> int | None:
         """Return the number of a failing case of which a text gets another share right than of number `at`.
@@ -542,10 +543,14 @@ def slowest(seconds: float) -> float:
 
 
 def _is_like(score: float, base: float | None) -> bool:
-    """Return whether the score of a smaller case is one of the same mistake as the `base` score, if known."""
+    """Return whether the score of a smaller case is one of the same mistake as the `base` score, if known.
+
+    A call that fails, or of which no element is a number, is like none that does better.
+    """
     if base is None:
         return 0.0 <= score < 1.0
-    return score < 1.0 and abs(score - base) <= LIKE and (score < 0.0) == (base < 0.0)
+    same = (score < 0.0, score == 0.0) == (base < 0.0, base == 0.0)
+    return score < 1.0 and abs(score - base) <= LIKE and same
 
 
 def _is_as_before(old: torch.Tensor, new: torch.Tensor) -> bool:

@@ -10,7 +10,7 @@ from itertools import combinations
 from grader.judge.repair.edit import Edit, quoted
 from grader.judge.repair.kinds import Kind, kinds_of
 from grader.judge.repair.launched import kernel_of
-from grader.judge.repair.source import Function, Source, called, names_in
+from grader.judge.repair.source import Function, Source, called, names_in, stored
 
 # Functions that are taken for each other.
 ALIKE = (
@@ -199,8 +199,8 @@ def _of_a_join(source: Source, node: ast.Call, name: str) -> Iterator[Edit]:
 
 def _of_a_stored_block(source: Source, node: ast.Call, name: str) -> Iterator[Edit]:
     """Store a block with its two axes exchanged."""
-    if name == "store" and len(node.args) > 1:
-        value = node.args[1]
+    value = stored(source, node) if name == "store" else None
+    if value is not None:
         code = source.text_of(value)
         mistake = f"{quoted(code)} has its rows where {quoted(source.text_of(node.args[0]))} has columns"
         yield Edit.of_node(source, 3, value, f"tl.trans({code})", mistake)

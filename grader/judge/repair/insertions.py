@@ -9,7 +9,7 @@ from typing import TypeGuard
 
 from grader.judge.repair.edit import Edit, quoted
 from grader.judge.repair.kinds import WHOLE_KINDS, Kind, kinds_of, maxima, of_an_expression
-from grader.judge.repair.source import Function, Source, called
+from grader.judge.repair.source import Function, Source, called, stored
 
 FUNCTIONS = ("tl.exp", "tl.log", "tl.sqrt", "tl.rsqrt")
 SIGNS = {
@@ -36,7 +36,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     } - {*source.tuned}
     yield from _in_functions(source, function, kinds)
     yield from _rescaled_too(source, function)
-    for node, line in _places(function.node):
+    for node, line in _places(source, function.node):
         if _is_a_bound(node, source.tree):
             continue
         code = source.text_of(node)
@@ -179,7 +179,7 @@ def _is_assigned(statement: ast.stmt, name: str) -> TypeGuard[ast.Assign]:
     return False
 
 
-def _places(function: ast.FunctionDef) -> Iterator[tuple[ast.expr, int]]:
+def _places(source: Source, function: ast.FunctionDef) -> Iterator[tuple[ast.expr, int]]:
     """Yield values of assignments, updates, stores and helpers, and what reductions and exp work on."""
     for node in ast.walk(function):
         match node:
@@ -188,8 +188,8 @@ def _places(function: ast.FunctionDef) -> Iterator[tuple[ast.expr, int]]:
                     yield value, node.lineno
             case ast.Return(ast.BinOp() | ast.UnaryOp() | ast.Call() as value):
                 yield value, node.lineno
-            case ast.Call(args=[_, value, *_]) if called(node) == "store":
-                yield value, node.lineno
+            case ast.Call() if (kept := stored(source, node)) is not None:
+                yield kept, node.lineno
             case ast.Call(args=[value, *_]) if called(node) in ("sum", "exp", "exp2", "rsqrt", "sqrt", "log"):
                 yield value, node.lineno
 

@@ -32,6 +32,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
             yield from _of_an_operator(source, node)
             if function.kernel:
                 yield from _of_a_square(source, node)
+                yield from _of_a_mean(source, node, function)
         elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             if not isinstance(node.operand, ast.Constant):
                 mistake = f"the minus sign of {quoted(source.text_of(node))} does not belong there"
@@ -46,6 +47,34 @@ def _of_a_square(source: Source, node: ast.BinOp) -> Iterator[Edit]:
         code, one = quoted(source.text_of(node)), f"({source.text_of(node.left)}).to(tl.float32)"
         mistake = f"{code} is computed in the dtype of its operand, and in 16 bits squares may overflow"
         yield Edit.of_node(source, 1, node, f"({one} * {one})", mistake)
+
+
+def _of_a_mean(source: Source, node: ast.BinOp, function: Function) -> Iterator[Edit]:
+    """Divide by the number of elements that a loop or a mask counts, and not by the lanes of a block.
+
+    Nor by one less, as an estimate of a variance does.
+    """
+    match node:
+        case ast.BinOp(_, ast.Div(), ast.BinOp(ast.Name(whole), ast.Sub(), ast.Constant(1)) as divisor):
+            mistake = f"{quoted(source.text_of(node))} divides by one less than the number of elements"
+            yield Edit.of_node(source, 0, divisor, whole, mistake)
+            return
+        case ast.BinOp(_, ast.Div(), ast.Name(lanes) as divisor):
+            blocks, ends = set[str](), list[ast.expr]()
+        case _:
+            return
+    for one in function.nodes:
+        match one:
+            case ast.Call(args=[*_, last]) if called(one) == "arange":
+                blocks |= {name.id for name in names_in(last)}
+            case ast.Call(args=[end] | [_, end, *_]) if called(one) == "range":
+                ends.append(end)
+            case ast.Compare(_, [ast.Lt()], [end]):
+                ends.append(end)
+    for counted in dict.fromkeys(one.id for one in ends if isinstance(one, ast.Name)):
+        if lanes in blocks and counted not in blocks:
+            mistake = f"{quoted(source.text_of(node))} divides by the lanes of a block"
+            yield Edit.of_node(source, 0, divisor, counted, mistake)
 
 
 def _of_a_comparison(source: Source, node: ast.Compare, function: Function) -> Iterator[Edit]:

@@ -210,8 +210,10 @@ class Search:
                 few = SHARE_OF_AGAIN if bench.leaves_near(text, one.cases) else 1.0
                 second = self._second(one.edit, round(few * self._one), mended=one.cases)
                 return second or self._for_some(one)
-        for step in steps[:MOST_STEPS]:
-            work = self._one if step.outputs else self._two // min(len(steps), MOST_STEPS)
+        left = self._two
+        for step in steps[:MOST_STEPS]:  # half of what is left for each: the first ones bring it nearest
+            left -= left // 2
+            work = self._one if step.outputs else left
             second = self._second(step.edit, work, cheapest=bool(step.outputs))
             if second:
                 return second

@@ -32,6 +32,8 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
                 if len(unlike) > MOST_UNLIKE or not isinstance(one, ast.Assign | ast.AugAssign | ast.Expr):
                     continue
                 for mine, its in unlike:
+                    if any(isinstance(getattr(part, "ctx", None), ast.Store) for part in (mine, its)):
+                        continue  # what is assigned to
                     # A whole expression in place of another says little of how both are alike.
                     whole = mine is getattr(one, "value", None) and not isinstance(mine, ast.Name)
                     if function.kernel and not whole:
@@ -115,10 +117,23 @@ def _bodies(node: ast.AST) -> Iterator[Sequence[ast.stmt]]:
 
 
 def _as_in(source: Source, one: ast.stmt, mine: ast.expr, other: ast.stmt, its: ast.expr) -> Edit:
-    mistake = (
-        f"{quoted(source.text_of(mine))} in {quoted(source.text_of(one))} is not as in line {other.lineno}"
-    )
+    code = f"{quoted(source.text_of(mine))} in {quoted(source.text_of(one))}"
+    more = _more_than(source, mine, its)
+    if more:
+        mistake = f"{code} lacks `{more}`, which line {other.lineno} has"
+    elif isinstance(its, ast.Name) and not isinstance(mine, ast.Name):
+        mistake = f"{code} stands where line {other.lineno} has `{its.id}`"
+    else:
+        mistake = f"{code} is not as in line {other.lineno}"
     return Edit.of_node(source, 2, mine, _enclosed(source, its), mistake)
+
+
+def _more_than(source: Source, mine: ast.expr, its: ast.expr) -> str:
+    """Return the operator and operand that an expression has behind another one; "" where it is not so."""
+    for node in ast.walk(its):
+        if isinstance(node, ast.BinOp) and ast.dump(node.left) == ast.dump(mine):
+            return source.between(source.span(node.left)[1], source.span(node)[1]).strip()
+    return ""
 
 
 def _exchanged(source: Source, mine: ast.expr, its: ast.expr) -> Edit:

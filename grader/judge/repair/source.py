@@ -187,6 +187,19 @@ class Source:
         return frozenset(names | {name for name, one in self.functions.items() if one.kernel})
 
     @cached_property
+    def never_used(self) -> list[str]:
+        """The kernels that the file neither launches nor calls: their names stand nowhere else."""
+        names = [node.id for node in names_in(self.tree)]
+        return [name for name, one in self.functions.items() if one.kernel and name not in names]
+
+    @cached_property
+    def of_triton(self) -> frozenset[str]:
+        """The names that the file imports from Triton."""
+        imported = (one for one in self.tree.body if isinstance(one, ast.ImportFrom))
+        of_triton = (one for one in imported if (one.module or "").partition(".")[0] == "triton")
+        return frozenset(alias.asname or alias.name for one in of_triton for alias in one.names)
+
+    @cached_property
     def tuned(self) -> frozenset[str]:
         """The constants of autotuned kernels that a config may set: they are keys of a dict of the file."""
         keys: set[str] = set()
@@ -386,6 +399,18 @@ def names_in(node: ast.AST) -> Iterator[ast.Name]:
 def is_start(value: ast.AST) -> bool:
     """Return whether a value is a number, or a block of one, as that with which a sum begins."""
     return isinstance(value, ast.Constant) or called(value) in ("zeros", "zeros_like", "full")
+
+
+def stored(source: Source, node: ast.AST) -> ast.expr | None:
+    """Return what a call of a store stores; None for any other node.
+
+    A function of the file, or one that it is given, has it last: `store(row_ptr, cols, n_cols, value)`.
+    """
+    match node:
+        case ast.Call(args=[_, value, *others]) if called(node) in ("store", "atomic_add"):
+            own = isinstance(node.func, ast.Name) and node.func.id not in source.of_triton
+            return others[-1] if own and others else value
+    return None
 
 
 def called(node: ast.AST) -> str:

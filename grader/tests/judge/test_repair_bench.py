@@ -4,7 +4,7 @@ import pytest
 
 from grader.course import catalog
 from grader.course.submission import Submission
-from grader.judge.repair.bench import Bench, Observed
+from grader.judge.repair.bench import Bench, Observed, _is_like
 from grader.judge.repair.edit import Edit
 from grader.tests.helpers.course import solution, swap
 from grader.worker.messages import OneProgram
@@ -217,3 +217,21 @@ def test_a_text_that_fails_in_a_case_is_told_from_one_that_is_wrong_there(bench)
     assert not bench.fails
     assert bench.worst(swap(RIGHT, "    tl.store(", "    tl.no_such_function(")) == 0
     assert bench.fails
+
+
+@pytest.mark.parametrize(
+    ("score", "base", "is_like"),
+    [
+        (0.3, 0.2, True),
+        (0.0, 0.2, False),  # no element is a number: another mistake shows
+        (0.0, 0.0, True),
+        (-1.0, 0.0, False),
+        (-1.0, -1.0, True),
+        (0.6, 0.2, False),
+        (1.0, 0.9, False),
+        (0.5, None, True),
+        (-1.0, None, False),
+    ],
+)
+def test_a_smaller_case_is_like_a_larger_one_if_it_fails_in_the_same_way(score, base, is_like):
+    assert _is_like(score, base) is is_like

@@ -6,7 +6,8 @@ import pytest
 
 from grader.judge.repair import names
 from grader.judge.repair.candidates import candidates
-from grader.judge.repair.source import Source
+from grader.judge.repair.source import Source, called, stored
+from grader.tests.helpers.course import swap
 
 KERNEL = """
 import torch
@@ -323,14 +324,60 @@ def function(x, out):
 """
 
 
-def test_a_block_that_configs_set_is_exchanged_for_a_size_where_something_is_divided_by_it():
+@pytest.mark.parametrize(
+    ("divisor", "mistake"),
+    [
+        ("BLOCK", "`tl.sum(x, axis=0) / BLOCK` divides by the lanes of a block"),
+        ("(n - 1)", "`tl.sum(x, axis=0) / (n - 1)` divides by one less than the number of elements"),
+    ],
+)
+def test_what_is_divided_by_another_number_than_that_of_the_elements_is_tried_first(divisor, mistake):
     """The mean of a block is none of a row; in an address another value would be another tile."""
-    tried = candidates(Source(MEAN), "function")
-    found = [edit for edit in tried for _, text in edit.parts if "`BLOCK` is the wrong" in edit.mistake]
-    assert [(one.parts[0][1], one.mistake) for one in found] == [
-        ("n", "`BLOCK` is the wrong value in `tl.sum(x, axis=0) / BLOCK`")
+    source = Source(swap(MEAN, "tl.sum(x, axis=0) / BLOCK", f"tl.sum(x, axis=0) / {divisor}"))
+    tried = candidates(source, "function")
+    found = [edit for edit in tried if edit.mistake == mistake]
+    assert [plain(source.with_replaced(one.parts)) for one in found] == [
+        plain(MEAN.replace("/ BLOCK", "/ n"))
     ]
-    assert tried.index(found[0]) < len(tried) / 4
+    assert tried.index(found[0]) < len(tried) / 10
+
+
+HELPED = """
+from rows import load, store
+
+
+@triton.jit
+def kernel(x_ptr, bias_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    cols = tl.arange(0, BLOCK)
+    bias = load(bias_ptr, cols, n)
+    store(out_ptr, cols, n, load(x_ptr, cols, n) * 2.0)
+
+
+@triton.jit
+def other_kernel(x_ptr):
+    tl.store(x_ptr, 0.0)
+
+
+def function(x, bias, out):
+    kernel[(1,)](x, bias, out, x.shape[1], BLOCK=64)
+"""
+
+
+def test_what_a_function_of_another_file_stores_is_its_last_argument():
+    source = Source(HELPED)
+    (edit,) = [
+        one for one in candidates(source, "function") if "`bias` is not added in `load(x_ptr" in one.mistake
+    ]
+    assert "cols, n, ((load(x_ptr, cols, n) * 2.0) + bias))" in source.with_replaced(edit.parts)
+    calls = [node for node in ast.walk(source.tree) if isinstance(node, ast.Call) and called(node) == "store"]
+    assert [source.text_of(stored(source, one)) for one in calls] == ["load(x_ptr, cols, n) * 2.0", "0.0"]
+    own = Source(HELPED.replace("from rows import", "from triton.language import"))
+    assert own.text_of(stored(own, calls[0])) == "cols"
+
+
+def test_kernels_that_nothing_launches_or_calls_are_known():
+    assert Source(HELPED).never_used == ["other_kernel"]
+    assert Source(MEAN).never_used == []
 
 
 COUNTED = """

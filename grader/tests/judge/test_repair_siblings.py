@@ -91,3 +91,35 @@ def test_of_two_updates_by_the_same_text_one_has_the_name_of_the_other():
     assert "`even` belongs in line 13, and not in `odd = tl.fma(x, x, even)`" in [
         one.mistake for one in found
     ]
+
+
+LIKE = """
+@triton.jit
+def kernel(x_ptr, mean, out_ptr, n, BLOCK: tl.constexpr):
+    cols = tl.arange(0, BLOCK)
+    squares, products = 0.0, 0.0
+    for start in range(0, n, BLOCK):
+        d = tl.load(x_ptr + start + cols) - mean
+        squares += tl.sum(d * d, axis=0)
+        products += tl.sum(d * {}, axis=0)
+    tl.store(out_ptr, squares)
+    tl.store(out_ptr + 1, products)
+
+
+def function(x, out):
+    kernel[(1,)](x, 1.0, out, x.numel(), BLOCK=64)
+"""
+
+
+def test_a_name_that_the_other_statement_has_is_told():
+    said = [edit.mistake for edit in candidates(Source(LIKE.format("tl.load(x_ptr + cols)")), "function")]
+    code = "`tl.load(x_ptr + cols)` in `products += tl.sum(d * tl.load(x_ptr + cols), axis=0)`"
+    assert f"{code} stands where line 8 has `d`" in said
+    assert not any("`squares, products`" in one and "`cols`" in one for one in said)  # both are assigned to
+
+
+def test_what_the_other_statement_has_more_is_told():
+    source = Source("squares = a * a\nproducts = (a - mean) * a\n")
+    one, other = source.tree.body
+    edit = siblings._as_in(source, one, one.value.left, other, other.value.left)
+    assert edit.mistake == "`a` in `squares = a * a` lacks `- mean`, which line 2 has"
