@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from grader.judge.repair.edit import Edit, quoted
 from grader.judge.repair.kinds import Kind, kinds_of
-from grader.judge.repair.source import Function, Part, Source, called, names_in
+from grader.judge.repair.source import Function, Source, called, names_in
 
 MOST_PLACES = 8
 
@@ -168,17 +168,19 @@ def _loaded_once(source: Source, function: Function, loops: list[ast.For]) -> It
                 indices = [one for one in names_in(value) if one.id in _ranges(function)]
             case _:
                 continue
-        parts: list[Part] = []
+        parts: dict[
+            tuple[int, int], str
+        ] = {}  # of loops in each other the inner one counts, which comes later
         for loop in (one for one in loops if one.lineno > node.lineno):
             assert isinstance(loop.target, ast.Name)
             places = [(source.span(one), f"({loop.target.id} + {one.id})") for one in indices]
             moved = source.with_replaced(places, within=source.span(value))
             uses = (one for part in loop.body for one in names_in(part))
-            parts += [
-                (source.span(one), moved) for one in uses if one.id == name and isinstance(one.ctx, ast.Load)
-            ]
+            parts |= {
+                source.span(one): moved for one in uses if one.id == name and isinstance(one.ctx, ast.Load)
+            }
         if indices and parts and len(parts) <= MOST_PLACES:
             mistake = (
                 f"{quoted(source.text_of(node))} is run once, before the loop, and loads its first block only"
             )
-            yield Edit(1, node.lineno, mistake, tuple(parts))
+            yield Edit(1, node.lineno, mistake, tuple(parts.items()))

@@ -727,3 +727,25 @@ def test_an_edit_of_a_way_that_host_code_chooses_may_go_around_what_is_wrong():
         for one in edits
         if one.mistake == "`b.stride(0) == 1` is the wrong condition for a contiguous copy"
     ]
+
+
+NESTED = """
+@triton.jit
+def kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    lanes = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + lanes, mask=lanes < n)
+    for part in range(2):
+        for start in range(0, n, BLOCK):
+            tl.store(out_ptr + part * n + start + lanes, x, mask=start + lanes < n)
+
+
+def function(x, out):
+    kernel[(1,)](x, out, x.numel(), BLOCK=64)
+"""
+
+
+def test_what_two_loops_in_each_other_use_is_loaded_at_the_block_of_the_inner_one():
+    """Else one edit would replace one place twice, and no edit of the file would be tried."""
+    source = Source(NESTED)
+    (edit,) = [one for one in candidates(source, "function") if "loads its first block only" in one.mistake]
+    assert [text for _, text in edit.parts] == ["tl.load(x_ptr + (start + lanes), mask=(start + lanes) < n)"]

@@ -9,6 +9,8 @@ import pytest
 
 from grader.course import catalog
 from grader.course.specimens import Specimen
+from grader.judge.repair.candidates import candidates
+from grader.judge.repair.source import Source
 from grader.tests.helpers.course import ROOT
 from grader.tests.whole.corpus import Examiner
 
@@ -104,3 +106,18 @@ def test_a_right_answer_of_another_form_passes(cpu, file):
 
 def test_there_are_right_answers_to_look_at():
     assert len(HONEST) > 60
+
+
+@pytest.mark.slow
+def test_edits_of_some_of_the_files_can_be_made():
+    """One edit that cannot be made would end the search, and a message say what the symptom suggests."""
+    made = 0
+    some = FILES[::40]
+    for file in some:
+        try:
+            source = Source("#" + file.read_text().partition("\n")[2])
+        except SyntaxError:
+            continue
+        for name in functions_of(file):
+            made += len(candidates(source, name)) > 0
+    assert made > len(some) / 2
