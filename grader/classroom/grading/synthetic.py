@@ -125,7 +125,11 @@ def _differences(results: Results, verdicts: dict[str, list[str]]) -> Iterator[s
 def _hand_ins(chosen: random.Random, slow: bool) -> Iterator[HandIn]:
     """Yield one hand-in of each kind in turn, endlessly; each kind is shuffled and repeats when used up."""
     entries = catalog.find()
-    pools = [[_of(one, entries) for one in _specimens(patterns, slow)] for patterns in POOLS.values()]
+    of_labs = {exercise.name for entry in entries for exercise in entry.lab.exercises}
+    pools = [
+        [_of(one, entries) for one in _specimens(patterns, slow) if one.functions[0] in of_labs]
+        for patterns in POOLS.values()
+    ]
     pools += [list(_solutions(entries)), [_broken(name, entries) for name in BROKEN]]
     for pool in pools:
         chosen.shuffle(pool)
