@@ -33,7 +33,7 @@ PAGE_LINES = PAGE // LINE
 LINES_PER_OUTPUT = 4096
 SAMPLED_PAGES = 64  # of all outputs of a block together, unless two of each output are more
 FEWEST_PAGES = 2  # of an output: its last page, and one at a place drawn for each block
-MOST_SIZE = 1 << 16  # a smaller whole number may be a size, and no seed
+LEAST_SEED = 1 << 16  # a smaller whole number may be a size
 WARM_DATA = 1_000_000  # call numbers from here on give data that no correctness case uses
 
 
@@ -70,7 +70,7 @@ class BufferSets:
         bits and its remainder by 16: Triton compiles anew for another.
         """
         whole = {
-            name: value for name, value in self.named.items() if type(value) is int and value >= MOST_SIZE
+            name: value for name, value in self.named.items() if type(value) is int and value >= LEAST_SEED
         }
         for name, value in whole.items():
             half = 1 << (value.bit_length() - 1)

@@ -259,10 +259,9 @@ class Picked:
 class AuditReport:
     """What a plan did besides running the kernels of its own file, as names; filled while it runs.
 
-    `operators` are torch operators that computed, `foreign` are launched
-    functions from other files. If kernels were counted, `strangers` ran more often than the file launched
-    them; `uncounted` says why the count failed. `steps` are the bytecode instructions of the file that ran in
-    a call.
+    `operators` are torch operators that computed, `foreign` are launched functions from other files. If
+    kernels were counted, `strangers` ran more often than the file launched them; `uncounted` says why the
+    count failed. `steps` are the bytecode instructions of the file that ran in a call.
     """
 
     operators: list[str] = field(default_factory=list)
