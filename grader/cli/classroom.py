@@ -30,7 +30,7 @@ from grader.system.exit_codes import BELOW, FAULT, INTERRUPTED, UNCHECKED
     "--jobs",
     type=click.IntRange(1),
     make="JOBS",
-    help="gradings at once; by default one for each GPU, or one for two cores",
+    help="gradings at once; by default two for each GPU, of which one computes on it, or one for two cores",
 )
 @option(
     "--only",

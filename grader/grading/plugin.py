@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +23,7 @@ from grader.judge.run import Run
 from grader.report.terminal import explain
 from grader.results.outcome import Outcome
 from grader.system import gpu, seeds
-from grader.system.gpu_lock import GpuLock
+from grader.system.gpu_lock import NOTE, GpuLock
 
 RUN = pytest.StashKey[Run]()
 LOCK = pytest.StashKey[GpuLock]()
@@ -210,7 +211,10 @@ def pytest_collection_finish(session):
         gc.disable()  # imports make many objects, and none to collect
         run.warm(asked)
         if run.gpu:  # two graders on one GPU would disturb each other's timings
-            session.config.stash[LOCK] = GpuLock(run.gpu.uuid_hash)
+            scratch = os.environ.get("GRADER_SCRATCH")
+            session.config.stash[LOCK] = GpuLock(
+                run.gpu.uuid_hash, note=Path(scratch) / NOTE if scratch else None
+            )
             session.config.stash[LOCK].__enter__()
         run.begin(asked)
         gc.freeze()  # no later collection looks at them

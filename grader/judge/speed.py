@@ -34,7 +34,7 @@ BLOCK_US = {"memory": 2_400.0, "arithmetic": 4_500.0}
 LEAST_CALL_US = 75.0  # shorter calls would measure launches
 WARM_CALLS, WARM_US = 10, 30_000.0
 # Before a block of arithmetic. Without it the power limit lowers the clock, on some GPUs more than on others.
-REST_S = 0.02
+REST_S = 0.01
 SLOW_BLOCK_US = 100_000.0  # a longer block of the student's gets fewer calls: rounds would take minutes
 TUNE_LIMIT_S = 120.0
 BLOCK_LIMIT_S = 60.0
@@ -200,7 +200,7 @@ class SpeedTest:
                 writing.append(self._write(values, k))
             else:
                 self.buffer_sets.poison(k)
-            times.append(self._block("reference", plans["reference", k], BLOCK_LIMIT_S))
+            times.append(self._block("reference", plans["reference", k], BLOCK_LIMIT_S, rests=True))
         self.writing_us = statistics.median(writing)
         return times
 
@@ -233,7 +233,7 @@ class SpeedTest:
                     # this only makes both second blocks follow the same work.
                     self.buffer_sets.poison(theirs)
                 k = sets[side]
-                times[side].append(self._block(side, plans[side, k], BLOCK_LIMIT_S, k))
+                times[side].append(self._block(side, plans[side, k], BLOCK_LIMIT_S, k, rests=True))
             reasons += self.clocks.sample()
             self._verify(mine, values, closely == at)
         reference_us, student_us = times["reference"], times["student"]
@@ -263,18 +263,21 @@ class SpeedTest:
         self.poisoned = lines, self.buffer_sets.lines[lines]
         return taken_us / self.buffer_sets.calls
 
-    def _block(self, side: str, plan: int, limit_s: float, k: int | None = None) -> float:
+    def _block(
+        self, side: str, plan: int, limit_s: float, k: int | None = None, rests: bool = False
+    ) -> float:
         """Microseconds from opening the gate to the moment the judge holds a secret sample of every output of
         set `k`.
 
-        The plan is queued now if it is not yet. Without `k` the time is only looked at, not scored.
+        The plan is queued now if it is not yet. Without `k` the time is only looked at, not scored. With
+        `rests` the GPU rests before a block of arithmetic.
         """
         assert not self.student.is_setting_up, "it would use the GPU beside a timed block"
         if self._worker(side).queued != plan:
             self._queue(side, plan)
         other = self.reference if side == "student" else self.student
         other.hold(still=True)  # what it might compute meanwhile would slow this side down
-        if self.speed.flops:  # before the check for early writes: a kernel could write during it
+        if rests and self.speed.flops:  # before the check for early writes: a kernel could write during it
             time.sleep(REST_S)
         memory, lines = self.buffer_sets.lines, self.buffer_sets.secret_lines(k or 0)
         scored = side == "student" and k is not None
@@ -389,7 +392,7 @@ class SpeedTest:
         plan = self._plan("reference", 0, arm)
         self._open_block("reference", plan, BLOCK_LIMIT_S)
         return (
-            statistics.median([self._block("reference", plan, BLOCK_LIMIT_S) for _ in range(5)])
+            statistics.median([self._block("reference", plan, BLOCK_LIMIT_S, rests=True) for _ in range(5)])
             / self.buffer_sets.calls
         )
 

@@ -22,6 +22,7 @@ from grader.course import catalog
 from grader.grading.options import RunOptions
 from grader.results import reading
 from grader.results.models import MOST_BYTES
+from grader.system import gpu, gpu_lock
 from grader.system.files import read_bytes
 from grader.system.files import replace as put
 from grader.system.locks import is_held
@@ -79,7 +80,7 @@ def run(task: Task) -> Ended:
     accelerator = os.environ.get("CUDA_VISIBLE_DEVICES", "") if task.tier == "gpu" else ""
     if task.tier == "gpu":
         waiting = RunFolder(Path(task.run)).engine / f"waiting-{os.uname().nodename}-{accelerator}"
-        if not gpu_idle.wait(waiting, lambda: is_held(lock, task.token)):
+        if not gpu_idle.wait(waiting, lambda: is_held(lock, task.token), _used_by_others):
             return Ended(None, f"GPU {accelerator} on {os.uname().nodename} was in use by others")
     prefix = f"grader-class-{hashlib.sha256(task.run.encode()).hexdigest()[:12]}"
     _remove_left(prefix)
@@ -93,7 +94,8 @@ def run(task: Task) -> Ended:
         record = TaskRecord(
             student=task.student, unit=task.unit.name, state=State.GRADED, fingerprint=task.fingerprint,
             attempt=task.attempt, lost=list(task.lost), exit_code=code,
-            seconds=round(time.monotonic() - began, 1), accelerator=accelerator,
+            seconds=round(time.monotonic() - began - (gpu_lock.waited_s(scratch / gpu_lock.NOTE) or 0.0), 1),
+            accelerator=accelerator,
             files_sha256=task.files_sha256, handed_in=task.handed_in,
         )  # fmt: skip
         return _finish(task, scratch, record)
@@ -117,6 +119,12 @@ def give_up(task: Task) -> TaskRecord:
     return record
 
 
+def _used_by_others() -> str:
+    """Describe who uses the GPU; empty if it is idle, or if a grader has its lock, which is waited for."""
+    found, _ = gpu.find()
+    return "" if found and gpu_lock.GpuLock(found.uuid_hash).is_taken else gpu_idle.used_by()
+
+
 def _grade(task: Task, scratch: Path, lock: Path) -> int | None:
     """Run the grader and return its exit code; None if the command that runs the class ended meanwhile."""
     asked = RunOptions(
@@ -125,6 +133,7 @@ def _grade(task: Task, scratch: Path, lock: Path) -> int | None:
         results=scratch / "results",
     )  # fmt: skip
     supervised = [sys.executable, "-m", "grader.classroom.grading.supervise", str(task.limit_s)]
+    supervised.append(str(scratch / gpu_lock.NOTE))
     supervised += [*task.command, *asked.arguments()]
     environment = os.environ | {"GRADER_SCRATCH": str(scratch), "COLUMNS": "100", "NO_COLOR": "1"}
     with open(scratch / "log", "wb") as log:

@@ -14,6 +14,8 @@ from grader.classroom.run_folder import RunFolder
 from grader.course import catalog
 from grader.system.files import read_toml
 
+PER_GPU = 2  # gradings: one computes on it, and meanwhile the next one starts and compiles
+
 
 class SiteError(Exception):
     """The site file cannot be used; the message names the field."""
@@ -39,7 +41,7 @@ class Slurm(BaseModel):
 
 
 class Site(BaseModel):
-    """A site with `workers_per_node` gradings at once; the default is one per GPU, or one per two cores."""
+    """A site with `workers_per_node` gradings at once; the default is two per GPU, or one per two cores."""
 
     model_config = ConfigDict(extra="forbid")
     slurm: Slurm | None = None
@@ -76,18 +78,21 @@ def gpus(environment: Mapping[str, str] = os.environ) -> list[str]:
         return []
 
 
-def accelerators(site: Site, tier: str) -> list[str]:
-    """Return the GPUs of one node, one worker each; empty on the CPU tier."""
+def accelerators(site: Site, tier: str, jobs: int | None) -> list[str]:
+    """Return the GPU of each worker of one node; empty on the CPU tier.
+
+    Each GPU has PER_GPU workers: what computes on it holds its lock, and the others wait for that.
+    """
     if tier != "gpu":
         return []
     found = [str(number) for number in range(site.slurm.gpus_per_node)] if site.slurm else gpus()
-    return found[: site.workers_per_node]
+    return (found * PER_GPU)[: site.workers_per_node][:jobs]
 
 
 def workers(site: Site, tier: str, jobs: int | None) -> int:
     """Return how many gradings run at once on one node."""
     if tier == "gpu":
-        return min(jobs or 1 << 16, len(accelerators(site, tier)))
+        return len(accelerators(site, tier, jobs))
     cores = (site.slurm.cores_per_node if site.slurm else None) or os.cpu_count() or 1
     return jobs or site.workers_per_node or max(1, cores // 2)
 
@@ -110,7 +115,7 @@ def config(site: Site, tier: str, jobs: int | None, run: RunFolder, token: str):
         provider=_provider(site),
         max_workers_per_node=count,
         cores_per_worker=1e-6,  # only max_workers_per_node limits the number
-        available_accelerators=accelerators(site, tier)[:count],
+        available_accelerators=accelerators(site, tier, jobs),
         prefetch_capacity=0,  # queued tasks stay here, not with a worker that may fail
         # By module, not through PATH: the environment need not be active.
         launch_cmd=DEFAULT_LAUNCH_CMD.replace("process_worker_pool.py", module, 1),

@@ -293,7 +293,7 @@ class _Class:
                 f"the self-test needs {missing[0]}, which a release for students lacks: grade from the "
                 "course's own checkout, or skip it with --no-self-test"
             )
-        gpus = sites.accelerators(self._site, self._tier)[: self._options.jobs]
+        gpus = sites.accelerators(self._site, self._tier, self._options.jobs)
         known = selftest.tasks(self._folder, self._units, self._planner.like, max(1, len(gpus)))
         with Progress(self._console, len(known), "self-test") as progress:
             ended = []

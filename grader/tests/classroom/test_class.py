@@ -137,18 +137,16 @@ def test_site_says_which_field_is_wrong(tmp_path):
         machines.read(write(tmp_path / "site.toml", "[slurm\n"))
 
 
-def test_site_of_a_cluster_pins_one_worker_to_each_gpu(tmp_path):
+def test_site_of_a_cluster_pins_two_workers_to_each_gpu(tmp_path):
     text = 'address = "10.0.0.1"\n[slurm]\npartition = "gpu"\ngpus_per_node = 4\njobs = 2\n'
     found = machines.read(write(tmp_path / "site.toml", text))
     gpus = ["0", "1", "2", "3"]
-    assert (found.tier, machines.accelerators(found, "gpu"), machines.workers(found, "gpu", None)) == (
-        "gpu",
-        gpus,
-        4,
-    )
+    assert found.tier == "gpu"
+    assert machines.accelerators(found, "gpu", None) == gpus + gpus
+    assert (machines.workers(found, "gpu", None), machines.workers(found, "gpu", 3)) == (8, 3)
     config = machines.config(found, "gpu", None, RunFolder(tmp_path), "token")
     (executor,) = config.executors
-    assert executor.available_accelerators == gpus
+    assert executor.available_accelerators == gpus + gpus
     assert (executor.provider.partition, executor.provider.max_blocks) == ("gpu", 2)
     assert str(ROOT) in executor.provider.worker_init
 
@@ -158,18 +156,11 @@ def test_gpus_are_those_that_cuda_would_see():
     assert machines.gpus({"CUDA_VISIBLE_DEVICES": ""}) == []
 
 
-def test_jobs_decide_how_many_cores_are_used_and_never_two_a_gpu(monkeypatch):
+def test_jobs_decide_how_many_cores_are_used_and_never_more_than_two_a_gpu(monkeypatch):
     here = machines.Site()
     monkeypatch.setattr(machines, "gpus", lambda: ["0", "1"])
-    assert (
-        machines.workers(here, "gpu", None),
-        machines.workers(here, "gpu", 8),
-        machines.workers(here, "gpu", 1),
-    ) == (
-        2,
-        2,
-        1,
-    )
+    assert [machines.workers(here, "gpu", jobs) for jobs in (None, 8, 1)] == [4, 4, 1]
+    assert machines.accelerators(here, "gpu", 2) == ["0", "1"]
     assert machines.workers(here, "cpu", 5) == 5
 
 

@@ -10,15 +10,17 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
 from grader.classroom import records
-from grader.classroom.grading import gpu_idle, grade_unit, plan, run_lock
+from grader.classroom.grading import gpu_idle, grade_unit, plan, run_lock, supervise
 from grader.classroom.intake import expected_files
 from grader.classroom.records import Receipt, RunRecord, State, TaskRecord
 from grader.classroom.run_folder import RunFolder, UnitFolder
+from grader.system.gpu_lock import GpuLock
 from grader.system.locks import is_held
 from grader.tests.classroom import fake_grader
 from grader.tests.classroom.class_facts import facts
@@ -167,6 +169,24 @@ def test_a_gpu_in_use_by_others_is_waited_for_with_a_note(tmp_path, monkeypatch)
     assert gpu_idle.wait(note, lambda: True, by)
     assert seen == ["", "in use by process 4711", "in use by process 4711"]
     assert not note.exists()
+
+
+def test_a_gpu_that_another_grading_has_is_not_in_use_by_others(tmp_path, monkeypatch):
+    monkeypatch.setattr(grade_unit.gpu, "find", lambda: (SimpleNamespace(uuid_hash=tmp_path.name), ""))
+    monkeypatch.setattr(gpu_idle, "used_by", lambda: "in use by process 4711")
+    with GpuLock(tmp_path.name):
+        assert grade_unit._used_by_others() == ""
+    assert grade_unit._used_by_others() == "in use by process 4711"
+
+
+@pytest.mark.parametrize(("waits", "code"), [(True, 0), (False, supervise.OVER)])
+def test_no_time_counts_while_a_grading_waits_for_its_gpu(tmp_path, waits, code):
+    note = tmp_path / "note"
+    note.write_text("" if waits else "0.5")
+    late = f"import time; time.sleep(3); open({str(note)!r}, 'w').write('3')"
+    command = [sys.executable, "-m", "grader.classroom.grading.supervise", "1.5", str(note)]
+    ended = subprocess.run([*command, sys.executable, "-c", late], cwd=ROOT, timeout=60, check=False)
+    assert ended.returncode == code
 
 
 def test_a_command_that_ends_meanwhile_is_no_reason_to_wait_on(tmp_path):

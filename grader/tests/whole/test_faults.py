@@ -925,6 +925,29 @@ def test_f24_those_who_share_a_gpu_do_not_wait_for_each_other_and_one_who_wants_
     thread.join(10)
 
 
+def test_f24_a_note_says_that_the_lock_is_waited_for_and_then_for_how_long(tmp_path):
+    from grader.system.gpu_lock import waited_s
+
+    lock, note = gpu_lock(), tmp_path / "note"
+    assert waited_s(note) == 0.0
+
+    def second():
+        with lock("0123456789abcdef", tmp_path, note=note):
+            pass
+
+    thread = threading.Thread(target=second)
+    assert not lock("0123456789abcdef", tmp_path).is_taken
+    with lock("0123456789abcdef", tmp_path) as held:
+        assert held.is_taken
+        thread.start()
+        while not note.exists():
+            time.sleep(0.01)
+        time.sleep(0.5)
+        assert waited_s(note) is None
+    thread.join(30)
+    assert 0.4 < waited_s(note) < 20
+
+
 def test_f24_another_gpu_is_not_waited_for(tmp_path):
     lock = gpu_lock()
     with lock("0123456789abcdef", tmp_path), lock("fedcba9876543210", tmp_path) as other:
