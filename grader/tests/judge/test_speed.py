@@ -151,8 +151,8 @@ def test_the_cost_of_an_empty_block_with_few_calls_is_not_taken_for_a_busy_gpu(f
     monkeypatch.setattr(speed.SpeedTest, "empty_us", 500.0)
     take, call_us = speed.SpeedTest._block, {"reference": 100.0, "student": speed.SLOW_BLOCK_US}
 
-    def by_a_clock_of_ours(self, side, plan, limit_s, k=None):
-        take(self, side, plan, limit_s, k)
+    def by_a_clock_of_ours(self, side, plan, limit_s, k=None, rests=False):
+        take(self, side, plan, limit_s, k, rests)
         return self.empty_us + call_us[side] * self.buffer_sets.calls
 
     monkeypatch.setattr(speed.SpeedTest, "_block", by_a_clock_of_ours)
@@ -193,10 +193,10 @@ def test_blocks_of_the_reference_alone_come_in_pairs_after_the_work_of_a_half_ro
     )
 
     def noted(name, method):
-        def run(self, *arguments):
+        def run(self, *arguments, **named):
             if inside:
                 events.append(name)
-            return method(self, *arguments)
+            return method(self, *arguments, **named)
 
         return run
 
@@ -397,8 +397,8 @@ def by_a_clock(monkeypatch, time_of):
 
         return run
 
-    def block(self, side, plan, limit_s, k=None):
-        take(self, side, plan, limit_s, k)
+    def block(self, side, plan, limit_s, k=None, rests=False):
+        take(self, side, plan, limit_s, k, rests)
         at = None
         if inside and inside[-1]:
             at = counts[side] = 1 - counts.get(side, 1)
@@ -531,8 +531,8 @@ def test_a_time_below_what_the_memory_allows_is_impossible(fight, monkeypatch):
 def test_results_that_land_between_the_sample_and_the_check_are_late(fight, monkeypatch):
     take = speed.SpeedTest._block
 
-    def student_writes_later(self, side, plan, limit_s, k=None):
-        elapsed = take(self, side, plan, limit_s, k)
+    def student_writes_later(self, side, plan, limit_s, k=None, rests=False):
+        elapsed = take(self, side, plan, limit_s, k, rests)
         if side == "student" and k is not None:
             buffer = self.buffer_sets.sets[k][0][1][0]  # as a kernel would that is still running
             self.arena.view(buffer.tensor).add_(1.0)

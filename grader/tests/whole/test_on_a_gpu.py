@@ -268,7 +268,7 @@ def test_trouble_in_the_middle_of_the_rounds_costs_its_own_verdict_only(
     rounds.clear()
     with monkeypatch.context() as shorter:
         shorter.setattr(speed, "WARM_US", 0.0)  # one block, and two in each round
-        bad, _ = bench(in_trouble(kind, 8 * good.timing.calls_per_block))
+        bad, _ = bench(in_trouble(kind, 10 * good.timing.calls_per_block))
     verdict_s = time.monotonic() - rounds[-1]
     assert 1 < len(rounds) < 5, "it was to happen in the third round"
     assert bad.verdict in (Verdict.CRASHED, Verdict.TIMEOUT), bad.where
