@@ -174,12 +174,20 @@ class _Experiment:
         return [one for one in map(self._response, _cut(part)) if one]
 
     def _to_cut(self, of_axis: Sequence[Response]) -> list[Part]:
-        """Return the parts of an axis to cut: an element depends on few, or should, and it may be on less."""
+        """Return the parts of an axis to cut: an element depends on few, or should, and it may be on less.
+
+        Or it depends on all as it should but on a few, of which a piece may be missing.
+        """
         wide = list[Part]()
         for at in self.named:
             got = [one.part for one in of_axis if one.got[at] != 0.0]
             wanted = [one.part for one in of_axis if one.wanted[at] != 0.0]
-            for parts in (got, wanted):
+            unlike = [
+                one.part
+                for one in of_axis
+                if 0.0 < STRONG * abs(float(one.wanted[at])) < abs(float(one.got[at] - one.wanted[at]))
+            ]
+            for parts in (got, wanted, unlike):
                 wide += [one for one in parts if len(parts) <= FEW and one.stop - one.start > 1]
         return wide
 

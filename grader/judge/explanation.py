@@ -94,6 +94,15 @@ class Wrong(NamedTuple):
     answers: Sequence[tuple[CaseItem, Outcome]]
     right: Collection[str] = ()  # other exercises of the file, of which every case is right
     beside: Sequence[tuple[Exercise, Case]] = ()  # a few of these cases
+    repair: Repair | None = None  # with which what is left is looked at: another mistake shows by itself
+
+    def begin(self, worker: SubmissionWorker) -> bool:
+        """Start a worker with the file, and with its repair; return whether it runs."""
+        if worker.start():
+            return False
+        if self.repair:
+            lay(worker, self.submission.text, self.repair)
+        return True
 
     def cases(self, right: bool, hidden: bool = True) -> list[Case]:
         """Return the cases that are right or wrong, by size; without hidden ones their sizes may be shown."""
@@ -161,6 +170,9 @@ class Explainer:
         """
         key = wrong.submission.sha256 or ""
         self._looked_at.setdefault(wrong.exercise.name, wrong)
+        wrong = wrong._replace(answers=[pair for pair in wrong.answers if not _is_of_far_rows(pair[1])])
+        if not any(is_open(outcome) for _, outcome in wrong.answers):
+            return {}
         wrong = self._by_config(wrong)
         numbered = {} if key in self._mended else self._by_numbers(wrong)
         if numbered:
@@ -246,12 +258,14 @@ class Explainer:
         if len(named) == len(failed):
             return causes
         self._unmended.setdefault(key, []).append(wrong.exercise.name)
-        left = wrong._replace(answers=[pair for pair in wrong.answers if pair[0].id not in named])
+        left = wrong._replace(
+            answers=[pair for pair in wrong.answers if pair[0].id not in named], repair=repair
+        )
         rest = {name: outcome for name, outcome in failed.items() if name not in named}
         if tried:  # what an experiment says of mended cases is mended: these have another mistake
             said = {tried[name] for name in named if name in tried and name not in stepped}
             tried = {name: words for name, words in tried.items() if words not in said}
-        return causes | self._not_mended(left, rest, formula, tried)
+        return causes | self._not_mended(left, rest, formula or self._depends(left), tried)
 
     def _leaves_its_error(self, wrong: Wrong, repair: Repair) -> bool:
         """Return whether cases fail as before with a repair of others that fail at the same line.
@@ -366,7 +380,7 @@ class Explainer:
         worker = self._workers_for(wrong.answers[0][0])[0]
         failed = [Failed(item.id, item.case, outcome) for item, outcome in wrong.answers if is_open(outcome)]
         try:
-            return {} if worker.start() else by_experiment(worker, wrong.exercise, failed)
+            return by_experiment(worker, wrong.exercise, failed) if wrong.begin(worker) else {}
         finally:
             worker.close()
 
@@ -447,6 +461,15 @@ class Explainer:
         finally:
             worker.close()
 
+    def _depends(self, wrong: Wrong) -> str:
+        """Say on which inputs a wrong element depends and should not, or the other way round."""
+        plain = [one for one in wrong.cases(right=False) if not (one.needs_gpu or one.is_far)]
+        worker = self._workers_for(wrong.answers[0][0])[0]
+        try:
+            return dependence(worker, wrong.exercise, plain) if plain and wrong.begin(worker) else ""
+        finally:
+            worker.close()
+
     def _born(self, wrong: Wrong, reason: Reason) -> str:
         """Say where the first NaN or inf of the smallest such case comes from, or where digits are lost.
 
@@ -462,7 +485,7 @@ class Explainer:
         worker = self._workers_for(wrong.answers[0][0])[0]
         trial = Trial(wrong.exercise, min(cases, key=elements), worker.session.seed)
         try:
-            if worker.start() or trial.call(worker, traced=True) is None:
+            if not wrong.begin(worker) or trial.call(worker, traced=True) is None:
                 return ""
             seen = worker.witnessed.births
             if reason is Reason.PRECISION:
@@ -485,7 +508,7 @@ class Explainer:
         ]
         worker = self._workers_for(wrong.answers[0][0])[0]
         try:
-            return "" if worker.start() else breaking_shift(worker, wrong.exercise, plain)
+            return breaking_shift(worker, wrong.exercise, plain) if wrong.begin(worker) else ""
         finally:
             worker.close()
 
@@ -493,6 +516,7 @@ class Explainer:
         """Return the smallest wrong call, and what was tried to find it."""
         worker = self._workers_for(wrong.answers[0][0])[0]
         try:
+            wrong.begin(worker)
             return smallest_wrong(worker, wrong.exercise, wrong.cases(right=False, hidden=False))
         finally:
             worker.close()
@@ -501,9 +525,8 @@ class Explainer:
         """Say how the wrong results relate to the right ones."""
         worker = self._workers_for(wrong.answers[0][0])[0]
         try:
-            return (
-                "" if worker.start() else measured_of_file(worker, wrong.exercise, wrong.cases(right=False))
-            )
+            failing = wrong.cases(right=False)
+            return measured_of_file(worker, wrong.exercise, failing) if wrong.begin(worker) else ""
         finally:
             worker.close()
 
@@ -674,6 +697,11 @@ def outside_of_right(wrong: Wrong, seen: Sequence[Birth]) -> Sequence[Birth]:
         for function in right
     )
     return () if inside else seen
+
+
+def _is_of_far_rows(outcome: Outcome) -> bool:
+    """Return whether a case is right where rows lie close together: then that is its cause."""
+    return is_open(outcome) and outcome.symptom is Symptom.OFFSETS_WRAP
 
 
 def _is_of_few_elements(wrong: Wrong, repair: Repair) -> bool:

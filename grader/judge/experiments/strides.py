@@ -154,10 +154,17 @@ def _foreign(seen: Steps, one: Followed, at: int, axis: Axis) -> Mistake:
     place = one.place
     several = at != axis.axis or sum(each.name == place.name for each in seen.open) > 1
     through = _through(place.name, place.shape, at, several) if place.is_lent else _tensor(one)
-    name, index, mine, is_lent = axis.name, axis.axis, place.name, place.is_lent
+    name, index, mine = axis.name, axis.axis, place.name
+    # What a file allocates has no gaps: in a tensor of that shape without gaps the steps are the same.
+    is_like = at == index and tuple(place.shape) == tuple(seen.shapes[name])
+
+    def matters(of: Strides) -> bool:
+        if place.is_lent:
+            return of(name).strides[index] != of(mine).strides[at]
+        return not is_like or of(name).strides[index] != of(name).plain[index]
+
     return Mistake(
-        f"{through} with {_stride(axis, seen.shapes[name], len(place.shape) < 3 or at != index)}",
-        lambda of: not is_lent or of(name).strides[index] != of(mine).strides[at],
+        f"{through} with {_stride(axis, seen.shapes[name], len(place.shape) < 3 or at != index)}", matters
     )
 
 

@@ -62,6 +62,9 @@ def _of_a_range(source: Source, function: Function, loop: ast.For, kinds: dict[s
         for factor in sorted(sizes - used):
             mistake = f"the loop over {code} begins in the wrong place: `{source.text_of(given[0])}`"
             yield Edit.of_node(source, 1, given[0], f"({source.text_of(given[0])}) * {factor}", mistake)
+    if len(given) == 3 and source.text_of(given[0]) == "0":  # the first block may be taken before the loop
+        mistake = f"the loop over {code} begins in the wrong place: `0`"
+        yield Edit.of_node(source, 1, given[0], source.text_of(given[2]), mistake)
     if len(given) == 3:
         whole = [name for name in (*function.constants, *function.parameters, *function.stored)
                  if kinds.get(name) in (Kind.SIZE, Kind.CONSTANT, Kind.INDEX)]  # fmt: skip

@@ -17,6 +17,8 @@ LATER_TURNS = (
 )
 CONDITION_OF_COPY = "is the wrong condition for a contiguous copy"
 ONE_OBJECT = "asks whether both are one object"
+BEFORE = "_before"  # ends the name of what a value was
+PARTIAL_BLOCK = "drops the last, partial block"
 SET_ONCE = "set once, before the loop"
 REMOVES = ("does not belong", "must not be")
 MOST_QUOTED = 60  # characters of code in a sentence

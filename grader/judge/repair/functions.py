@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from grader.judge.repair.edit import Edit, quoted
+from grader.judge.repair.edit import PARTIAL_BLOCK, Edit, quoted
 from grader.judge.repair.source import Function, Source, called
 
 RESHAPES = {"reshape", "view"}
@@ -29,13 +29,17 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
                 mistake = f"{quoted(source.text_of(node))} limits {code}, which has no limits"
                 yield Edit.of_node(source, 1, node, f"({source.text_of(limited)})", mistake)
             case ast.Call(args=[ast.BinOp(left, ast.Div(), right)]) if called(node) in DOWN:
-                mistake = f"{quoted(source.text_of(node))} drops the last, partial block"
+                mistake = f"{quoted(source.text_of(node))} {PARTIAL_BLOCK}"
                 text = f"{module}.cdiv({source.text_of(left)}, {source.text_of(right)})"
                 yield Edit.of_node(source, 0, node, text, mistake)
             case ast.BinOp(ast.Call() as call, ast.Add() | ast.Sub(), other):
                 yield from _moved_in(source, node, call, other)
-            case ast.Call(args=[ast.BinOp(left, ast.Add() | ast.Sub(), right), *_]) if function.kernel:
+            case ast.Call(args=[ast.BinOp(left, ast.Add() | ast.Sub() | ast.Mult(), right), *_]) if (
+                function.kernel
+            ):
                 yield from _moved_out(source, node, left, right)
+                if isinstance(node.args[0], ast.BinOp) and isinstance(node.args[0].op, ast.Mult):
+                    yield from _moved_out(source, node, right, left)
 
 
 def _limited(node: ast.Call) -> ast.expr | None:
@@ -63,12 +67,13 @@ def _moved_in(source: Source, node: ast.BinOp, call: ast.Call, other: ast.expr) 
 
 
 def _moved_out(source: Source, node: ast.Call, left: ast.expr, right: ast.expr) -> Iterator[Edit]:
-    """f(a + c, b) becomes f(a, b) + c."""
-    if called(node) not in ONE_VALUE:
-        return
+    """f(a + c, b) becomes f(a, b) + c, and f(a * c) becomes f(a) * c, also where the file has f."""
     whole = node.args[0]
     assert isinstance(whole, ast.BinOp)
-    sign = "+" if isinstance(whole.op, ast.Add) else "-"
+    own = isinstance(whole.op, ast.Mult) and called(node) in source.functions
+    if called(node) not in ONE_VALUE and not own:
+        return
+    sign = "*" if isinstance(whole.op, ast.Mult) else "+" if isinstance(whole.op, ast.Add) else "-"
     (first, _), (begin, end), (_, last) = source.span(node), source.span(whole), source.span(node)
     head, tail = source.between(first, begin), source.between(end, last)
     code = source.text_of(right)

@@ -30,6 +30,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     yield from _parts_of_definitions(source, function, definitions)
     yield from _updates_of_one_name(source, function, definitions)
     yield from _factor_as_elsewhere(source, function)
+    yield from _vector_as_elsewhere(source, function)
     yield from _sum_as_elsewhere(source, function)
     single = {name: found[0] for name, found in definitions.items() if len(found) == 1}
     sizes = [name for name in function.parameters if kinds.get(name) is Kind.SIZE]
@@ -361,18 +362,57 @@ def _factor_as_elsewhere(source: Source, function: Function) -> Iterator[Edit]:
         node for node in function.nodes if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)
     ]
     of: dict[str, dict[str, ast.BinOp]] = {}
-    inside: set[int] = set()
+    within: dict[int, set[str]] = {}  # by a name's node, all that is in a product with it
     for product in products:
-        inside |= {id(one) for one in ast.walk(product)}
-        match product:
-            case ast.BinOp(ast.Name(one), _, ast.Name(other)):
-                of.setdefault(one, {}).setdefault(other, product)
-                of.setdefault(other, {}).setdefault(one, product)
+        inside = [*ast.walk(product)]
+        texts = {source.text_of(one) for one in inside if isinstance(one, ast.expr)}
+        for one in inside:
+            within.setdefault(id(one), set()).update(texts)
+        for mine, other in ((product.left, product.right), (product.right, product.left)):
+            if isinstance(mine, ast.Name) and (isinstance(other, ast.Name) or called(other) == "load"):
+                of.setdefault(mine.id, {}).setdefault(source.text_of(other), product)
     for node in function.nodes:
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and id(node) not in inside:
-            for factor, there in of.get(node.id, {}).items():
-                mistake = f"the factor `{factor}` is missing at `{node.id}`, which line {there.lineno} has"
+        if not (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)):
+            continue
+        for factor, there in of.get(node.id, {}).items():
+            if factor not in within.get(id(node), ()) and (id(node) not in within or "(" in factor):
+                mistake = (
+                    f"the factor {quoted(factor)} is missing at `{node.id}`, which line {there.lineno} has"
+                )
                 yield Edit.of_node(source, 1, node, f"({node.id} * {factor})", mistake)
+
+
+def _vector_as_elsewhere(source: Source, function: Function) -> Iterator[Edit]:
+    """Multiply what a loop adds by a vector that another loop loads, in the columns that this one loads."""
+    loads = {id(one): _pointed_to(one) for one in function.nodes if isinstance(one, ast.Call)}
+    vectors = {name.id for name in loads.values() if name and name.id in function.parameters}
+    for loop in (one for one in function.nodes if isinstance(one, ast.For | ast.While)):
+        mine = [(one, name) for one in ast.walk(loop) if (name := loads.get(id(one)))]
+        if not mine:
+            continue
+        last, pointer = mine[-1]
+        assert isinstance(last, ast.expr)
+        used = {name.id for _, name in mine}
+        for node in ast.walk(loop):
+            match node:
+                case ast.AugAssign(_, ast.Add(), ast.Call(args=[value, *_]) as call) if called(call) == "sum":
+                    added = value
+                case ast.AugAssign(_, ast.Add(), value):
+                    added = value
+                case _:
+                    continue
+            for vector in sorted(vectors - used):
+                text = source.with_replaced([(source.span(pointer), vector)], within=source.span(last))
+                mistake = f"the factor {quoted(text)} is missing in {quoted(source.text_of(added))}"
+                yield Edit.of_node(source, 1, added, f"(({source.text_of(added)}) * {text})", mistake)
+
+
+def _pointed_to(node: ast.Call) -> ast.Name | None:
+    """Return the name of the pointer that a call loads from: `load(p, ...)`, `tl.load(p + ...)`."""
+    match node:
+        case ast.Call(args=[ast.Name() as name, *_]) | ast.Call(args=[ast.BinOp(ast.Name() as name), *_]):
+            return name if "load" in called(node) else None
+    return None
 
 
 def _as_in_the_choice(source: Source, node: ast.Call) -> Iterator[Edit]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import permutations
 from typing import TypeGuard
 
-from grader.judge.repair.edit import Edit, quoted
+from grader.judge.repair.edit import PARTIAL_BLOCK, Edit, quoted
 from grader.judge.repair.kinds import WHOLE_KINDS, Kind, kinds_of, maxima, of_an_expression
 from grader.judge.repair.source import Function, Source, called, stored
 
@@ -46,7 +46,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
         if of in (Kind.POINTER, Kind.MASK):
             continue
         is_whole = is_count or of in WHOLE_KINDS
-        unused = function.unused
+        likely = {*function.unused, *(_factors_of_divisor(function, node) if is_count else ())}
         for sign, words in SIGNS.items():
             if is_whole and sign == "/":
                 continue
@@ -60,7 +60,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
                     continue  # a block size is a factor of numbers of blocks alone
                 product = sign == "*" and (kind is Kind.VALUE or is_count)
                 mean = sign == "/" and (kind is Kind.SIZE or name in compared) and "sum" in code
-                rank = 1 if name in unused or mean else 2 if product else 4
+                rank = 1 if name in likely or mean else 2 if product else 4
                 yield Edit.of_node(
                     source, rank, node, f"(({code}) {sign} {name})", words.format(name, quoted(code))
                 )
@@ -118,6 +118,25 @@ def _in_functions(source: Source, function: Function, kinds: dict[str, Kind]) ->
             for around in FUNCTIONS if fits else ():
                 mistake = f"a function such as `{around}` is missing around {quoted(code)}"
                 yield Edit.of_node(source, 5, operand, f"{around}({code})", mistake)
+
+
+def _factors_of_divisor(function: Function, node: ast.expr) -> set[str]:
+    """Return what the divisor was made of: `tile // in_group`, with `in_group = GROUP * n`, counts groups."""
+    match node:
+        case ast.BinOp(right=ast.Name(divisor)):
+            made = [
+                one.value
+                for one in function.nodes
+                if isinstance(one, ast.Assign) and _is_assigned(one, divisor)
+            ]
+            return {
+                one.id
+                for value in made
+                if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult)
+                for one in (value.left, value.right)
+                if isinstance(one, ast.Name)
+            }
+    return set()
 
 
 def _is_argument(node: ast.expr, call: ast.AST) -> bool:
@@ -216,7 +235,7 @@ def _rounded_up(source: Source, function: Function) -> Iterator[Edit]:
         for node in nodes:
             if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv):
                 left, right = source.text_of(node.left), source.text_of(node.right)
-                mistake = f"{quoted(source.text_of(node))} drops the last, partial block"
+                mistake = f"{quoted(source.text_of(node))} {PARTIAL_BLOCK}"
                 yield Edit.of_node(source, 0, node, f"{module}.cdiv({left}, {right})", mistake)
 
 

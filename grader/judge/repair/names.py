@@ -157,7 +157,7 @@ def _other_names(
             continue
         rank = _rank(function, node.id, around, other, known)
         mistake = f"`{node.id}` is the wrong value in {quoted(code)}"
-        if known.kinds.get(other) is Kind.STRIDE:
+        if known.kinds.get(other) is Kind.STRIDE and known.kinds.get(node.id) is not Kind.INDEX:
             mistake = f"`{node.id}` is the wrong step in {quoted(code)}: the memory has another stride"
         edit = Edit.of_node(source, rank, node, other, mistake)
         yield edit.avoiding() if isinstance(around, ast.If) else edit

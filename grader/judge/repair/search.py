@@ -21,7 +21,7 @@ from grader.judge.repair.bench import (
     slowest,
 )
 from grader.judge.repair.candidates import candidates
-from grader.judge.repair.edit import CONDITION_OF_COPY, LATER_TURNS, ONE_OBJECT, SET_ONCE, Edit
+from grader.judge.repair.edit import CONDITION_OF_COPY, LATER_TURNS, ONE_OBJECT, PARTIAL_BLOCK, SET_ONCE, Edit
 from grader.judge.repair.effects import Effects, Known
 from grader.judge.repair.evidence import by_evidence
 from grader.judge.repair.neutral import neutral
@@ -197,8 +197,9 @@ class Search:
         if mends and mends[0].is_all:
             return Repair((mends[0].edit,))
         bench = self._benches[0]
-        for one in mends:
-            if not one.edit.goes_around and bench.leaves_only_told(one.cases):
+        # All that is not told is right with it, as all is with an edit that needs no other.
+        for one in sorted(mends, key=lambda one: one.edit.goes_around):
+            if bench.leaves_only_told(one.cases):
                 return self._for_some(one)
         for one in [one for one in mends if one.edit.is_local][:MOST_STEPS]:
             text = self._source.with_replaced(one.edit.parts)
@@ -217,7 +218,19 @@ class Search:
             second = self._second(step.edit, work, cheapest=bool(step.outputs))
             if second:
                 return second
-        return self._for_outputs(steps)
+        return self._for_outputs(steps) or self._around(mends)
+
+    def _around(self, mends: Sequence[Mend]) -> Repair | None:
+        """Return an edit that goes around what is wrong in most cases, if all such edits are of one line.
+
+        Of several the one with the most code, in which the mistake is; with a second one for what it leaves.
+        """
+        bench = self._benches[0]
+        most = [one for one in mends if one.edit.goes_around and bench.is_most(one.cases)]
+        if len({one.edit.line for one in most}) != 1:
+            return None
+        found = max(most, key=lambda one: len(one.edit.mistake))
+        return self._second(found.edit, self._two, mended=found.cases) or self._for_some(found)
 
     def again(self, likely: Sequence[Edit]) -> Repair | None:
         """Return the edits that have mended another function of the file, if they mend cases here as well."""
@@ -459,8 +472,8 @@ class Search:
     ) -> Edit:
         """Return an edit, as one that goes around if a neutral value mends the same cases."""
         spent = bench.spent
-        # That it is always copied, or compared by identity, says by itself what is wrong.
-        is_said = any(words in edit.mistake for words in (CONDITION_OF_COPY, ONE_OBJECT))
+        # That it is always copied, compared by identity or rounded down says by itself what is wrong.
+        is_said = any(words in edit.mistake for words in (CONDITION_OF_COPY, ONE_OBJECT, PARTIAL_BLOCK))
         for code, part in () if is_said else neutral(self._source, edit):
             is_right = self._try(bench, (*before, part)) == 1.0
             spent += bench.spent

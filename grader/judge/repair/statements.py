@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations, permutations, takewhile
 from typing import TypeAlias
 
-from grader.judge.repair.edit import SET_ONCE, Edit, quoted, wrong_condition
+from grader.judge.repair.edit import BEFORE, SET_ONCE, Edit, quoted, wrong_condition
 from grader.judge.repair.kinds import maxima
 from grader.judge.repair.launched import kernel_of
 from grader.judge.repair.source import ALLOCATING, Function, Source, called, is_start, names_in
@@ -16,6 +16,7 @@ from grader.judge.repair.source import ALLOCATING, Function, Source, called, is_
 Loop: TypeAlias = ast.For | ast.While
 Block: TypeAlias = Loop | ast.If
 MOST_RESULTS = 4
+RESCALED = ("exp", "sum", "dot")  # in what is added to a sum that is relative to a maximum
 FARTHEST = 3  # statements behind which one is moved
 
 
@@ -57,14 +58,34 @@ def _bodies(node: ast.AST) -> Iterator[tuple[Sequence[ast.stmt], Block | None]]:
             yield one.orelse, None
 
 
+def _that_adds_to(name: str, statement: ast.stmt, function: Function) -> int | None:
+    """Return the line of the last loop of a kernel that ends before a statement and updates a name."""
+    found = None
+    for loop in function.nodes:
+        if not (function.kernel and isinstance(loop, ast.For | ast.While)):
+            continue
+        for node in ast.walk(loop):
+            match node:
+                case ast.AugAssign(ast.Name(target)):
+                    updates = target == name
+                case ast.Assign([ast.Name(target)], value):
+                    updates = target == name and name in {one.id for one in names_in(value)}
+                case _:
+                    updates = False
+            if updates and (loop.end_lineno or 0) < statement.lineno:
+                found = loop.lineno
+    return found
+
+
 def _of_a_statement(source: Source, statement: ast.stmt, function: Function, in_loop: bool) -> Iterator[Edit]:
     code = quoted(source.text_of(statement))
     match statement:
-        case ast.Assign([ast.Name(name)], value) if in_loop:
-            reads = {one.id for one in names_in(value)}
-            if name not in reads:
+        case ast.Assign([ast.Name(name)], value):
+            loop = _that_adds_to(name, statement, function)
+            what = "earlier iterations of the loop have" if in_loop else f"the loop of line {loop} has"
+            if (in_loop or loop) and name not in {one.id for one in names_in(value)}:
                 text = f"{name} += {source.text_of(value)}"
-                mistake = f"{code} overwrites what earlier iterations of the loop have added to `{name}`"
+                mistake = f"{code} overwrites what {what} added to `{name}`"
                 yield Edit.of_node(source, 0, statement, text, mistake)
         case ast.Assign([ast.Tuple(targets)], value) if len(targets) <= MOST_RESULTS:
             named = zip(map(source.text_of, targets), _returned_by(source, value), strict=False)
@@ -119,13 +140,34 @@ def _rescaled(source: Source, statement: ast.stmt, function: Function, in_loop: 
             added = source.text_of(left)
         case _:
             return
+    if not any(word in added for word in RESCALED):
+        return
+    what = f"`{name}` of the earlier iterations" if in_loop else f"what `{name}` was before"
+    mistake = f"{what} is not rescaled in {quoted(source.text_of(statement))}"
     for exp in ("tl.exp", "tl.exp2"):
         for old, new in permutations(maxima(function), 2):
-            what = f"`{name}` of the earlier iterations" if in_loop else f"what `{name}` was before"
-            mistake = f"{what} is not rescaled in {quoted(source.text_of(statement))}"
-            yield Edit.of_node(
-                source, 2, statement, f"{name} = {name} * {exp}({old} - {new}) + {added}", mistake
-            )
+            text = f"{name} = {name} * {exp}({old} - {new}) + {added}"
+            yield Edit.of_node(source, 2, statement, text, mistake)
+        for largest, raised in _raised(statement, function) if in_loop else ():
+            # The maximum of before has no name of its own.
+            old = f"{largest}{BEFORE}"
+            kept = f"{old} = {largest}; {source.text_of(raised)}"
+            for new in maxima(function):
+                text = f"{name} = {name} * {exp}({old} - {new}) + {added}"
+                parts = ((source.span(raised), kept), (source.span(statement), text))
+                yield Edit(2, statement.lineno, mistake, parts)
+
+
+def _raised(statement: ast.stmt, function: Function) -> Iterator[tuple[str, ast.Assign]]:
+    """Yield each maximum that the same loop raises before a statement, and where it does."""
+    around = [
+        loop for loop in function.nodes if isinstance(loop, ast.For | ast.While) and statement in loop.body
+    ]
+    for one in (one for loop in around for one in loop.body):
+        match one:
+            case ast.Assign([ast.Name(name)], ast.Call() as value) if called(value) == "maximum":
+                if name in {each.id for each in names_in(value)} and one.lineno < statement.lineno:
+                    yield name, one
 
 
 def _is_bound_before(statement: ast.Assign, function: Function) -> bool:

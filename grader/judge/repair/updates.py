@@ -6,10 +6,8 @@ import ast
 from collections.abc import Iterator
 from itertools import combinations, pairwise
 
-from grader.judge.repair.edit import Edit, quoted
+from grader.judge.repair.edit import BEFORE, Edit, quoted
 from grader.judge.repair.source import Function, Source, called, names_in
-
-BEFORE = "_before"  # ends the name of what a value was
 
 
 def edits(source: Source, function: Function) -> Iterator[Edit]:
