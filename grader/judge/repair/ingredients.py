@@ -409,10 +409,10 @@ def _vector_as_elsewhere(source: Source, function: Function) -> Iterator[Edit]:
 
 def _pointed_to(node: ast.Call) -> ast.Name | None:
     """Return the name of the pointer that a call loads from: `load(p, ...)`, `tl.load(p + ...)`."""
-    match node:
-        case ast.Call(args=[ast.Name() as name, *_]) | ast.Call(args=[ast.BinOp(ast.Name() as name), *_]):
-            return name if "load" in called(node) else None
-    return None
+    first = node.args[0] if node.args and "load" in called(node) else None
+    while isinstance(first, ast.BinOp) and isinstance(first.op, ast.Add):
+        first = first.left
+    return first if isinstance(first, ast.Name) else None
 
 
 def _as_in_the_choice(source: Source, node: ast.Call) -> Iterator[Edit]:

@@ -55,6 +55,12 @@ def softmax_of_the_sum_of_all_rows(x):
     return shifted / shifted.sum()
 
 
+def gradients_without_the_last_row(dy, x, weight):
+    x = x.detach().requires_grad_()
+    torch.layer_norm(x, x.shape[1:], weight).backward(dy)
+    return x.grad, (dy * torch.layer_norm(x, x.shape[1:]))[:-1].sum(0).detach(), dy.sum(0)
+
+
 SAID = {
     "one element of an input for all": (
         "elementwise_add",
@@ -91,6 +97,12 @@ SAID = {
         softmax_of_the_sum_of_all_rows,
         {"rows": 3, "cols": 130},
         "of `x`, and should depend on row 0 of `x` alone",
+    ),
+    "a last row that is in no group": (
+        "layer_norm_backward",
+        gradients_without_the_last_row,
+        {"rows": 37, "cols": 3},
+        "depends on rows 0 to 35 of `dy`, and should depend on rows 0 to 36 of `dy`",
     ),
     "an input with a wrong factor": (
         "layer_norm_forward",

@@ -749,6 +749,58 @@ def test_of_two_mistakes_the_one_that_an_edit_mends_is_named_where_it_alone_matt
     assert re.match(r"line \d+ launches 1 program; with 2 every element is right", large)
 
 
+LONG_ROWS = [
+    f"softmax_forward/{one},fp32"
+    for one in (
+        "rows=3,cols=16385",
+        "rows=2,cols=40000",
+        "rows=1,cols=24576",
+        "rows=7,cols=20011,values=negative",
+    )
+]
+BOTH = {
+    "rows far apart, and a wrong function": (
+        2, "34/online_softmax_05_copper", LONG_ROWS,
+        "`tl.exp2` is the wrong function",
+        "softmax_forward/rows=3,cols=257,x rows far apart,out rows far apart,fp16",
+        "beyond 2^31 elements the offset of a row needs int64",
+    ),
+    "a stride, and a condition that hides a sum": (
+        2, "34/online_softmax_12_ribbon", LONG_ROWS,
+        "`top > m` is wrong",
+        "softmax_forward/rows=29,cols=1001,x padded 24,out padded 7,fp32",
+        "steps through `out` with the row stride of `x`",
+    ),
+    "what lies past the end, and a sum that is not rescaled": (
+        2, "32/online_softmax_10_button",
+        [f"softmax_forward/rows={one},fp32" for one in ("5,cols=127", "4,cols=129", "29,cols=1001")],
+        "masked-off lanes of",
+        "softmax_forward/rows=3,cols=16385,fp32",
+        "is not rescaled in",
+    ),
+    "a partial block, and a sum that begins at 0": (
+        1, "34/elementwise_add_04_meadow", [f"elementwise_add/n={n},fp32" for n in (1, 7, 127, 129, 1009)],
+        "drops the last, partial block",
+        "elementwise_add/n=4099,values=edges,fp32",
+        "does not belong in",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", BOTH)
+def test_each_of_two_mistakes_is_named_where_it_shows(submissions, what):
+    number, name, cases, said, other, of_other = BOTH[what]
+    text = (BLIND / f"blind_mistakes_{name}.py").read_text()
+    right = {1: "elementwise_add/n=1024,fp32", 2: "softmax_forward/rows=5,cols=128,fp32"}[number]
+    found, _ = causes(submissions, number, text, *cases, other, right)
+    exercise, case = other.split("/")
+    assert of_other in found[f"{exercise}/correctness/{case}"], found
+    wrong = [one.replace("/", "/correctness/") for one in cases]
+    assert any(said in found.get(one, "") for one in wrong), found
+    assert all(said in found[one] for one in wrong if one in found), found
+
+
 def test_beside_loads_that_are_seen_to_be_outside_a_second_mistake_is_named(submissions):
     text = (BLIND / "blind_mistakes_15" / "autotuned_matmul_06_helpers.py").read_text()
     cases = [f"matmul_bias_relu/m={m},n={n},k={k},fp32" for m, n, k in ((128, 128, 128), (100, 300, 257))]

@@ -171,6 +171,62 @@ IN_LONG = {
 }  # fmt: skip
 
 
+BLOCKS = """
+import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def silu(x):
+    return x / (1.0 + tl.exp(-x))
+
+
+@triton.jit
+def kernel(x_ptr, dy_ptr, w_ptr, out_ptr, n_cols, n, GROUP: tl.constexpr, BLOCK: tl.constexpr):
+    lanes = tl.arange(0, BLOCK)
+    in_group = GROUP * n
+    first = tl.program_id(axis=0) // in_group * GROUP
+    x_row, dy_row = x_ptr + first * n_cols, dy_ptr + first * n_cols
+    m = tl.max(tl.load(x_row + lanes, mask=lanes < n_cols, other=0.0), axis=0)
+    total = 0.0
+    for start in range(BLOCK, n_cols, BLOCK):
+        x = tl.load(x_row + start + lanes, mask=start + lanes < n_cols, other=0.0)
+        m_before = m
+        m = tl.maximum(m, tl.max(x, axis=0))
+        total = total * tl.exp(m_before - m) + tl.sum(tl.exp(x - m), axis=0)
+    dots = tl.zeros((BLOCK,), dtype=tl.float32)
+    for start in range(0, n_cols, BLOCK):
+        dy = tl.load(dy_row + start + lanes)
+        dots += dy * tl.load(w_ptr + start + lanes)
+    acc = tl.zeros((BLOCK, BLOCK), dtype=tl.float32)
+    for start in range(0, n_cols, BLOCK):
+        acc += tl.dot(tl.load(x_ptr + start + lanes), acc)
+    acc += tl.dot(lanes, lanes)
+    for start in range(0, n_cols, BLOCK):
+        w = tl.load(w_ptr + start + lanes)
+        tl.store(out_ptr + start + lanes, silu(w) * dots + acc * total)
+
+
+def function(x, dy, w, *, out):
+    kernel[(triton.cdiv(x.shape[0], 4),)](x, dy, w, out, x.shape[1], 8, GROUP=4, BLOCK=64)
+    return out
+"""
+IN_BLOCKS = {
+    "a sum not rescaled, without a name for the maximum of before": (
+        "        m_before = m\n        m = tl.maximum(m, tl.max(x, axis=0))\n"
+        "        total = total * tl.exp(m_before - m) + tl.sum(tl.exp(x - m), axis=0)\n",
+        "        m = tl.maximum(m, tl.max(x, axis=0))\n        total += tl.sum(tl.exp(x - m), axis=0)\n",
+    ),
+    "a first block that counts twice": ("range(BLOCK, n_cols, BLOCK)", "range(0, n_cols, BLOCK)"),
+    "a vector that the sum of a loop lacks": (
+        "dy * tl.load(w_ptr + start + lanes)\n    acc", "dy\n    acc"
+    ),
+    "what a loop has added is overwritten": ("acc += tl.dot(lanes, lanes)", "acc = tl.dot(lanes, lanes)"),
+    "a factor inside of a helper's argument": ("silu(w) * dots", "silu(w * dots)"),
+    "a number of groups without their size": ("// in_group * GROUP", "// in_group"),
+}  # fmt: skip
+
+
 def plain(text: str) -> str:
     """The syntax of a text, without `pass`, without parentheses that change nothing, and with one quote."""
     tree = ast.parse(text)
@@ -181,10 +237,11 @@ def plain(text: str) -> str:
     return ast.unparse(tree)
 
 
-ALL = [(KERNEL, *one) for one in MISTAKES.values()] + [(LONG, *one) for one in IN_LONG.values()]
+FILES = ((KERNEL, MISTAKES), (LONG, IN_LONG), (BLOCKS, IN_BLOCKS))
+ALL = [(file, *one) for file, mistakes in FILES for one in mistakes.values()]
 
 
-@pytest.mark.parametrize(("file", "right", "wrong"), ALL, ids=[*MISTAKES, *IN_LONG])
+@pytest.mark.parametrize(("file", "right", "wrong"), ALL, ids=[*MISTAKES, *IN_LONG, *IN_BLOCKS])
 def test_an_edit_gives_the_right_text(file, right, wrong):
     assert right in file
     text = file.replace(right, wrong, 1)
@@ -192,6 +249,20 @@ def test_an_edit_gives_the_right_text(file, right, wrong):
     mended = {plain(file)}
     tried = candidates(source, "function")
     assert any(plain_or_none(source, edit) in mended for edit in tried), f"none of {len(tried)} edits"
+
+
+def test_the_factor_of_a_divisor_is_the_likely_one():
+    text = swap(BLOCKS, "// in_group * GROUP", "// in_group")
+    ranks = {edit.mistake: edit.rank for edit in candidates(Source(text), "function")}
+    assert ranks["the factor `GROUP` is missing in `tl.program_id(axis=0) // in_group`"] == 1
+
+
+def test_a_stride_in_the_place_of_an_index_is_a_wrong_value():
+    text = swap(KERNEL, "start + tl.arange(0, BLOCK)", "stride_x + tl.arange(0, BLOCK)")
+    told = {edit.mistake for edit in candidates(Source(KERNEL), "function") if "stride_x" in str(edit.parts)}
+    assert "`start` is the wrong value in `start + tl.arange(0, BLOCK)`" in told
+    assert not any(one.startswith("`start` is the wrong step") for one in told)
+    assert text
 
 
 def plain_or_none(source: Source, edit) -> str | None:
