@@ -26,6 +26,7 @@ STATEMENTS = {  # of Python, that a kernel lacks
     "Delete": "a kernel has no `del`",
     "Global": "a kernel assigns to no global variables",
 }
+GIVE_SEVERAL = ("rand4x", "randn4x", "randint4x", "split")
 _STATEMENT = re.compile(r"unsupported AST node type: (\w+)")
 _CARRIED = re.compile(
     r"Loop-carried variable (\w+) has initial type (.+?) but is re-assigned to (.+?) in (?:the )?loop",
@@ -91,6 +92,31 @@ def loop(failed: Failed) -> str | None:
         return "a kernel's `for` goes over `range(...)`, `tl.range(...)` or `tl.static_range(...)`"
     if re.search(r"object of type 'tensor' has no len\(\)", failed.text):
         return "a pointer or a block has no `len()`: pass the size to the kernel"
+    return None
+
+
+def part(failed: Failed) -> str | None:
+    """A part of a tuple that a loop counts: the compiler must know which."""
+    if not failed.in_kernel or (failed.kind != "AssertionError" and "AssertionError" not in failed.text):
+        return None
+    counted = {
+        one.target.id: one.iter
+        for one in ast.walk(failed.function or ast.Module([], []))
+        if isinstance(one, ast.For) and isinstance(one.target, ast.Name)
+    }
+    for node in failed.nodes(ast.Subscript):
+        match node:
+            case ast.Subscript(ast.Name(name), ast.Name(index)) if index in counted:
+                several = any(
+                    isinstance(one, ast.Tuple) or ast.unparse(one.func).endswith(GIVE_SEVERAL)
+                    for one in assigned(failed.function, name)
+                    if isinstance(one, ast.Tuple | ast.Call)
+                )
+                if several and "static_range" not in ast.unparse(counted[index]):
+                    return (
+                        f"`{name}` has several parts, and `{index}` is known only when the kernel runs: "
+                        "count with `tl.static_range`, or give each part a name"
+                    )
     return None
 
 
@@ -311,4 +337,16 @@ def python_function(failed: Failed) -> str | None:
     return None
 
 
-RULES = (statement, loop, values, constant, arange, pointer, pointer_type, address, types, python_function)
+RULES = (
+    statement,
+    loop,
+    part,
+    values,
+    constant,
+    arange,
+    pointer,
+    pointer_type,
+    address,
+    types,
+    python_function,
+)

@@ -157,10 +157,10 @@ def _returns(function: ast.FunctionDef) -> bool:
     return any(isinstance(one, ast.Return) and one.value is not None for one in ast.walk(function))
 
 
-def _block_of(function: ast.FunctionDef, name: str, line: int) -> ast.For | ast.While | None:
-    """Return the loop, before a line, in which a name is first assigned."""
+def _block_of(function: ast.FunctionDef, name: str, line: int) -> ast.For | ast.While | ast.If | None:
+    """Return the loop or the condition, before a line, in which a name is first assigned."""
     for node in ast.walk(function):
-        if isinstance(node, ast.For | ast.While) and (node.end_lineno or 0) < line:
+        if isinstance(node, ast.For | ast.While | ast.If) and (node.end_lineno or 0) < line:
             stored = {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and _is_stored(one)}
             if name in stored:
                 return node
@@ -201,9 +201,10 @@ def undefined(failed: Failed) -> str | None:
     if name in names_of(here):
         block = _block_of(here, name, failed.line) if failed.verdict is Verdict.COMPILE_ERROR else None
         if block is not None:
+            what = "condition" if isinstance(block, ast.If) else "loop"
             return (
-                f"`{name}` gets its first value in the loop of line {block.lineno}: Triton forgets behind a "
-                "loop what was not assigned before it"
+                f"`{name}` gets its first value in the {what} of line {block.lineno}: Triton forgets behind "
+                f"a {what} what was not assigned before it"
             )
         return f"`{name}` is read before a value is assigned to it in this function"
     if name in public("triton.language") and _means_triton(failed, name):

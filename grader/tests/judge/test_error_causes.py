@@ -307,6 +307,12 @@ def test_a_name_that_triton_forgets_behind_a_loop_is_said_with_the_loop():
     assert said.startswith("`x` is read before a value is assigned to it")
 
 
+def test_a_name_that_triton_forgets_behind_a_condition_is_said_with_the_condition():
+    text = FIRST_IN_A_LOOP.replace("for at in range(0, n, BLOCK):", "if n > 4:").replace("at + ", "")
+    said = cause("NameError: x is not defined", 10, text, Verdict.COMPILE_ERROR)
+    assert said.startswith("`x` gets its first value in the condition of line 8")
+
+
 def test_a_reduction_of_two_values_is_told_from_a_choice():
     text = KERNEL.replace("    x = ", "    n = tl.min(n, BLOCK)\n    x = ")
     assert "of two values `tl.minimum` takes one" in cause(
