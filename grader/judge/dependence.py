@@ -349,7 +349,11 @@ def _contrast(experiment: _Experiment, responses: Sequence[Response]) -> str:
         if not mine:
             continue
         got, wanted = (torch.stack(values) for values in zip(*((r.got, r.wanted) for r in mine), strict=True))
-        large = wanted.abs() > STRONG * scale
+        # Where a ReLU lets nothing through, before or after the change, the change says little.
+        shown = ((experiment.got + got).abs() > NONE * scale) & (
+            (experiment.wanted + wanted).abs() > NONE * scale
+        )
+        large = (wanted.abs() > STRONG * scale) & shown
         got, wanted = got[large], wanted[large]
         if not got.numel():
             continue

@@ -104,6 +104,12 @@ SAID = {
         {"rows": 37, "cols": 3},
         "depends on rows 0 to 35 of `dy`, and should depend on rows 0 to 36 of `dy`",
     ),
+    "a bias that each of four programs adds, behind a ReLU": (
+        "matmul_bias_relu",
+        lambda a, b, bias: (a @ b + 4 * bias).relu(),
+        {"m": 33, "n": 65, "k": 17},
+        "out changes with `a` and `b` as it should, and 4 times as much as it should with `bias`",
+    ),
     "an input with a wrong factor": (
         "layer_norm_forward",
         lambda x, weight, bias: torch.layer_norm(x, x.shape[1:], weight, 2 * bias),
