@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from grader.judge.repair.edit import PARTIAL_BLOCK, Edit, quoted
-from grader.judge.repair.source import Function, Source, called
+from grader.judge.repair.source import Function, Source, called, names_in
 
 RESHAPES = {"reshape", "view"}
 DOWN = {"round", "int", "floor", "trunc"}  # of a quotient: none of them rounds up
@@ -17,6 +17,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     """Yield every edit that exchanges one call, or moves one term into or out of it."""
     module = "tl" if function.kernel else "triton"
     yield from _other_of_a_helper(source, function)
+    yield from _results_that_are_lost(source, function)
     for node in function.nodes:
         match node:
             case ast.Call(args=[ast.expr() as value, *_]) if function.kernel and called(node) in RESHAPES:
@@ -80,6 +81,27 @@ def _moved_out(source: Source, node: ast.Call, left: ast.expr, right: ast.expr) 
     mistake = f"{quoted(code)} stands inside of {quoted(source.text_of(node))}, and belongs outside"
     text = f"({head}{source.text_of(left)}{tail} {sign} ({code}))"
     yield Edit.of_node(source, 3, node, text, mistake)
+
+
+def _results_that_are_lost(source: Source, function: Function) -> Iterator[Edit]:
+    """Hand back what a helper binds to one of its parameters: a name of its own, whatever it is called."""
+    for node in function.nodes if function.kernel else ():
+        match node:
+            case ast.Expr(ast.Call(ast.Name(name), args) as call) if name in source.functions:
+                helper = source.functions[name]
+            case _:
+                continue
+        if any(isinstance(one, ast.Return) or called(one) == "store" for one in helper.nodes):
+            continue
+        last = helper.node.body[-1]
+        bound = {one.id for one in names_in(helper.node) if isinstance(one.ctx, ast.Store)}
+        for parameter, given in zip(helper.parameters, args, strict=False):
+            if parameter in bound and isinstance(given, ast.Name):
+                end = source.span(last)[1]
+                back = f"\n{' ' * last.col_offset}return {parameter}"
+                parts = (((end, end), back), (source.span(node), f"{given.id} = {source.text_of(call)}"))
+                mistake = f"`{name}` has a new value for its own `{parameter}`, and does not return it"
+                yield Edit(0, node.lineno, mistake, parts)
 
 
 def _other_of_a_helper(source: Source, function: Function) -> Iterator[Edit]:

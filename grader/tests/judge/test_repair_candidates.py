@@ -177,6 +177,12 @@ import triton
 import triton.language as tl
 
 @triton.jit
+def add(total, x):
+    total += x
+    return total
+
+
+@triton.jit
 def silu(x):
     return x / (1.0 + tl.exp(-x))
 
@@ -195,6 +201,7 @@ def kernel(x_ptr, dy_ptr, w_ptr, out_ptr, n_cols, n, GROUP: tl.constexpr, BLOCK:
         m = tl.maximum(m, tl.max(x, axis=0))
         total = total * tl.exp(m_before - m) + tl.sum(tl.exp(x - m), axis=0)
     dots = tl.zeros((BLOCK,), dtype=tl.float32)
+    dots = add(dots, x)
     for start in range(0, n_cols, BLOCK):
         dy = tl.load(dy_row + start + lanes)
         dots += dy * tl.load(w_ptr + start + lanes)
@@ -249,6 +256,16 @@ def test_an_edit_gives_the_right_text(file, right, wrong):
     mended = {plain(file)}
     tried = candidates(source, "function")
     assert any(plain_or_none(source, edit) in mended for edit in tried), f"none of {len(tried)} edits"
+
+
+def test_a_helper_that_keeps_its_result_hands_it_back():
+    text = swap(
+        BLOCKS, "    total += x\n    return total\n", "    total += x\n", "dots = add(dots", "add(dots"
+    )
+    source = Source(text)
+    (edit,) = (one for one in candidates(source, "function") if "does not return it" in one.mistake)
+    assert edit.mistake == "`add` has a new value for its own `total`, and does not return it"
+    assert plain(source.with_replaced(edit.parts)) == plain(BLOCKS)
 
 
 def test_the_factor_of_a_divisor_is_the_likely_one():
