@@ -487,10 +487,13 @@ class Explainer:
         try:
             if not wrong.begin(worker) or trial.call(worker, traced=True) is None:
                 return ""
-            seen = worker.witnessed.births
+            seen = [*worker.witnessed.births]
             if reason is Reason.PRECISION:
                 return births([one for one in seen if one.exact])
-            return births(outside_of_right(wrong, [one for one in seen if not one.exact]))
+            # Values that are wrong everywhere may be too large for a result: that is no mistake of its own.
+            others = any(is_open(one) and one.reason is not reason for _, one in wrong.answers)
+            seen = [one for one in seen if not (one.exact or (others and one.operation.startswith("to ")))]
+            return births(outside_of_right(wrong, seen))
         finally:
             worker.close()
 

@@ -72,6 +72,10 @@ def _of_a_reduction(source: Source, function: Function, call: ast.Call) -> Itera
     keeps = any(one.arg == "keep_dims" for one in call.keywords)
     kept = changed if keeps else f"{changed[:-1].rstrip().rstrip(',')}, keep_dims=True)"
     yield Edit.of_node(source, 1, call, kept, mistake)
+    code = source.text_of(call)
+    if not keeps:
+        keeping = f"{code[:-1].rstrip().rstrip(',')}, keep_dims=True)"
+        yield Edit.of_node(source, 1, call, keeping, f"{quoted(code)} drops the axis that it reduces")
     turned = _turned(source, function, _made_of(function, call))
     if turned:
         yield Edit(1, call.lineno, mistake, ((source.span(axis), other), *turned))

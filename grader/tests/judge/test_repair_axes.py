@@ -156,3 +156,16 @@ def test_an_edit_gives_the_right_text(mistake):
         assert right.count(wrong) == 1, wrong
         right = right.replace(wrong, changed)
     assert plain(right) in edited()
+
+
+def test_a_reduction_that_drops_its_axis_keeps_it():
+    text = (
+        "import triton\nimport triton.language as tl\n\n\n@triton.jit\ndef kernel(p_ptr, N: tl.constexpr):\n"
+    )
+    text += "    p = tl.load(p_ptr + tl.arange(0, N)[:, None])\n    d = tl.zeros((N, 1), tl.float32)\n"
+    text += (
+        "    d += tl.sum(p, axis=1)\n    tl.store(p_ptr, d)\n\n\ndef function(p):\n    kernel[(1,)](p, N=4)\n"
+    )
+    source = Source(text)
+    (edit,) = (one for one in candidates(source, "function") if "drops the axis" in one.mistake)
+    assert "d += tl.sum(p, axis=1, keep_dims=True)" in source.with_replaced(edit.parts)
