@@ -6,6 +6,7 @@ which every element is right, or the largest with which no program reads or writ
 
 from __future__ import annotations
 
+import ast
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -15,7 +16,8 @@ import torch
 from grader.course.spec import Case, Exercise
 from grader.judge import comparison
 from grader.judge.experiments.work import MOST, work
-from grader.judge.repair.edit import LATER_TURNS
+from grader.judge.repair.edit import LATER_TURNS, quoted
+from grader.judge.repair.source import Source, names_in
 from grader.judge.trial import Called, Trial
 from grader.worker.messages import OneProgram, Programs
 from grader.worker.shared_memory import Tensor
@@ -146,12 +148,39 @@ def mistaken_programs(worker: SubmissionWorker, exercise: Exercise, case: Case) 
     for number, launch in enumerate(plain.witnessed.launches[:MOST_CHANGED]):
         if not launch.line:
             continue
-        words = _too_few(bench, plain, number, launch) or _too_many(bench, plain, number, launch)
+        words = _too_few(bench, plain, number, launch)
+        if words and not launch.is_asked_for:
+            return f"{words}{_rounded_down(worker.text, launch.line)}"
+        words = words or _too_many(bench, plain, number, launch)
         if words:
             return words
     return _left_out(bench.trial, bench.untouched, plain.witnessed) or _never_stored(
         bench.trial, bench.untouched, plain.witnessed
     )
+
+
+def _rounded_down(text: str, line: int) -> str:
+    """Name a division that rounds down and that a launch with too few programs takes; "" if there is none.
+
+    Each program has a share then, and what is left over belongs to none.
+    """
+    source = Source(text)
+    for function in source.functions.values():
+        call = next((one for one in function.nodes if _launches(one, line)), None)
+        if call is None or function.kernel:
+            continue
+        taken = {one.id for one in names_in(call)}
+        for node in function.nodes:
+            match node:
+                # Not `(n + size - 1) // size`, which rounds up.
+                case ast.Assign([ast.Name(name)], ast.BinOp(left, ast.FloorDiv()) as value):
+                    if name in taken and not isinstance(left, ast.BinOp | ast.UnaryOp):
+                        return f"; line {node.lineno}: {quoted(source.text_of(value))} rounds down"
+    return ""
+
+
+def _launches(node: ast.AST, line: int) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript) and node.lineno == line
 
 
 def _axes(launch: Launch) -> Iterator[int]:

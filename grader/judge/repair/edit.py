@@ -49,7 +49,12 @@ class Edit:
         With any other edit some cases may be right though the mistake is elsewhere.
         """
         removes = any(words in self.kind for words in REMOVES) or self.goes_around
-        return not removes and "(and so in line" not in self.kind
+        return not removes and not self.is_of_several
+
+    @property
+    def is_of_several(self) -> bool:
+        """Whether it changes the code of several lines in the same way."""
+        return "(and so in line" in self.kind
 
     def avoiding(self) -> Edit:
         """Return this edit as one with which other kernels run: what is wrong may not run any more."""

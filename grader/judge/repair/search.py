@@ -87,8 +87,8 @@ class Step(NamedTuple):
     outputs: frozenset[int]
 
 
-def _most_first(found: Mend) -> tuple[int, bool, int]:
-    return -len(found.cases), found.edit.goes_around, found.lanes
+def _most_first(found: Mend) -> tuple[int, bool, bool, int]:
+    return -len(found.cases), found.edit.goes_around, found.edit.is_of_several, found.lanes
 
 
 class Search:
@@ -445,8 +445,12 @@ class Search:
                         edit = self._unless_neutral(bench, edit, before, cases)
                         mends.append((index, Mend(edit, cases, bench.is_all(cases), lanes)))
                         if bench.is_all(cases) and not edit.goes_around:
-                            whole.append((lanes, index))
-                            best[0] = min(best[0], index + self._further(lanes))
+                            further = self._further(lanes)
+                            if edit.is_of_several:  # one place, which changes less, may be enough
+                                further = max(further, FURTHER)
+                            else:
+                                whole.append((lanes, index))
+                            best[0] = min(best[0], index + further)
                 elif bench.gained:  # before all others: it mends what one mistake makes wrong
                     steps.append((-1.0 - len(bench.gained), index, bench.gained))
                     if not before:  # the rest of the time is for the other mistake

@@ -13,6 +13,7 @@ from grader.judge.experiments import numbers as experiments_numbers
 from grader.judge.experiments.numbers import other_number
 from grader.judge.experiments.of_file import Failed, by_experiment
 from grader.judge.experiments.outputs import exchanged_outputs
+from grader.judge.experiments.programs import _rounded_down
 from grader.judge.experiments.reach import steps
 from grader.judge.experiments.shifts import breaking_shift
 from grader.judge.experiments.smallest import smallest_wrong
@@ -662,3 +663,13 @@ def test_the_number_of_programs_is_no_cause_of_cases_that_other_values_make_wron
     alike = Outcome(Verdict.WRONG, Reason.MISMATCH)
     found = by_experiment(worker, exercise, [Failed(case.name, case, alike) for case in wrong])
     assert sorted(found) == sorted(case.name for case in wrong if case.name not in edges)
+
+
+def test_a_division_that_rounds_down_is_named_where_a_launch_takes_it():
+    text = (Path(__file__).parents[1] / "blind_mistakes_35" / "online_softmax_28_anchor.py").read_text()
+    launch = "    softmax_backward_kernel[(programs,)]("
+    line = text.split("\n").index(launch) + 1
+    assert _rounded_down(text, line) == f"; line {line - 1}: `n_rows // programs` rounds down"
+    up = swap(text, "per_program = n_rows // programs", "per_program = (n_rows + programs - 1) // programs")
+    assert _rounded_down(up, line) == ""
+    assert _rounded_down(text, 1) == ""

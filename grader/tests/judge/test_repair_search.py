@@ -7,7 +7,7 @@ import pytest
 
 from grader.judge.repair.bench import Observed
 from grader.judge.repair.edit import Edit
-from grader.judge.repair.search import FEWEST_TRIES, Mend, Repair, Search
+from grader.judge.repair.search import FEWEST_TRIES, Mend, Repair, Search, _most_first
 from grader.judge.repair.source import Source
 
 
@@ -26,6 +26,15 @@ def search(work, left_s=60.0):
     one._source = Source("a = 1\n")
     one._end = time.monotonic() + left_s
     return one
+
+
+def test_of_two_edits_that_mend_the_same_the_one_of_a_single_place_is_named():
+    several = Edit(
+        1, 44, "`rstd` is not laid along an axis of the block (and so in line 49)", (((4, 5), "2"),)
+    )
+    one = Edit(2, 70, "`tl.sum(dweight, axis=0)` takes the wrong axis", (((4, 5), "3"),))
+    mends = [Mend(edit, frozenset({0}), is_all=True, lanes=1) for edit in (several, one)]
+    assert min(mends, key=_most_first).edit is one
 
 
 def test_a_second_search_is_begun_where_its_work_is_enough_for_a_few_tries():
