@@ -265,7 +265,7 @@ class Explainer:
         if tried:  # what an experiment says of mended cases is mended: these have another mistake
             said = {tried[name] for name in named if name in tried and name not in stepped}
             tried = {name: words for name, words in tried.items() if words not in said}
-        return causes | self._not_mended(left, rest, formula or self._depends(left), tried)
+        return causes | self._not_mended(left, rest, formula, tried)
 
     def _leaves_its_error(self, wrong: Wrong, repair: Repair) -> bool:
         """Return whether cases fail as before with a repair of others that fail at the same line.
@@ -461,15 +461,6 @@ class Explainer:
         finally:
             worker.close()
 
-    def _depends(self, wrong: Wrong) -> str:
-        """Say on which inputs a wrong element depends and should not, or the other way round."""
-        plain = [one for one in wrong.cases(right=False) if not (one.needs_gpu or one.is_far)]
-        worker = self._workers_for(wrong.answers[0][0])[0]
-        try:
-            return dependence(worker, wrong.exercise, plain) if plain and wrong.begin(worker) else ""
-        finally:
-            worker.close()
-
     def _born(self, wrong: Wrong, reason: Reason) -> str:
         """Say where the first NaN or inf of the smallest such case comes from, or where digits are lost.
 
@@ -586,7 +577,10 @@ class Explainer:
             if not found:
                 errors = {tuple(frame.line for frame in one.frames) for _, one in unclear}
                 given = wrong.exercise, failing, passing, settled, masks, share, told, errors, wrong.beside
-                search = Search(workers, text, *given, tell=lambda edit: self._tell_of(wrong, edit))
+                others = [one for item, one in wrong.answers if is_open(one) and item.case.name not in told]
+                of_digits = all(one.reason is Reason.PRECISION for one in others)
+                tell = lambda edit: self._tell_of(wrong, edit)  # noqa: E731
+                search = Search(workers, text, *given, tell=tell, of_digits=of_digits)
                 known = self._mended.get(key, ())
                 found = search.again(known) if again else search.mend(known, bool(unclear))
             if again:

@@ -22,6 +22,7 @@ EARLIER = (8.0, 8.0, 4.0, 2.0)
 # So much earlier, for edits of the shapes of blocks: where these do not go together, and just before.
 FIRST = (256.0, 64.0)
 OF_SHAPES = ("along an axis", "wrong axis", "all axes")
+OF_DIGITS = ("digits", "keeps sums in", "in the dtype of its operand", "is not converted to fp32")
 LATER = 8.0  # so much, for statements of which a right output is made
 Place = tuple[str, str]  # a function and a name in it
 
@@ -59,6 +60,14 @@ def by_evidence(
         return at * LATER if all(_is_in(right, begin) for (begin, _), _ in edits[at].parts) else at
 
     return [edits[at] for at in sorted(range(len(edits)), key=place)]
+
+
+def of_digits_first(edits: Sequence[Edit]) -> list[Edit]:
+    """Return edits with those of conversions and of the dtypes of sums first, each as it comes.
+
+    Where digits alone are lost, another edit that helps goes around the place where they are.
+    """
+    return sorted(edits, key=lambda one: not any(words in one.kind for words in OF_DIGITS))
 
 
 def _nearness(source: Source, lines: Collection[int]) -> dict[int, tuple[int, int]]:

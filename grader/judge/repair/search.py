@@ -23,7 +23,7 @@ from grader.judge.repair.bench import (
 from grader.judge.repair.candidates import candidates
 from grader.judge.repair.edit import CONDITION_OF_COPY, LATER_TURNS, ONE_OBJECT, PARTIAL_BLOCK, SET_ONCE, Edit
 from grader.judge.repair.effects import Effects, Known
-from grader.judge.repair.evidence import by_evidence
+from grader.judge.repair.evidence import by_evidence, of_digits_first
 from grader.judge.repair.neutral import neutral
 from grader.judge.repair.relevance import Relevance, Touched
 from grader.judge.repair.source import Part, Source
@@ -108,6 +108,7 @@ class Search:
         errors: Collection[Sequence[int]] = (),
         beside: Sequence[tuple[Exercise, Case]] = (),
         tell: Callable[[Edit], object] = lambda _: None,
+        of_digits: bool = False,
     ):
         """`failing` and `passing` are cases of the unedited file, with this `text`; each runs on a CPU.
 
@@ -118,6 +119,7 @@ class Search:
         are `told` are aimed at only if there is no other. Where it fails, `errors` are the lines of each
         traceback, the innermost first.
         `tell` gets an edit that mends some cases before a second one is looked for, which takes seconds.
+        If `of_digits`, the failing cases are wrong by too few digits alone.
         SyntaxError if the file is not Python.
         """
         self._source = Source(text)
@@ -130,6 +132,7 @@ class Search:
         self._name, self._right = exercise.name, {one.name for one, _ in beside}
         self._settled, self._masks = settled, masks
         self._errors, self._tell = frozenset(lines[0] for lines in errors if lines), tell
+        self._of_digits = of_digits
         self._launching = self._that_launch(errors)
         self._found: Known | None = None
         self._took = 0  # work of the edits that were tried last
@@ -379,6 +382,8 @@ class Search:
             self._found = self._known(before)
         known = self._found
         edits = by_evidence(self._source, known.edits, self._seen.suspects, self._seen.settled, self._errors)
+        if self._of_digits and not before:
+            edits = of_digits_first(edits)
         usual = self._benches[0].work()
         mends, steps = self._try_all(edits, before, base, work)
         if mends and mends[0].edit.mistake == LATER_TURNS:  # an edit may say what a program keeps

@@ -3,7 +3,7 @@
 import pytest
 
 from grader.judge.repair.candidates import candidates
-from grader.judge.repair.evidence import EARLIER, by_evidence
+from grader.judge.repair.evidence import EARLIER, OF_DIGITS, by_evidence, of_digits_first
 from grader.judge.repair.source import Source
 
 FILE = """
@@ -88,3 +88,12 @@ def test_what_a_right_output_is_made_of_comes_later():
     assert sum(places(after, LAUNCH)) < sum(places(edits, LAUNCH))
     for line in (FIRST, VALUE, LOAD_OF_Y, IN_FETCH):
         assert sum(places(after, line)) > sum(places(edits, line))
+
+
+def test_where_digits_alone_are_lost_edits_of_dtypes_come_first():
+    text = FILE.replace("z = x * x - y", "z = (x * x - y).to(tl.float16)")
+    edits = candidates(Source(text), "function")
+    first, *others = of_digits_first(edits)
+    assert first.mistake == "the conversion in `(x * x - y).to(tl.float16)` loses digits"
+    rest = [one for one in edits if not any(words in one.kind for words in OF_DIGITS)]
+    assert others[-len(rest) :] == rest
