@@ -93,7 +93,8 @@ def test_what_a_right_output_is_made_of_comes_later():
 def test_where_digits_alone_are_lost_edits_of_dtypes_come_first():
     text = FILE.replace("z = x * x - y", "z = (x * x - y).to(tl.float16)")
     edits = candidates(Source(text), "function")
-    first, *others = of_digits_first(edits)
-    assert first.mistake == "the conversion in `(x * x - y).to(tl.float16)` loses digits"
-    rest = [one for one in edits if not any(words in one.kind for words in OF_DIGITS)]
-    assert others[-len(rest) :] == rest
+    first = of_digits_first(edits)
+    of_digits = [one for one in edits if any(words in one.kind for words in OF_DIGITS)]
+    assert "the conversion in `(x * x - y).to(tl.float16)` loses digits" in {one.mistake for one in of_digits}
+    assert first[: len(of_digits)] == of_digits != edits[: len(of_digits)]
+    assert len(first) == len(edits)
