@@ -38,6 +38,9 @@ def fault(
     if bare:
         cause = f"line {bare[0].line}: this `return` gives no result"
         return replace(outcome, frames=bare, cause=cause, plain_cause=cause)
+    if found[0] is Symptom.RETURNED_KIND:
+        cause = _unlike(case, shapes, returned)
+        outcome = replace(outcome, cause=cause, plain_cause=cause)
     is_another = found[0] is Symptom.RETURNS_ANOTHER
     return replace(outcome, frames=_last_return(text, exercise.name, made=is_another))
 
@@ -97,6 +100,21 @@ def _found(
         if not one.contiguous:
             return Symptom.RETURNED_KIND, f"the new tensor for `{name}` is not contiguous"
     return None
+
+
+def _unlike(case: Case, shapes: Mapping[str, Shape], returned: Sequence[Returned]) -> str:
+    """Say how the first new tensor that is not as asked for was made."""
+    what = "what is returned where no `out` is passed"
+    for shape, one in zip(shapes.values(), returned, strict=True):
+        if one.shape != shape:
+            return f"{what} has the shape {one.shape}, and not {shape}"
+        if one.dtype != case.dtype:
+            return f"{what} is {one.dtype}, and not {case.dtype} as the inputs are"
+        if not one.contiguous:
+            turned = len(one.strides) > 1 and one.strides[0] < one.strides[-1]
+            how = "is stored by columns, as a transposed view is" if turned else "has gaps, as a slice has"
+            return f"{what} {how} (its strides are {one.strides}), and a new contiguous tensor is asked for"
+    return ""
 
 
 def _bare_return(text: str, function: str) -> tuple[Frame, ...]:

@@ -193,15 +193,20 @@ class Returned:
     dtype: str = ""
     contiguous: bool = False
     output: str = ""
+    strides: tuple[int, ...] = ()
 
     @classmethod
     def claimed(cls, claim: Json) -> Returned:
         """Read a value from a reply."""
         fields = claim if isinstance(claim, dict) else {}
-        shape = fields.get("shape")
-        sizes = tuple(size for size in shape if type(size) is int) if isinstance(shape, list) else ()
+        listed = {name: fields.get(name) for name in ("shape", "strides")}
+        sizes = {
+            name: tuple(size for size in value if type(size) is int) if isinstance(value, list) else ()
+            for name, value in listed.items()
+        }
         texts = {name: one_line(str(fields.get(name, ""))) for name in ("type", "dtype", "output")}
-        return cls(shape=sizes, contiguous=fields.get("contiguous") is True, **texts)
+        is_contiguous = fields.get("contiguous") is True
+        return cls(shape=sizes["shape"], strides=sizes["strides"], contiguous=is_contiguous, **texts)
 
 
 @dataclass(frozen=True)

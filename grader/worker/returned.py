@@ -45,7 +45,8 @@ def _described(value: object, outputs: Mapping[str, torch.Tensor]) -> Returned:
         return Returned(type(value).__name__)
     dtype = NAMES.get(value.dtype, str(value.dtype))
     same = next((name for name, output in outputs.items() if _is_same(value, output)), "")
-    return Returned("Tensor", tuple(value.shape), dtype, value.is_contiguous(), same)
+    shape, strides = tuple(value.shape), tuple(value.stride())
+    return Returned("Tensor", shape, dtype, value.is_contiguous(), same, strides)
 
 
 def _is_same(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -99,18 +99,19 @@ def test_the_line_that_returns_another_tensor_is_shown(submissions):
 
 
 @pytest.mark.parametrize(
-    "allocated",
+    ("allocated", "said"),
     [
-        "torch.empty_like(x, dtype=torch.float32)",
-        "torch.empty(x.numel() + 1, dtype=x.dtype)",
-        "torch.empty(2 * x.numel(), dtype=x.dtype)[::2]",
+        ("torch.empty_like(x, dtype=torch.float32)", "is fp32, and not fp16 as the inputs are"),
+        ("torch.empty(x.numel() + 1, dtype=x.dtype)", "has the shape (1010,), and not (1009,)"),
+        ("torch.empty(2 * x.numel(), dtype=x.dtype)[::2]", "has gaps, as a slice has (its strides are (2,))"),
     ],
 )
-def test_a_new_tensor_of_another_kind_is_not_accepted(submissions, allocated):
+def test_a_new_tensor_of_another_kind_is_not_accepted(submissions, allocated, said):
     text = solved(1, ("torch.empty_like(x)", allocated))
     passed, outcome = graded(submissions, 1, text, PLAIN_ADD, NEW_ADD)
     assert passed.verdict is Verdict.PASS
     assert (outcome.label, outcome.symptom) == ("WRONG/RETURNED", Symptom.RETURNED_KIND)
+    assert said in outcome.cause
 
 
 def test_a_wrong_value_is_named_before_what_is_returned(submissions):
