@@ -205,12 +205,42 @@ def pointer_type(failed: Failed) -> str | None:
     return None
 
 
+def _never_summed(failed: Failed) -> ast.Name | None:
+    """Return where a block of zeros that is stored to one element begins, if no line reduces it."""
+    for call in failed.calls():
+        if not (isinstance(call.func, ast.Attribute) and call.func.attr == "store" and len(call.args) > 1):
+            continue
+        stored = {one.id for one in ast.walk(call.args[1]) if isinstance(one, ast.Name)}
+        for node in ast.walk(failed.function or ast.Module([], [])):
+            match node:
+                case ast.Assign([ast.Name(name) as target], ast.Call(ast.Attribute(attr="zeros" | "full"))):
+                    if name in stored and not _is_reduced(failed.function, name):
+                        return target
+    return None
+
+
+def _is_reduced(function: ast.AST | None, name: str) -> bool:
+    return any(
+        isinstance(one, ast.Call)
+        and isinstance(one.func, ast.Attribute)
+        and one.func.attr in ("sum", "max", "min", "reduce")
+        and any(isinstance(each, ast.Name) and each.id == name for each in ast.walk(one))
+        for one in (ast.walk(function) if function else ())
+    )
+
+
 def pointer(failed: Failed) -> str | None:
     """A pointer that is indexed or added to another."""
     found = re.search(
         r"(Mask|Value|Other) argument cannot be block type if pointer argument is not", failed.text
     )
     if found:
+        lanes = _never_summed(failed) if found[1] == "Value" else None
+        if lanes:
+            return (
+                f"`{lanes.id}` has been a block since line {lanes.lineno}, and nothing sums its lanes up: "
+                "the pointer is that of one element"
+            )
         other = (
             "or sum the block up to one number"
             if found[1] == "Value"
