@@ -1157,8 +1157,8 @@ def test_f27_a_wall_clock_that_jumps_changes_nothing(unscreened, monkeypatch):
 def test_f27_a_block_in_which_the_machine_slept_moves_no_score(fight, monkeypatch, late):
     blocks, block = [], speed.SpeedTest._block
 
-    def slept(self, side, plan, limit_s, k=None):
-        block(self, side, plan, limit_s, k)
+    def slept(self, side, plan, limit_s, k=None, rests=False):
+        block(self, side, plan, limit_s, k, rests)
         elapsed = {"reference": 1000.0, "student": 1200.0}[side]
         if k is not None and side == late:
             blocks.append(side)
