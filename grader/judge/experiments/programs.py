@@ -166,21 +166,20 @@ def _rounded_down(text: str, line: int) -> str:
     """
     source = Source(text)
     for function in source.functions.values():
-        call = next((one for one in function.nodes if _launches(one, line)), None)
-        if call is None or function.kernel:
-            continue
-        taken = {one.id for one in names_in(call)}
-        for node in function.nodes:
-            match node:
-                # Not `(n + size - 1) // size`, which rounds up.
-                case ast.Assign([ast.Name(name)], ast.BinOp(left, ast.FloorDiv()) as value):
-                    if name in taken and not isinstance(left, ast.BinOp | ast.UnaryOp):
-                        return f"; line {node.lineno}: {quoted(source.text_of(value))} rounds down"
+        for call in () if function.kernel else function.nodes:
+            match call:
+                case ast.Call(ast.Subscript(slice=grid)) if call.lineno == line:
+                    taken, programs = ({one.id for one in names_in(node)} for node in (call, grid))
+                case _:
+                    continue
+            for node in function.nodes:
+                match node:
+                    # Not `(n + programs - 1) // programs`, which rounds up.
+                    case ast.Assign([ast.Name(name)], ast.BinOp(left, ast.FloorDiv(), ast.Name(by)) as value):
+                        down = not isinstance(left, ast.BinOp | ast.UnaryOp)
+                        if down and name in taken and by in programs:
+                            return f"; line {node.lineno}: {quoted(source.text_of(value))} rounds down"
     return ""
-
-
-def _launches(node: ast.AST, line: int) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript) and node.lineno == line
 
 
 def _axes(launch: Launch) -> Iterator[int]:
