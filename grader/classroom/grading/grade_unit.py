@@ -133,7 +133,6 @@ def _grade(task: Task, scratch: Path, lock: Path) -> int | None:
         results=scratch / "results",
     )  # fmt: skip
     supervised = [sys.executable, "-m", "grader.classroom.grading.supervise", str(task.limit_s)]
-    supervised.append(str(scratch / gpu_lock.NOTE))
     supervised += [*task.command, *asked.arguments()]
     environment = os.environ | {"GRADER_SCRATCH": str(scratch), "COLUMNS": "100", "NO_COLOR": "1"}
     with open(scratch / "log", "wb") as log:

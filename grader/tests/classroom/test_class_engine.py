@@ -20,7 +20,7 @@ from grader.classroom.grading import gpu_idle, grade_unit, plan, run_lock, super
 from grader.classroom.intake import expected_files
 from grader.classroom.records import Receipt, RunRecord, State, TaskRecord
 from grader.classroom.run_folder import RunFolder, UnitFolder
-from grader.system.gpu_lock import GpuLock
+from grader.system.gpu_lock import NOTE, GpuLock
 from grader.system.locks import is_held
 from grader.tests.classroom import fake_grader
 from grader.tests.classroom.class_facts import facts
@@ -181,11 +181,12 @@ def test_a_gpu_that_another_grading_has_is_not_in_use_by_others(tmp_path, monkey
 
 @pytest.mark.parametrize(("waits", "code"), [(True, 0), (False, supervise.OVER)])
 def test_no_time_counts_while_a_grading_waits_for_its_gpu(tmp_path, waits, code):
-    note = tmp_path / "note"
+    note = tmp_path / NOTE
     note.write_text("" if waits else "0.5")
     late = f"import time; time.sleep(3); open({str(note)!r}, 'w').write('3')"
-    command = [sys.executable, "-m", "grader.classroom.grading.supervise", "1.5", str(note)]
-    ended = subprocess.run([*command, sys.executable, "-c", late], cwd=ROOT, timeout=60, check=False)
+    command = [sys.executable, "-m", "grader.classroom.grading.supervise", "1.5", sys.executable, "-c", late]
+    environment = {**os.environ, "GRADER_SCRATCH": str(tmp_path)}
+    ended = subprocess.run(command, cwd=ROOT, env=environment, timeout=60, check=False)
     assert ended.returncode == code
 
 
