@@ -192,6 +192,8 @@ def test_two_figures_on_one_page_step_by_themselves(browser, name):
     tab = Tab(browser, "", content=show(name)._repr_html_() + show(name)._repr_html_())
     frames = [frame for frame in tab.page.frames if frame.parent_frame]
     assert len(frames) == 2
+    for frame in frames:  # a click before its script has run would reach nobody
+        frame.wait_for_load_state()
     frames[0].click("[data-do=step]")
     assert [frame.get_attribute("#figure", "data-step") for frame in frames] == ["1", "0"]
     assert tab.said == []
