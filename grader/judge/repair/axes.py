@@ -70,15 +70,17 @@ def _of_a_reduction(source: Source, function: Function, call: ast.Call) -> Itera
     mistake = f"{quoted(source.text_of(call))} takes the wrong axis"
     changed = source.with_replaced([(source.span(axis), other)], within=source.span(call))
     keeps = any(one.arg == "keep_dims" for one in call.keywords)
-    kept = changed if keeps else f"{changed[:-1].rstrip().rstrip(',')}, keep_dims=True)"
-    yield Edit.of_node(source, 1, call, kept, mistake)
+    yield Edit.of_node(source, 1, call, changed if keeps else _keeping(changed), mistake)
     code = source.text_of(call)
     if not keeps:
-        keeping = f"{code[:-1].rstrip().rstrip(',')}, keep_dims=True)"
-        yield Edit.of_node(source, 1, call, keeping, f"{quoted(code)} drops the axis that it reduces")
+        yield Edit.of_node(source, 1, call, _keeping(code), f"{quoted(code)} drops the axis that it reduces")
     turned = _turned(source, function, _made_of(function, call))
     if turned:
         yield Edit(1, call.lineno, mistake, ((source.span(axis), other), *turned))
+
+
+def _keeping(call: str) -> str:
+    return f"{call[:-1].rstrip().rstrip(',')}, keep_dims=True)"
 
 
 def _made_of(function: Function, call: ast.Call) -> set[str]:
