@@ -306,20 +306,26 @@ class SpeedTest:
         """Run a plan of set 0 twice on the same inputs; return an outcome if a sample of its outputs differs.
 
         A file may have another kernel for the timed size than for the cases, where two runs are compared.
-        Outputs that come late have a verdict of their own.
+        Outputs that come late have a verdict of their own, whether they came before this looks at them or
+        will come after it.
         """
         any_order = self.exercise.splits_sums and adds_in_any_order(self.student.text)
         if self.trusted or any_order:
             return None
-        lines, found = self.buffer_sets.secret_lines(0), []
+        memory, lines = self.buffer_sets.lines, self.buffer_sets.secret_lines(0)
         self.poisoned = None  # of blocks of the reference
+        found, unwritten = [], False
         for _ in range(2):
             self.buffer_sets.poison(0)
+            blank = memory[lines]
             self._block("student", plan, BLOCK_LIMIT_S, 0)
             self._not_late()
-            found.append(self.buffer_sets.lines[lines])
+            found.append(memory[lines])
+            unwritten |= bool((found[-1] == blank).all(dim=-1).any())
         if torch.equal(*found):
             return None
+        if unwritten:
+            raise UnfitError(self._unwritten("outputs were not written when the call had ended"))
         where, symptom = "two timed runs on the same inputs differ", Symptom.NONDETERMINISTIC
         return diagnosis.diagnosed(self.lab, Verdict.WRONG, Reason.NONDETERMINISTIC, symptom, where)
 

@@ -528,6 +528,25 @@ def test_a_time_below_what_the_memory_allows_is_impossible(fight, monkeypatch):
     assert "is less than the 1000000000000.0 us" in outcome.where
 
 
+def test_results_that_have_not_come_when_two_runs_are_compared_are_unwritten_and_not_random(
+    fight, monkeypatch
+):
+    take = speed.SpeedTest._block
+
+    def student_writes_later(self, side, plan, limit_s, k=None, rests=False):
+        memory = self.buffer_sets.lines
+        before = memory.clone()
+        elapsed = take(self, side, plan, limit_s, k, rests)
+        if side == "student" and k is not None:
+            memory.copy_(before)  # its kernels have not begun
+            self.sampled = self.sampled[0], memory[self.sampled[0]]
+        return elapsed
+
+    monkeypatch.setattr(speed.SpeedTest, "_block", student_writes_later)
+    outcome = fight(ADD)
+    assert (outcome.verdict, outcome.reason) == (Verdict.WRONG, Reason.UNWRITTEN), outcome.where
+
+
 def test_results_that_land_between_the_sample_and_the_check_are_late(fight, monkeypatch):
     take = speed.SpeedTest._block
 
