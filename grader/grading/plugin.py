@@ -255,6 +255,7 @@ def pytest_runtestloop(session):
             stash[ANSWERS],
             lambda name: hook.pytest_grader_explaining(exercise=name),
             lambda name, causes: hook.pytest_grader_explained(exercise=name, causes=causes),
+            timed=True,
         )
 
 

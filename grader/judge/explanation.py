@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import math
+import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -157,6 +158,7 @@ class Explainer:
     ):
         """`tell` gets the name of an exercise and what is found of it before all of it is known."""
         self._workers_for, self._tell = workers_for, tell
+        self.until = math.inf  # seconds of the monotonic clock, at which no further edits are tried
         self._mended: dict[str, list[Edit]] = {}  # by the hash of a file
         self._wrong: dict[str, list[str]] = {}  # names of wrong functions, by the hash of their file
         self._unmended: dict[str, list[str]] = {}  # of these, the ones for which no edit was found
@@ -572,7 +574,7 @@ class Explainer:
             share = min(share, most, (SHARE_OF_CRASHED if shaped else SHARE_OF_FAILED) if unclear else 1.0)
             text, found = wrong.submission.text, None
             if is_first and is_long(failing, passing):
-                found = by_smaller_blocks(workers, text, wrong.exercise, failing, passing, share)
+                found = by_smaller_blocks(workers, text, wrong.exercise, failing, passing, share, self.until)
                 share *= 1.0 if found else SHARE_OF_LONG
             if not found:
                 errors = {tuple(frame.line for frame in one.frames) for _, one in unclear}
@@ -580,7 +582,7 @@ class Explainer:
                 others = [one for item, one in wrong.answers if is_open(one) and item.case.name not in told]
                 of_digits = all(one.reason is Reason.PRECISION for one in others)
                 tell = lambda edit: self._tell_of(wrong, edit)  # noqa: E731
-                search = Search(workers, text, *given, tell=tell, of_digits=of_digits)
+                search = Search(workers, text, *given, tell=tell, of_digits=of_digits, until=self.until)
                 known = self._mended.get(key, ())
                 found = search.again(known) if again else search.mend(known, bool(unclear))
             if again:
@@ -784,19 +786,22 @@ def explained(
     workers_for: Callable[[CaseItem], Sequence[SubmissionWorker]],
     begin: Callable[[str], object],
     tell: Callable[[str, Sequence[str]], object],
+    timed: bool = False,
 ) -> list[Answered]:
     """Return the answers of a run with one explanation for each wrong exercise.
 
     `begin` is called with the name of each exercise that is looked at, because that takes seconds; `tell`
-    with the causes that are found, as soon as they are: at last with all of them.
+    with the causes that are found, as soon as they are: at last with all of them. If `timed`, edits of a
+    lab's files are tried for as many seconds as the lab says.
     """
     for item, outcome, _ in answers:
         if outcome.verdict in FAILURES and outcome.cause and not is_open(outcome):  # nothing is looked for
             tell(item.exercise.name, [outcome.cause])
     explainer = Explainer(workers_for, lambda name, words: tell(name, [words]))
     changed: dict[tuple[Path, str], Outcome] = {}
-    exercises = dict.fromkeys((item.entry.folder, item.exercise) for item, _, _ in answers)
-    for folder, exercise in exercises:
+    exercises = {(item.entry.folder, item.exercise): item.entry.lab for item, _, _ in answers}
+    ends: dict[Path, float] = {}
+    for (folder, exercise), lab in exercises.items():
         mine = [
             (_with_configs(item, outcome), outcome)
             for item, outcome, _ in answers
@@ -806,6 +811,8 @@ def explained(
             continue
         if any(is_open(outcome) for _, outcome in mine):
             begin(exercise.name)
+            if timed:
+                explainer.until = ends.setdefault(folder, time.monotonic() + lab.search_s)
             submission = submission_of(mine[0][0])
             beside = [pair for pair in answers if pair[0].entry.folder == folder]
             right = _all_right(beside, submission.path, submission_of)

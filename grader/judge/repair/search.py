@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -33,8 +34,6 @@ from grader.worker.submission_worker import SubmissionWorker
 # What is tried is counted in work and not in seconds, so that two runs say the same. A unit is about a
 # millisecond of one core where a kernel is short; where it is long, rewriting it takes more.
 WORK_FOR_ONE, WORK_FOR_TWO = 11_000, 4_000  # of single edits, and of second ones
-GIVE_UP_S = 20.0  # on a machine that is so slow that the work takes longer
-MORE_S = 15.0  # for the second mistake, where one was found
 SHARE_OF_AGAIN = 0.3  # of the work, without the edits of another function, on top of which all were tried
 SHARE_OF_OTHER = 0.5  # of the work, in another case where no edit mends the first
 FEWEST_MENDED = 2  # cases that an edit makes right for which it is named, where it does not mend all
@@ -109,6 +108,7 @@ class Search:
         beside: Sequence[tuple[Exercise, Case]] = (),
         tell: Callable[[Edit], object] = lambda _: None,
         of_digits: bool = False,
+        until: float = math.inf,
     ):
         """`failing` and `passing` are cases of the unedited file, with this `text`; each runs on a CPU.
 
@@ -119,7 +119,8 @@ class Search:
         are `told` are aimed at only if there is no other. Where it fails, `errors` are the lines of each
         traceback, the innermost first.
         `tell` gets an edit that mends some cases before a second one is looked for, which takes seconds.
-        If `of_digits`, the failing cases are wrong by too few digits alone.
+        If `of_digits`, the failing cases are wrong by too few digits alone. `until` is the time of the
+        monotonic clock, in seconds, from which on nothing new is tried.
         SyntaxError if the file is not Python.
         """
         self._source = Source(text)
@@ -132,7 +133,7 @@ class Search:
         self._name, self._right = exercise.name, {one.name for one, _ in beside}
         self._settled, self._masks = settled, masks
         self._errors, self._tell = frozenset(lines[0] for lines in errors if lines), tell
-        self._of_digits = of_digits
+        self._of_digits, self._until = of_digits, until
         self._launching = self._that_launch(errors)
         self._found: Known | None = None
         self._took = 0  # work of the edits that were tried last
@@ -170,7 +171,7 @@ class Search:
         returned for some cases alone: what it changes may be right in the others. NotRunError if the unedited
         file does not run here, unless it `may_fail`; its cases may have failed on a GPU.
         """
-        self._end, self._may_fail = time.monotonic() + GIVE_UP_S, may_fail
+        self._may_fail = may_fail
         first = self._benches[0].cheapest(self._source.text)
         base = self._aim(first, ())
         if base < 0.0 and not may_fail:
@@ -209,7 +210,6 @@ class Search:
             helps = bench.is_most(one.cases) or bench.helps(self._source.text, text, one.cases)
             if len(one.cases) >= FEWEST_MENDED and helps:
                 self._tell(one.edit)
-                self._end = max(self._end, time.monotonic() + MORE_S)
                 # Digits alone are lost in another way, or by the same formula: often no edit mends them.
                 few = SHARE_OF_AGAIN if bench.leaves_near(text, one.cases) else 1.0
                 second = self._second(one.edit, round(few * self._one), mended=one.cases)
@@ -294,7 +294,7 @@ class Search:
         bench, text = self._benches[0], self._source.with_replaced(first.parts)
         # Of what is mended some cases were called last, that of the second search may be a small one.
         too_little = not mended and most < FEWEST_TRIES * bench.work()
-        if too_little or time.monotonic() > self._end:
+        if too_little or time.monotonic() > self._until:
             return None
         at = bench.cheapest(text) if cheapest else bench.worst(text, mended)
         if not cheapest and bench.fails and not self._may_fail:  # where the file as it was did not
@@ -403,7 +403,7 @@ class Search:
         """Return the edits with which the first case is right that the best one `found` leaves wrong."""
         bench, further, left = self._benches[0], list[Edit](), self._two
         for edit in edits:
-            if left <= 0 or time.monotonic() > self._end:
+            if left <= 0 or time.monotonic() > self._until:
                 break
             with contextlib.suppress(ValueError):
                 if bench.mends_further(self._source.with_replaced((*before, *edit.parts)), found.cases):
@@ -428,7 +428,7 @@ class Search:
             for index in range(number, len(edits), len(self._benches)):
                 left -= len(self._benches) * bench.spent  # on the last one, in all cases
                 bench.spent = 0
-                if index > best[0] or left <= 0 or time.monotonic() > self._end:
+                if index > best[0] or left <= 0 or time.monotonic() > self._until:
                     break
                 if relevance.is_useless(edits[index]):
                     continue

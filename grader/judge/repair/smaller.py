@@ -7,6 +7,7 @@ blocks of the file itself.
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -61,10 +62,12 @@ def by_smaller_blocks(
     failing: Sequence[Case],
     passing: Sequence[Case],
     share: float,
+    until: float = math.inf,
 ) -> Repair | None:
     """Return the edits that mend `failing`, of long rows, found with smaller blocks in `passing` ones.
 
-    None if the blocks of the file are not known, or nothing is found. `share` is that of the usual work.
+    None if the blocks of the file are not known, or nothing is found. `share` is that of the usual work;
+    `until` is as for a search.
     """
     source = Source(text)
     small = smaller_blocks(source, exercise.name)
@@ -73,7 +76,7 @@ def by_smaller_blocks(
     wrong, right = _with_smaller_blocks(workers[0], small.text, exercise, passing)
     if not wrong:
         return None
-    search = Search(workers, small.text, exercise, wrong, right, share=share)
+    search = Search(workers, small.text, exercise, wrong, right, share=share, until=until)
     try:
         found = search.mend()
     except NotRunError:

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,20 @@ def test_what_stores_elements_again_hides_a_mistake_and_mends_nothing(submission
     found, _ = causes(submissions, 1, file.read_text().partition("\n")[2], *sizes(*cases))
     assert found
     assert all(HIDDEN_BY_OVERLAP[name] in cause for cause in found.values()), found
+
+
+@pytest.mark.parametrize("seconds", (0.0, 60.0))
+def test_edits_are_tried_for_as_many_seconds_as_the_lab_says(submissions, monkeypatch, seconds):
+    text = changed(LAB_1, ("x + y, mask", "x - y, mask"))
+    graded = submissions.grade(1, text, *sizes("n=127,fp32"))
+    answers = [(submissions.asked[name], outcome, 0.0) for name, outcome in graded.items()]
+    entry = answers[0][0].entry
+    shorter = replace(entry, lab=replace(entry.lab, search_s=seconds))
+    answers = [(replace(item, entry=shorter), outcome, 0.0) for item, outcome, _ in answers]
+    tried, was = [], Search._try
+    monkeypatch.setattr(Search, "_try", lambda *given: tried.append(given) or was(*given))
+    submissions.run.explained(answers, lambda _: None, lambda *_: None, timed=True)
+    assert bool(tried) is (seconds > 0.0)
 
 
 def test_what_is_measured_of_one_mistake_is_not_lost_beside_another(submissions):
