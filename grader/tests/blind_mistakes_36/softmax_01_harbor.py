@@ -1,0 +1,123 @@
+# labs/lab4_production_slice/softmax.py | corner | softmax_kernel stores exp(x - lse) with lse = top + log(total), computed in log_sum_exp: for a row whose maximum is far from 0 the sum top + log(total) is rounded to the spacing of fp32 numbers near top, so the whole row gets a wrong common factor (about 0.1 percent near 16384, and log(total) vanishes altogether near 1e20, so that several equal maxima get 1 each); rows near 0 are right. Shows in fused_softmax_forward and in y (and dx) of fused_softmax for values from some hundreds on in fp32, from some thousands on in fp16. It should be exp(x - top) / total
+"""Softmax over rows of any length: forward, backward, and both as a differentiable operator."""
+
+import torch
+import triton
+import triton.language as tl
+from rows import WARPS, block_of, load, on, store
+from torch.library import triton_op
+
+LOWEST = tl.constexpr(-3.4028234663852886e38)  # the lowest finite number of fp32
+
+
+@triton.jit
+def log_sum_exp(x_row, N_COLS: tl.constexpr, BLOCK: tl.constexpr):
+    """Return log(sum(exp(x))) of a row, by the online maximum and sum of lab 2."""
+    top = tl.full((), LOWEST, dtype=tl.float32)
+    total = 0.0
+    for start in range(0, N_COLS, BLOCK):
+        x = load(x_row, start + tl.arange(0, BLOCK), N_COLS, float("-inf"))
+        higher = tl.maximum(top, tl.max(x, axis=0))
+        total = total * tl.exp(top - higher) + tl.sum(tl.exp(x - higher), axis=0)
+        top = higher
+    return top + tl.log(total)
+
+
+@triton.autotune(configs=WARPS, key=["N_COLS"])
+@triton.jit
+def softmax_kernel(x_ptr, y_ptr, stride_x, stride_y, N_COLS: tl.constexpr, BLOCK: tl.constexpr):
+    """y = exp(x - top) / sum(exp(x - top)), where top is the maximum of the row; program i computes row i.
+
+    x and y are (n_rows, N_COLS) of one dtype, with contiguous columns; stride_x and stride_y are the elements
+    from one row to the next. A program takes BLOCK columns at a time.
+    """
+    row = tl.program_id(axis=0).to(tl.int64)
+    x_row = x_ptr + row * stride_x
+    y_row = y_ptr + row * stride_y
+    lse = log_sum_exp(x_row, N_COLS, BLOCK)
+    for start in range(0, N_COLS, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        x = load(x_row, cols, N_COLS, float("-inf"))
+        store(y_row, cols, N_COLS, tl.exp(x - lse))
+
+
+def fused_softmax_forward(x, *, out=None) -> torch.Tensor:
+    """Softmax over the last dimension of x, (n_rows, n_cols) fp32, fp16 or bf16 with contiguous columns.
+
+    The result goes to `out`, like x, where one is given; rows of both may be any number of elements apart.
+    Each row holds at least one finite value. After Milakov and Gimelshein, arXiv:1805.02867.
+    """
+    out = torch.empty_like(x) if out is None else out
+    n_rows, n_cols = x.shape
+    on(softmax_kernel, x)[(n_rows,)](
+        x, out, x.stride(0), out.stride(0), N_COLS=n_cols, BLOCK=block_of(n_cols)
+    )
+    return out
+
+
+@triton.autotune(configs=WARPS, key=["N_COLS"])
+@triton.jit
+def gradient_kernel(
+    dy_ptr, y_ptr, dx_ptr, stride_dy, stride_y, stride_dx, N_COLS: tl.constexpr, BLOCK: tl.constexpr
+):
+    """dx = y * (dy - sum(y * dy)); program i computes row i of (n_rows, N_COLS) matrices of one dtype."""
+    row = tl.program_id(axis=0).to(tl.int64)
+    dy_row = dy_ptr + row * stride_dy
+    y_row = y_ptr + row * stride_y
+    dx_row = dx_ptr + row * stride_dx
+    products = 0.0
+    for start in range(0, N_COLS, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        products += tl.sum(load(y_row, cols, N_COLS) * load(dy_row, cols, N_COLS), axis=0)
+    for start in range(0, N_COLS, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        y = load(y_row, cols, N_COLS)
+        dy = load(dy_row, cols, N_COLS)
+        store(dx_row, cols, N_COLS, y * (dy - products))
+
+
+def fused_softmax_backward(dy, y, *, out=None) -> torch.Tensor:
+    """Gradient of softmax for its input, from dy and the result y of the forward pass.
+
+    Both are (n_rows, n_cols) of one dtype. The gradient goes to `out`, where one is given.
+    """
+    out = torch.empty_like(dy) if out is None else out
+    n_rows, n_cols = dy.shape
+    on(gradient_kernel, dy)[(n_rows,)](
+        dy, y, out, dy.stride(0), y.stride(0), out.stride(0), N_COLS=n_cols, BLOCK=block_of(n_cols)
+    )
+    return out
+
+
+@triton_op("course::fused_softmax", mutates_args=())
+def forward_op(x: torch.Tensor) -> torch.Tensor:
+    """fused_softmax_forward as an operator that torch.compile can look into."""
+    return fused_softmax_forward(x)
+
+
+@triton_op("course::fused_softmax_backward", mutates_args=())
+def backward_op(dy: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """fused_softmax_backward, likewise."""
+    return fused_softmax_backward(dy, y)
+
+
+class FusedSoftmax(torch.autograd.Function):
+    """The operator with its gradient."""
+
+    @staticmethod
+    def forward(ctx, x):
+        """Return y for x."""
+        y = forward_op(x)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        """Return dx for dy."""
+        (y,) = ctx.saved_tensors
+        return backward_op(dy.contiguous(), y)
+
+
+def fused_softmax(x) -> torch.Tensor:
+    """Differentiable fused_softmax_forward, also under torch.compile."""
+    return FusedSoftmax.apply(x)

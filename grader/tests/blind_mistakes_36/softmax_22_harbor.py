@@ -1,0 +1,119 @@
+# labs/lab4_production_slice/softmax.py | wrong everywhere | gradient_kernel computes the gradient of log-softmax: it adds up dy (`sum_dy += dy`) and stores `dy - y * sum(dy)`; softmax needs `y * (dy - sum(y * dy))`. dx of fused_softmax_backward and of fused_softmax is wrong in nearly every case (every row with more than one column); the forward pass is right.
+"""Softmax over rows of any length: forward, backward, and both as a differentiable operator."""
+
+import torch
+import triton
+import triton.language as tl
+from rows import WARPS, block_of, load, on, store
+from torch.library import triton_op
+
+LOWEST = tl.constexpr(-3.4028234663852886e38)  # the lowest finite number of fp32
+
+
+@triton.autotune(configs=WARPS, key=["N_COLS"])
+@triton.jit
+def softmax_kernel(x_ptr, y_ptr, stride_x, stride_y, N_COLS: tl.constexpr, BLOCK: tl.constexpr):
+    """y = softmax of row i, by program i.
+
+    Lane j sees columns j, j + BLOCK, ... and has a maximum and a sum of its own; the lanes are joined at the end.
+    """
+    row = tl.program_id(axis=0).to(tl.int64)
+    x_row = x_ptr + row * stride_x
+    y_row = y_ptr + row * stride_y
+    lanes = tl.arange(0, BLOCK)
+
+    lane_top = tl.full((BLOCK,), LOWEST, dtype=tl.float32)
+    lane_total = tl.zeros((BLOCK,), dtype=tl.float32)
+    for start in range(0, N_COLS, BLOCK):
+        x = load(x_row, start + lanes, N_COLS, other=-float("inf"))
+        raised = tl.maximum(lane_top, x)
+        lane_total = lane_total * tl.exp(lane_top - raised) + tl.exp(x - raised)
+        lane_top = raised
+
+    top = tl.max(lane_top, axis=0)
+    total = tl.sum(lane_total * tl.exp(lane_top - top), axis=0)
+
+    for start in range(0, N_COLS, BLOCK):
+        cols = start + lanes
+        x = load(x_row, cols, N_COLS, other=-float("inf"))
+        store(y_row, cols, N_COLS, tl.exp(x - top) / total)
+
+
+def fused_softmax_forward(x, *, out=None) -> torch.Tensor:
+    """Softmax over the last dimension of x, (n_rows, n_cols); the result goes to `out` where one is given."""
+    if out is None:
+        out = torch.empty_like(x)
+    n_rows, n_cols = x.shape
+    on(softmax_kernel, x)[(n_rows,)](
+        x, out, x.stride(0), out.stride(0), N_COLS=n_cols, BLOCK=block_of(n_cols)
+    )
+    return out
+
+
+@triton.autotune(configs=WARPS, key=["N_COLS"])
+@triton.jit
+def gradient_kernel(
+    dy_ptr, y_ptr, dx_ptr, stride_dy, stride_y, stride_dx, N_COLS: tl.constexpr, BLOCK: tl.constexpr
+):
+    """The gradient of row i, by program i, from dy and y."""
+    row = tl.program_id(axis=0).to(tl.int64)
+    dy_row = dy_ptr + row * stride_dy
+    y_row = y_ptr + row * stride_y
+    dx_row = dx_ptr + row * stride_dx
+    lanes = tl.arange(0, BLOCK)
+
+    sum_dy = tl.zeros((BLOCK,), dtype=tl.float32)
+    for start in range(0, N_COLS, BLOCK):
+        sum_dy += load(dy_row, start + lanes, N_COLS)
+    flow = tl.sum(sum_dy, axis=0)
+
+    for start in range(0, N_COLS, BLOCK):
+        cols = start + lanes
+        dy = load(dy_row, cols, N_COLS)
+        y = load(y_row, cols, N_COLS)
+        store(dx_row, cols, N_COLS, dy - y * flow)
+
+
+def fused_softmax_backward(dy, y, *, out=None) -> torch.Tensor:
+    """Gradient of softmax for its input, from dy and the result y of the forward pass."""
+    if out is None:
+        out = torch.empty_like(dy)
+    n_rows, n_cols = dy.shape
+    on(gradient_kernel, dy)[(n_rows,)](
+        dy, y, out, dy.stride(0), y.stride(0), out.stride(0), N_COLS=n_cols, BLOCK=block_of(n_cols)
+    )
+    return out
+
+
+@triton_op("course::fused_softmax", mutates_args=())
+def forward_op(x: torch.Tensor) -> torch.Tensor:
+    """fused_softmax_forward as an operator that torch.compile can look into."""
+    return fused_softmax_forward(x)
+
+
+@triton_op("course::fused_softmax_backward", mutates_args=())
+def backward_op(dy: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """fused_softmax_backward, likewise."""
+    return fused_softmax_backward(dy, y)
+
+
+class FusedSoftmax(torch.autograd.Function):
+    """The operator with its gradient."""
+
+    @staticmethod
+    def forward(ctx, x):
+        """Return y for x."""
+        y = forward_op(x)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        """Return dx for dy."""
+        (y,) = ctx.saved_tensors
+        return backward_op(dy.contiguous(), y)
+
+
+def fused_softmax(x) -> torch.Tensor:
+    """Differentiable fused_softmax_forward, also under torch.compile."""
+    return FusedSoftmax.apply(x)
