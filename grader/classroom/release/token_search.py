@@ -162,13 +162,19 @@ def collect(root: Path) -> Fingerprints:
         _add(given, name, skeleton, native, header=True)
         for task in tasks(text):
             _add(found, name, task, native, task=True)
+    without_last, without_first = (
+        {place: {key[cut] for key in getattr(given, place)} for place in ("words", "shapes")}
+        for cut in (slice(-1), slice(1, None))
+    )
     for name, text, native in others:
         own = Fingerprints(found.known)
         _add(own, name, text, native)
         for place in ("words", "shapes"):
             known, ours, theirs = (getattr(one, place) for one in (found, own, given))
             for key, value in ours.items():
-                if key not in theirs:
+                # A single token beside what is given is no answer: any word may stand there.
+                beside = key[1:] in without_last[place] or key[:-1] in without_first[place]
+                if key not in theirs and not beside:
                     known.setdefault(key, value)
     if not found.words:
         raise FileNotFoundError(f"no answer below {root}, so none to look for")

@@ -101,6 +101,12 @@ def test_a_leak_is_found_and_an_honest_text_is_not(case, first, second):
         assert [bool(first(text)) for text in texts] == [case["is_leak"]] * len(texts)
 
 
+def test_a_line_of_the_skeleton_behind_another_word_is_not_an_answer(second):
+    skeleton = (ROOT / "labs/lab3_autotuned_matmul/autotuned_matmul.py").read_text()
+    (line,) = (one for one in skeleton.splitlines() if one.startswith("@triton.autotune(configs=CONFIGS"))
+    assert second(f"```python\n{line}\n```\n".encode()) is None
+
+
 def test_the_second_search_uses_nothing_of_the_first():
     imported = set()
     for name in ("token_search", "number_tables", "text_parts", "decodings"):
