@@ -44,13 +44,11 @@ from grader.results.outcome import Outcome
 from grader.worker.session import Session
 from grader.worker.shared_memory import TORCH_DTYPES, Buffer
 from grader.worker.submission_worker import SubmissionWorker
-from grader.worker.witness.record import Witnessed
 
 # Judge and worker take turns: idle threads of one would spin and slow the other down.
 torch.set_num_threads(1)
 
 
-ELSEWHERE = "nothing was written to it: the function returned something else in its place"
 # Inputs may happen to allow a wide tolerance, where the error of PyTorch's own operator is unusually large.
 ATTEMPTS = 3
 MOST_TUNED = 4096  # elements of a case in which autotuned kernels run once more
@@ -271,7 +269,8 @@ def _graded_on(
             wrong = _wrong(lab, exercise, case, finding, values, expected[call], got, results)
             elsewhere = unlike if finding.reason is Reason.UNWRITTEN and bool(finding.bad.all()) else None
             if elsewhere:
-                return replace(wrong, cause=ELSEWHERE, plain_cause=ELSEWHERE, frames=elsewhere.frames)
+                wrong = replace(wrong, frames=elsewhere.frames)
+                return returned.made_elsewhere(wrong, exercise, case, worker.text)
             return replace(wrong, plain_cause=race.plain_cause) if race else wrong
         if call == 0 and results and not any_order and not all(map(same_bits, results[0], got)):
             if not changes_config:
@@ -477,7 +476,7 @@ def _call(
         failed = worker.finish(case.limit_s)
     return (
         failed
-        or _mutated(lab, changed, inputs, worker.witnessed)
+        or _mutated(lab, exercise, case, changed, inputs, worker)
         or witness.written_outside(lab, case, worker.witnessed)
         or _out_of_place(lab, case, outputs, outside)
         or foreign
@@ -485,16 +484,24 @@ def _call(
     )
 
 
-def _mutated(lab: Lab, changed: Sequence[str], inputs: Sequence[Buffer], seen: Witnessed) -> Outcome | None:
-    """Return the outcome for inputs that were `changed`; `seen` may have the line that stores into them."""
+def _mutated(
+    lab: Lab,
+    exercise: Exercise,
+    case: Case,
+    changed: Sequence[str],
+    inputs: Sequence[Buffer],
+    worker: SubmissionWorker,
+) -> Outcome | None:
+    """Return the outcome for inputs that were `changed`; the worker may have seen what stores into them."""
     if not changed:
         return None
     where = f"{changed[0]} is an input and was changed by the call"
     places = {buffer.tensor.offset for buffer in inputs if buffer.name == changed[0]}
-    lines = sorted({one.line for one in seen.reaches if one.writes and one.offset in places})
+    lines = sorted({one.line for one in worker.witnessed.reaches if one.writes and one.offset in places})
     if lines:
         where += f": line {lines[0]} stores into it"
-    return diagnosis.diagnosed(lab, Verdict.MUTATED_INPUT, Reason.NONE, Symptom.MUTATED, where)
+    outcome = diagnosis.diagnosed(lab, Verdict.MUTATED_INPUT, Reason.NONE, Symptom.MUTATED, where)
+    return returned.input_as_result(outcome, exercise, case, worker.text, changed[0])
 
 
 def _out_of_place(

@@ -11,9 +11,13 @@ from grader.course.signatures import Shape, Tensors
 from grader.course.spec import Case, Exercise, Lab, Reason, Verdict
 from grader.course.symptoms import Symptom
 from grader.judge.diagnosis import diagnosed
+from grader.judge.origins import Origin, origins
 from grader.results.findings import Frame
 from grader.results.outcome import Outcome
+from grader.system.text import one_line
 from grader.worker.messages import FIRST_INPUT, Returned
+
+ELSEWHERE = "nothing was written to it: the function returned something else in its place"
 
 
 def fault(
@@ -38,11 +42,70 @@ def fault(
     if bare:
         cause = f"line {bare[0].line}: this `return` gives no result"
         return replace(outcome, frames=bare, cause=cause, plain_cause=cause)
-    if found[0] is Symptom.RETURNED_KIND:
-        cause = _unlike(case, shapes, returned)
-        outcome = replace(outcome, cause=cause, plain_cause=cause)
     is_another = found[0] is Symptom.RETURNS_ANOTHER
-    return replace(outcome, frames=_last_return(text, exercise.name, made=is_another))
+    outcome = replace(outcome, frames=_last_return(text, exercise.name, made=is_another))
+    if found[0] is Symptom.RETURNED_KIND:
+        which, cause = _unlike(case, shapes, returned)
+        made = _maker(text, exercise, which, case, may_be_contiguous="contiguous tensor" not in cause)
+        if made:
+            outcome = replace(outcome, frames=(made.frame,))
+            cause = f"line {made.frame.line}: `{one_line(ast.unparse(made.node))}`, which {cause}"
+        else:
+            cause = f"what {cause}"
+        outcome = replace(outcome, cause=cause, plain_cause=cause)
+    elif is_another and not case.allocates and [one.type for one in returned] == ["Tensor"]:
+        made = _maker(text, exercise, 0, case)
+        if made:
+            code, line = one_line(ast.unparse(made.node)), made.frame.line
+            cause = f"line {line}: `{code}` is returned in place of `{exercise.outputs[0]}`"
+            outcome = replace(outcome, frames=(made.frame,), cause=cause, plain_cause=cause)
+    return outcome
+
+
+def made_elsewhere(outcome: Outcome, exercise: Exercise, case: Case, text: str) -> Outcome:
+    """Return the outcome of a function that left its output unwritten and returned another tensor.
+
+    Its cause has the line that makes the other tensor, if one alone can be.
+    """
+    words = ELSEWHERE
+    made = None if exercise.native or len(exercise.outputs) > 1 else _maker(text, exercise, 0, case)
+    if made:
+        code, line = one_line(ast.unparse(made.node)), made.frame.line
+        asked = exercise.outputs[0]
+        words = f"line {line}: `{code}` is returned in place of `{asked}`, to which nothing was written"
+        outcome = replace(outcome, frames=(made.frame,))
+    return replace(outcome, cause=words, plain_cause=words)
+
+
+def input_as_result(outcome: Outcome, exercise: Exercise, case: Case, text: str, name: str) -> Outcome:
+    """Return the outcome of a function that wrote to an input, with the line that makes it the result.
+
+    As it came if no line does: a kernel may store into an input, and another tensor be returned.
+    """
+    if exercise.native or not case.allocates:
+        return outcome
+    found = [one for k in range(len(exercise.outputs)) for one in origins(text, exercise.name, k)]
+    taken = next((one for one in found if one.parameter == name and one.where_none), None)
+    if taken is None:
+        return outcome
+    cause = (
+        f"line {taken.frame.line}: where no `out` is passed, the result is written over the input `{name}`"
+    )
+    return replace(outcome, frames=(taken.frame,), cause=cause, plain_cause=cause)
+
+
+def _maker(
+    text: str, exercise: Exercise, which: int, case: Case, may_be_contiguous: bool = True
+) -> Origin | None:
+    """Return the one expression that makes a result; None if there are several, or none."""
+    found = [
+        one
+        for one in origins(text, exercise.name, which)
+        if not one.parameter
+        and (case.allocates or not one.where_none)
+        and (may_be_contiguous or not one.is_always_contiguous)
+    ]
+    return found[0] if len(found) == 1 else None
 
 
 def in_another_order(
@@ -102,19 +165,22 @@ def _found(
     return None
 
 
-def _unlike(case: Case, shapes: Mapping[str, Shape], returned: Sequence[Returned]) -> str:
-    """Say how the first new tensor that is not as asked for was made."""
-    what = "what is returned where no `out` is passed"
-    for shape, one in zip(shapes.values(), returned, strict=True):
+def _unlike(case: Case, shapes: Mapping[str, Shape], returned: Sequence[Returned]) -> tuple[int, str]:
+    """Return the number of the first new tensor that is not as asked for, and how it is unlike."""
+    what = "is returned where no `out` is passed,"
+    for at, (shape, one) in enumerate(zip(shapes.values(), returned, strict=True)):
         if one.shape != shape:
-            return f"{what} has the shape {one.shape}, and not {shape}"
+            return at, f"{what} has the shape {one.shape}, and not {shape}"
         if one.dtype != case.dtype:
-            return f"{what} is {one.dtype}, and not {case.dtype} as the inputs are"
+            return at, f"{what} is {one.dtype}, and not {case.dtype} as the inputs are"
         if not one.contiguous:
             turned = len(one.strides) > 1 and one.strides[0] < one.strides[-1]
             how = "is stored by columns, as a transposed view is" if turned else "has gaps, as a slice has"
-            return f"{what} {how} (its strides are {one.strides}), and a new contiguous tensor is asked for"
-    return ""
+            return (
+                at,
+                f"{what} {how} (its strides are {one.strides}), and a new contiguous tensor is asked for",
+            )
+    return 0, ""
 
 
 def _bare_return(text: str, function: str) -> tuple[Frame, ...]:

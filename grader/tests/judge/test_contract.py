@@ -7,7 +7,7 @@ import pytest
 from grader.course import catalog
 from grader.course.spec import FAR_STRIDE, Reason, Verdict
 from grader.course.symptoms import Symptom
-from grader.judge.correctness import ELSEWHERE
+from grader.judge.returned import ELSEWHERE
 from grader.tests.helpers.broken_files import BrokenFile, Grading
 
 SOLUTIONS = {
@@ -125,8 +125,41 @@ def test_an_output_left_alone_for_a_tensor_of_its_own_is_said_to_be(submissions,
     line = "    n = x.numel()\n"
     (outcome,) = graded(submissions, 1, solved(1, (line, f"    out = {new}\n{line}")), PLAIN_ADD)
     assert outcome.label == "WRONG/UNWRITTEN"
-    assert outcome.cause == outcome.plain_cause == ELSEWHERE
+    line = outcome.frames[0].line
+    said = f"line {line}: `{new}` is returned in place of `out`, to which nothing was written"
+    assert outcome.cause == outcome.plain_cause == said
+    assert outcome.frames[0].code == f"out = {new}"
+
+
+def test_an_input_that_is_taken_as_the_result_is_named_with_its_line(submissions):
+    text = solved(1, ("out = torch.empty_like(x)", "out = y"))
+    (outcome,) = graded(submissions, 1, text, NEW_ADD)
+    assert (outcome.verdict, outcome.frames[0].code) == (Verdict.MUTATED_INPUT, "out = y")
+    assert outcome.cause.endswith("where no `out` is passed, the result is written over the input `y`")
+
+
+def test_of_two_other_tensors_that_may_be_returned_none_is_named(submissions):
+    other = "    if n > 5:\n        out = torch.empty_like(x)\n    else:\n        out = torch.zeros_like(x)\n"
+    line = "    n = x.numel()\n"
+    (outcome,) = graded(submissions, 1, solved(1, (line, f"{line}{other}")), PLAIN_ADD)
+    assert outcome.cause == ELSEWHERE
     assert outcome.frames[0].code == "return out"
+
+
+def test_the_line_that_makes_a_new_tensor_of_another_kind_is_named_through_a_helper(submissions):
+    made = "torch.empty(2 * x.numel(), dtype=x.dtype)[::2]"
+    helper = f"def fresh(x):\n    return {made}\n\n\ndef elementwise_add("
+    text = solved(1, ("torch.empty_like(x)", "fresh(x)"), ("def elementwise_add(", helper))
+    (outcome,) = graded(submissions, 1, text, NEW_ADD)
+    assert outcome.frames[0].code == f"return {made}"
+    assert outcome.cause.startswith(f"line {outcome.frames[0].line}: `{made}`, which is returned ")
+
+
+def test_a_call_that_gives_contiguous_tensors_alone_is_not_named_as_the_one_that_makes_gaps(submissions):
+    whole, gaps = "torch.empty(x.shape, dtype=x.dtype)", "torch.empty(2 * x.numel(), dtype=x.dtype)[::2]"
+    text = solved(1, ("torch.empty_like(x)", f"{whole} if x.numel() < 9 else {gaps}"))
+    (outcome,) = graded(submissions, 1, text, NEW_ADD)
+    assert f"`{gaps}`, which is returned" in outcome.cause
 
 
 def test_a_part_left_unwritten_is_not_blamed_on_what_is_returned(submissions):

@@ -94,7 +94,7 @@ def test_what_stores_elements_again_hides_a_mistake_and_mends_nothing(submission
     assert all(HIDDEN_BY_OVERLAP[name] in cause for cause in found.values()), found
 
 
-@pytest.mark.parametrize("seconds", (0.0, 60.0))
+@pytest.mark.parametrize("seconds", [0.0, 60.0])
 def test_edits_are_tried_for_as_many_seconds_as_the_lab_says(submissions, monkeypatch, seconds):
     text = changed(LAB_1, ("x + y, mask", "x - y, mask"))
     graded = submissions.grade(1, text, *sizes("n=127,fp32"))
