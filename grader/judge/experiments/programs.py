@@ -262,14 +262,15 @@ def _words_for_few(bench: Bench, number: int, launch: Launch, found: Sequence[tu
     launched, needed = _numbers(launch.grid, last), " or ".join(_numbers(grid, last) for grid, _ in found)
     launches = f"line {launch.line} launches {launched} program{'' if launched == '1' else 's'}"
     seen = found[0][1]
-    if len(found) == 1 and seen.is_whole and not launch.is_asked_for:
+    if len(found) == 1 and not launch.is_asked_for:
         idle = bench.idle(number, launch)
         if idle is not None:  # with more programs some other one happens to do what it should
             return (
                 f"{launches}, which are enough, but program {idle} stores nothing, and elements are never "
                 "written: which elements a program computes is wrong"
             )
-        return f"{launches}, and {needed} {NEEDED}"
+        if seen.is_whole:
+            return f"{launches}, and {needed} {NEEDED}"
     plain = bench.plain
     if launch.is_asked_for and seen.is_right and plain is not None and plain.leaves_out:
         masked = _left_out(bench.trial, bench.untouched, plain.witnessed)

@@ -226,6 +226,10 @@ def _of_conditions(
         joined = f" {'and' if isinstance(operator, ast.And) else 'or'} ".join(texts[:at] + texts[at + 1 :])
         mistake = f"{quoted(source.text_of(one))} does not belong in {code}"
         yield Edit.of_node(source, 2, node, f"({joined})", mistake)
+    if isinstance(operator, ast.Or) and len(values) == 2 and isinstance(values[0], ast.Name):
+        name, usual = values[0].id, source.text_of(values[1])
+        mistake = f"{code} is {quoted(usual)} also where `{name}` is 0, and not only where it is None"
+        yield Edit.of_node(source, 2, node, f"({usual} if {name} is None else {name})", mistake)
     other = " or " if isinstance(operator, ast.And) else " and "
     mistake = f"{code} joins its conditions the wrong way"
     yield Edit.of_node(source, 2, node, f"({other.join(texts)})", mistake)

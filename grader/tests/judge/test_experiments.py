@@ -350,6 +350,19 @@ def test_the_launch_with_another_number_of_programs_than_needed_is_named(say, wh
     assert any(with_lines(text, words) in cause for cause in causes.values()), causes
 
 
+@pytest.mark.parametrize("operator", ["+", "-"])
+def test_where_a_launched_program_stores_nothing_the_number_of_programs_is_not_blamed(say, operator):
+    text = swap(
+        solution_of("elementwise_add").read_text(),
+        *("offs = pid * BLOCK", "offs = (pid - pid // 3) * BLOCK"),
+        *("offs < n\n", "(offs < n) & (pid % 3 < 2)\n"),
+        *("x + y,", f"x {operator} y,"),
+    )
+    causes = [cause for cause in say("elementwise_add", text).values() if "launches" in cause]
+    assert causes
+    assert all("which are enough, but program " in cause for cause in causes), causes
+
+
 IN_TURNS = """import torch
 import triton
 import triton.language as tl

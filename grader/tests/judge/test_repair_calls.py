@@ -34,13 +34,13 @@ def kernel(
     tl.store(out_ptr + cols + BLOCK, tl.exp(total) - 1.0)
 
 
-def function(x, y, b, *, out=None):
+def function(x, y, b, scale=None, *, out=None):
     if out is None:
         out = torch.empty_like(x)
     (n,) = x.shape
     programs = max(1, triton.cdiv(n, 512))
     kernel[(programs,)](x, y, b, out, n, b.stride(0), BLOCK=512, TILE=64)
-    return out * math.sqrt(n)
+    return out * math.sqrt(n) * (1.0 if scale is None else scale)
 """
 MISTAKES = {
     "a block pointer that stays": ("        second = tl.advance(second, (BLOCK,))\n", ""),
@@ -56,6 +56,7 @@ MISTAKES = {
         'triton.cdiv(args["n_cols"], args["TILE"])', 'args["n_cols"] // args["TILE"]',
     ),
     "the root of a whole number": ("math.sqrt(n)", "math.isqrt(n)"),
+    "a default by `or`, which a zero takes as well": ("1.0 if scale is None else scale", "scale or 1.0"),
     "an input in place of a new tensor": ("out = torch.empty_like(x)", "out = x"),
 }  # fmt: skip
 
