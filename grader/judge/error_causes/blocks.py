@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import deque
+from collections.abc import Iterator, Sequence
 
 from grader.judge.error_causes.failed import Failed, assigned, constants, parameters, short
 from grader.judge.error_causes.known_names import public
@@ -332,6 +333,13 @@ def types(failed: Failed) -> str | None:
         return (
             f"`{found[1]}` is {_type(found[2])} in one branch of the `if` and {_type(found[3])} in the other"
         )
+    if failed.in_kernel and re.search(r"'NoneType' object has no attribute 'type'", failed.text):
+        name = _none_in_a_branch(failed)
+        if name:
+            return (
+                f"`{name}` is None in one branch of this `if` and a block in the other, and a variable of a "
+                "kernel has one type: None can be chosen only by a condition on constants"
+            )
     in_range = any(
         getattr(call.func, "id", getattr(call.func, "attr", "")) == "range" for call in failed.calls()
     )
@@ -339,6 +347,24 @@ def types(failed: Failed) -> str | None:
     if no_integer or re.search(r"[Ff]or loop bounds and step must all be ints", failed.text):
         return "a bound of `range` is a float: `/` gives one, `//` or `tl.cdiv` a whole number"
     return None
+
+
+def _none_in_a_branch(failed: Failed) -> str:
+    """Return the name that one branch of the failing `if` sets to None and the other to something else."""
+    branch = failed.statement
+    if not isinstance(branch, ast.If):
+        return ""
+    for name in {one.id for one in ast.walk(branch) if isinstance(one, ast.Name)}:
+        sides = [[*_set_in(body, name)] for body in (branch.body, branch.orelse)]
+        are_none = [[isinstance(one, ast.Constant) and one.value is None for one in side] for side in sides]
+        if all(sides) and all(are_none[0]) != all(are_none[1]):
+            return name
+    return ""
+
+
+def _set_in(body: Sequence[ast.stmt], name: str) -> Iterator[ast.expr]:
+    for statement in body:
+        yield from assigned(statement, name)
 
 
 def _type(words: str) -> str:

@@ -7,6 +7,7 @@ import re
 
 from grader.judge.error_causes.failed import Failed, constants, parameters, short
 from grader.judge.error_causes.known_names import nearest
+from grader.judge.error_causes.roles import is_number
 
 _NO_LENGTH = re.compile(
     r"object of type '(\w+)' has no len\(\)|'(int)' object is not (?:subscriptable|iterable)"
@@ -131,6 +132,13 @@ def order(failed: Failed) -> str | None:
                         f"`{one.id}` is a pointer here: the launch passes `{passed.id}` for it, "
                         "and it must pass its values in the order of the parameters"
                     )
+    host = failed.source.function(call.lineno)
+    for name, value in given.items():
+        if "ptr" in name and is_number(value, host):
+            return (
+                f"`{name}` is to be a pointer, and line {value.lineno} passes {short(value)} for it: "
+                "the launch must pass its values in the order of the parameters"
+            )
     return None
 
 

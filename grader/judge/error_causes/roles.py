@@ -69,7 +69,7 @@ def shifted(failed: Failed) -> str | None:
     expected = [one for one in plain if one not in named]
     host = failed.source.function(call.lineno)
     for name, value in zip(expected, call.args, strict=False):
-        if "ptr" in name.lower() and _is_number(value, host):
+        if "ptr" in name.lower() and is_number(value, host):
             given = f"{len(call.args)} of {len(expected)}"
             count = f": {given} arguments are passed" if len(call.args) < len(expected) else ""
             return f"the launch passes {short(value)}, a number, for the pointer `{name}`{count}"
@@ -180,7 +180,8 @@ def _is_value(failed: Failed, node: ast.expr) -> bool:
     )
 
 
-def _is_number(node: ast.expr, host: ast.AST | None) -> bool:
+def is_number(node: ast.expr, host: ast.AST | None) -> bool:
+    """Return whether an expression of host code is a number: a size, a stride, a literal."""
     match node:
         case ast.Constant(int() | float()):
             return True
@@ -190,7 +191,7 @@ def _is_number(node: ast.expr, host: ast.AST | None) -> bool:
             return True
         case ast.Name(name):
             return _is_a_size(host, name) or any(
-                _is_number(one, None) for one in assigned(host, name) if not isinstance(one, ast.Name)
+                is_number(one, None) for one in assigned(host, name) if not isinstance(one, ast.Name)
             )
     return False
 
