@@ -1,0 +1,100 @@
+# labs/lab3_autotuned_matmul/autotuned_matmul.py | wrong everywhere | In matmul_kernel's loop along K, both pointer blocks move on before b is loaded, so the b tile (pointer and mask `left`) is that of step k+1 while a is still the tile of step k (only a is meant to be one step ahead): the result is the sum of A_k @ B_(k+1), with zeros for the last step. Wrong in both functions for every K; where K <= BLOCK_K the sum is all 0. b must be loaded before `b_ptrs += BLOCK_K * stride_bk`, under the mask `ks[:, None] < K - k`.
+"""Matrix product with tiles of a fetched one step ahead, and the same with bias and ReLU."""
+
+import torch
+import triton
+import triton.language as tl
+
+
+def _config(block_m, block_n, block_k, num_stages, num_warps, pre_hook=None):
+    """One candidate of the autotuner."""
+    tile = {"BLOCK_M": block_m, "BLOCK_N": block_n, "BLOCK_K": block_k, "GROUP_M": 8}
+    return triton.Config(tile, num_stages=num_stages, num_warps=num_warps, pre_hook=pre_hook)
+
+
+CONFIGS = [
+    _config(128, 128, 64, 3, 8),
+    _config(128, 128, 32, 4, 8),
+    _config(128, 64, 64, 3, 4),
+    _config(64, 128, 64, 3, 4),
+    _config(64, 64, 32, 3, 4),
+    _config(32, 32, 32, 3, 4),
+]
+
+
+def fitting(configs, named_args, **kwargs):
+    """Tiles no larger than the result, and small ones for fp32; the smallest where none is left."""
+    widest = 64 if named_args["bias_ptr"].dtype == torch.float32 else 256
+    size = min(named_args["M"], named_args["N"])
+    kept = [c for c in configs if max(c.kwargs["BLOCK_M"], c.kwargs["BLOCK_N"]) <= min(widest, size)]
+    return kept or configs[-1:]
+
+
+@triton.jit
+def place(tile, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP_M: tl.constexpr):
+    """First row and first column of one of the tiles of c."""
+    tiles_m = tl.cdiv(M, BLOCK_M)
+    tiles_n = tl.cdiv(N, BLOCK_N)
+    in_group = GROUP_M * tiles_n
+    first = (tile // in_group) * GROUP_M
+    height = tl.minimum(tiles_m - first, GROUP_M)
+    within = tile % in_group
+    return (first + within % height) * BLOCK_M, (within // height) * BLOCK_N
+
+
+@triton.autotune(configs=CONFIGS, key=["M", "N", "K"], prune_configs_by={"early_config_prune": fitting})
+@triton.jit
+def matmul_kernel(
+    a_ptr, b_ptr, c_ptr, bias_ptr, M, N, K,
+    stride_am, stride_ak, stride_bk, stride_bn, stride_cm, stride_cn, BIAS_RELU: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
+):  # fmt: skip
+    """c = a @ b, or relu(a @ b + bias); each program owns one tile of c."""
+    m, n = place(tl.program_id(axis=0), M, N, BLOCK_M, BLOCK_N, GROUP_M)
+    rows = (m + tl.arange(0, BLOCK_M)).to(tl.int64)
+    cols = (n + tl.arange(0, BLOCK_N)).to(tl.int64)
+    ks = tl.arange(0, BLOCK_K)
+    row_ok = rows[:, None] < M
+    col_ok = cols[None, :] < N
+    a_ptrs = a_ptr + rows[:, None] * stride_am + ks[None, :] * stride_ak
+    b_ptrs = b_ptr + ks[:, None] * stride_bk + cols[None, :] * stride_bn
+
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    # The tile of a for the next step is on its way while the tensor cores work on this one.
+    a = tl.load(a_ptrs, mask=row_ok & (ks[None, :] < K), other=0.0)
+    for k in range(0, K, BLOCK_K):
+        a_ptrs += BLOCK_K * stride_ak
+        b_ptrs += BLOCK_K * stride_bk
+        left = K - k - BLOCK_K
+        a_next = tl.load(a_ptrs, mask=row_ok & (ks[None, :] < left), other=0.0)
+        b = tl.load(b_ptrs, mask=col_ok & (ks[:, None] < left), other=0.0)
+        acc = tl.dot(a, b, acc, input_precision="ieee")
+        a = a_next
+
+    if BIAS_RELU:
+        bias = tl.load(bias_ptr + cols, mask=cols < N, other=0.0).to(tl.float32)
+        acc = tl.maximum(acc + bias[None, :], 0.0)
+    c_ptrs = c_ptr + rows[:, None] * stride_cm + cols[None, :] * stride_cn
+    tl.store(c_ptrs, acc.to(c_ptr.dtype.element_ty), mask=row_ok & col_ok)
+
+
+def _launch(a, b, bias, out, bias_relu):
+    (M, K), N = a.shape, b.shape[1]
+    out = torch.empty((M, N), device=a.device, dtype=a.dtype) if out is None else out
+    tiles = lambda meta: (triton.cdiv(M, meta["BLOCK_M"]) * triton.cdiv(N, meta["BLOCK_N"]),)  # noqa: E731
+    matmul_kernel[tiles](
+        a, b, out, bias, M, N, K,
+        a.stride(0), a.stride(1), b.stride(0), b.stride(1), out.stride(0), out.stride(1),
+        BIAS_RELU=bias_relu,
+    )  # fmt: skip
+    return out
+
+
+def matmul(a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
+    """a @ b, with fp32 sums that are rounded once."""
+    return _launch(a, b, a, out, bias_relu=False)
+
+
+def matmul_bias_relu(a, b, bias, *, out: torch.Tensor | None = None) -> torch.Tensor:
+    """relu(a @ b + bias) in one kernel."""
+    return _launch(a, b, bias, out, bias_relu=True)
