@@ -24,7 +24,7 @@ def search(work, left_s=60.0):
     one = Search.__new__(Search)
     one._benches = [SimpleNamespace(work=lambda: work, worst=worst)]
     one._source = Source("a = 1\n")
-    one._end = time.monotonic() + left_s
+    one._until = time.monotonic() + left_s
     return one
 
 

@@ -401,7 +401,7 @@ DESCRIBED = "return x.dtype != torch.float32 and"  # without it, every product t
 B_PTRS = "offs_k[:, None] * stride_bk + offs_n[None, :] * stride_bn"
 
 WRONG = {
-    "a new tensor is returned": (1, NEW_OUT, ADD7, "WRONG/UNWRITTEN", "returned something else"),
+    "a new tensor is returned": (1, NEW_OUT, ADD7, "WRONG/UNWRITTEN", "is returned in place of `out`"),
     "the sum goes into x": (
         1,
         ("[grid](x, y, out,", "[grid](x, y, x,"),
