@@ -1,4 +1,4 @@
-"""EXPECT WRONG/MISMATCH or WRONG/NONFINITE from fused_softmax, hint 7: columns of a transposed dy are taken as neighbours"""
+"""EXPECT WRONG/MISMATCH or WRONG/NONFINITE from fused_softmax, hint 7: a transposed dy is taken as it is"""
 
 import torch
 import triton
