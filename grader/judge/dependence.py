@@ -283,11 +283,11 @@ def _loaded(name: str, lines: Sequence[int], between: Mapping[str, Sequence[int]
     if len(every) > MOST_BETWEEN:  # where the input itself is loaded then says more
         every = every[:1]
     said = [
-        f"`{one}` {'is loaded ' if at == 0 else ''}in {'lines' if len(where) > 1 else 'line'} "
-        f"{_listed([*map(str, where)])}"
-        for at, (one, where) in enumerate(every)
+        f"`{one}` is loaded in {'lines' if len(where) > 1 else 'line'} {_listed([*map(str, where)])}"
+        for one, where in every
     ]
-    return f"; {said[0]}{''.join(f', and {one}' for one in said[1:])}"
+    # Its load may be right, and what is made of it on its way to the output wrong.
+    return f"; {' and '.join(said)}: follow what is made of it from there"
 
 
 class _Words(NamedTuple):

@@ -26,15 +26,16 @@ from grader.judge.experiments.configs import right_with
 from grader.judge.experiments.numbers import MOST_CASES, other_number
 from grader.judge.experiments.of_file import Failed, by_experiment
 from grader.judge.experiments.outputs import exchanged_outputs
-from grader.judge.experiments.programs import NEEDED, NEVER_STORED
+from grader.judge.experiments.programs import LAUNCHES, NEEDED, NEVER_STORED
+from grader.judge.experiments.rounding import rounded_down
 from grader.judge.experiments.shifts import breaking_shift
-from grader.judge.experiments.smallest import Smallest, smallest_wrong
+from grader.judge.experiments.smallest import MOST_S, Smallest, smallest_wrong
 from grader.judge.facts import births
 from grader.judge.formula.of_file import formula_of_file
 from grader.judge.measured import measured_of_file
 from grader.judge.repair.bench import FEWEST_ELEMENTS
-from grader.judge.repair.edit import CONDITION_OF_COPY, LATER_TURNS, Edit
-from grader.judge.repair.search import NotRunError, Repair, Search, lay
+from grader.judge.repair.edit import CONDITION_OF_COPY, LATER_TURNS, PARTIAL_BLOCK, Edit
+from grader.judge.repair.search import NotRunError, Repair, Search, lay, parts_of
 from grader.judge.repair.smaller import by_smaller_blocks, is_long
 from grader.judge.repair.source import Source
 from grader.judge.trial import MOST_ELEMENTS, Trial, elements
@@ -81,6 +82,7 @@ STEPS = "steps through"  # in a cause by an experiment, with which a case is rig
 MOST_FACTS = 2  # of an exercise, that are told before its cause is known
 MOST_BESIDE = 3  # cases of another exercise of the file that an edit must keep right
 RARE = 1e-3  # share of the elements
+EXPERIMENTS_S = 1.0  # after the search has ended by the clock, in which experiments still begin
 MORE = "The file has another mistake"
 UNCLEAR = (UNLIKE, UNLIKE_IN_DOT)  # what an error says of shapes, and not where they come from
 FAILURES = (Verdict.CRASHED, Verdict.COMPILE_ERROR)
@@ -140,6 +142,12 @@ def _never_launched(wrong: Wrong) -> str:
     except SyntaxError:
         return ""
     return f"nothing launches {' or '.join(names)}" if names else ""
+
+
+def _share_wrong(outcome: Outcome) -> float:
+    """Return the share of wrong elements; 0 where it was not counted."""
+    found = outcome.error_map
+    return found.wrong / max(math.prod(found.shape), 1) if found else 0.0
 
 
 def is_rare(outcome: Outcome) -> bool:
@@ -203,12 +211,12 @@ class Explainer:
             # A launch with too few programs, or a wrong stride, is found within a second.
             if not another and not repair:
                 tried = self._tried(wrong)
-            needed = [words for words in (tried or {}).values() if NEEDED in words]
+            needed = [words for words in (tried or {}).values() if _is_of_programs(words)]
             if len(needed) >= MOST_TOLD * max(1, len(failed)):
                 # What the file allocates is not marked: what is never written may be any number.
                 own = [item.id for item, _ in wrong.answers if item.case.allocates and item.id in failed]
                 tried = dict.fromkeys(own, needed[0]) | (tried or {})
-            sure = [words for words in (tried or {}).values() if NEEDED in words or STEPS in words]
+            sure = [words for words in (tried or {}).values() if _is_of_programs(words) or STEPS in words]
             told_already = len(sure) >= MOST_TOLD * max(1, len(failed))
             most = SHARE_OF_TOLD if told_already else 1.0
             shown = {
@@ -336,7 +344,8 @@ class Explainer:
         born = {} if formula else {one: self._born(wrong, one) for one in TRACED}
         tried = self._tried(wrong) if tried is None else tried
         # What is not found makes some values quite wrong, and others a little: that is no loss of digits.
-        if any(one.reason is Reason.MISMATCH and not tried.get(name) for name, one in failed.items()):
+        wrong_values = [one for name, one in failed.items() if not tried.get(name)]
+        if sum(one.reason is Reason.MISMATCH for one in wrong_values) > len(wrong_values) / 2:
             born.pop(Reason.PRECISION, None)
         signs = DOUBTFUL | {*wrong.answers[0][0].entry.lab.signs}
         facts = {
@@ -377,12 +386,26 @@ class Explainer:
         words = "; ".join(filter(None, ("not found", _never_launched(wrong), related, found, call)))
         return seen | {name: replace(outcome, cause=words, hint=hint) for name, outcome in guessed.items()}
 
+    def _is_late(self) -> bool:
+        """Return whether the time for the search is up, and some seconds more: little is looked at then."""
+        return time.monotonic() > self.until + EXPERIMENTS_S
+
     def _tried(self, wrong: Wrong) -> dict[str, str]:
-        """Return the causes that experiments show, by the item's id."""
+        """Return the causes that experiments show, by the item's id; none once it is late."""
+        if self._is_late():
+            return {}
         worker = self._workers_for(wrong.answers[0][0])[0]
         failed = [Failed(item.id, item.case, outcome) for item, outcome in wrong.answers if is_open(outcome)]
         try:
-            return by_experiment(worker, wrong.exercise, failed) if wrong.begin(worker) else {}
+            found = by_experiment(worker, wrong.exercise, failed) if wrong.begin(worker) else {}
+            few = [one for one in failed if LAUNCHES in found.get(one.id, "")]
+            cases = sorted((one.case for one in few if one.can_be_called), key=elements)
+            text = Source(wrong.submission.text).with_replaced(parts_of(wrong.repair))
+            # Programs are too few, or each is given too little: a division says which.
+            down = rounded_down(worker, wrong.exercise, cases, text) if cases else ""
+            return found | ({one.id: down for one in few} if down else {})
+        except SyntaxError:
+            return {}
         finally:
             worker.close()
 
@@ -468,15 +491,25 @@ class Explainer:
 
         "" if there is no such case, or nothing is seen.
         """
-        cases = [
-            item.case
+        found = [
+            (item.case, outcome)
             for item, outcome in wrong.answers
             if outcome.reason is reason and not item.case.needs_gpu and not item.case.label
         ]
-        if not cases:
+        if not found:
             return ""
+        cases = [min((case for case, _ in found), key=elements)]
+        if reason is Reason.PRECISION:  # where most elements are wrong digits are lost in plain sight
+            small = [pair for pair in found if elements(pair[0]) <= MOST_ELEMENTS]
+            worst = max(small, key=lambda pair: _share_wrong(pair[1]), default=None)
+            cases = [*([worst[0]] if worst else []), *cases]
+        told = (self._born_in(wrong, reason, case) for case in dict.fromkeys(cases))
+        return next(filter(None, told), "")
+
+    def _born_in(self, wrong: Wrong, reason: Reason, case: Case) -> str:
+        """Say the same of one case."""
         worker = self._workers_for(wrong.answers[0][0])[0]
-        trial = Trial(wrong.exercise, min(cases, key=elements), worker.session.seed)
+        trial = Trial(wrong.exercise, case, worker.session.seed)
         try:
             if not wrong.begin(worker) or trial.call(worker, traced=True) is None:
                 return ""
@@ -513,7 +546,9 @@ class Explainer:
         worker = self._workers_for(wrong.answers[0][0])[0]
         try:
             wrong.begin(worker)
-            return smallest_wrong(worker, wrong.exercise, wrong.cases(right=False, hidden=False))
+            shown = wrong.cases(right=False, hidden=False)
+            most_s = MOST_S / 3 if self._is_late() else MOST_S
+            return smallest_wrong(worker, wrong.exercise, shown, most_s)
         finally:
             worker.close()
 
@@ -608,7 +643,8 @@ class Explainer:
             formula = formula or formula_of_file(workers[0], wrong.exercise, left)
             if not formula and not found:
                 formula = measured_of_file(workers[0], wrong.exercise, left, telling=True)
-            return found, formula or dependence(workers[0], wrong.exercise, left)
+            on_what = "" if formula or self._is_late() else dependence(workers[0], wrong.exercise, left)
+            return found, formula or on_what
         except SyntaxError:
             return None, ""
         finally:
@@ -722,6 +758,11 @@ def _returned(wrong: Wrong) -> dict[str, Outcome]:
 def _common_hint(outcomes: dict[str, Outcome]) -> int | None:
     hints = {outcome.hint for outcome in outcomes.values()}
     return hints.pop() if len(hints) == 1 else None
+
+
+def _is_of_programs(words: str) -> bool:
+    """Return whether a cause says that programs are too few, or that what they are given is rounded down."""
+    return NEEDED in words or PARTIAL_BLOCK in words
 
 
 def sentence(found: Repair) -> str:

@@ -23,6 +23,7 @@ from grader.judge.error_causes import (
     host,
     launches,
     names,
+    order,
     policy,
     roles,
     shapes,
@@ -42,6 +43,7 @@ ERRORS = (
 PYTHON_RULES = (
     *syntax.RULES,
     *policy.RULES,
+    *order.RULES,
     *roles.RULES,
     *arguments.RULES,
     *launches.RULES,

@@ -176,8 +176,10 @@ def dot(failed: Failed) -> str | None:
                 f"the accumulator of `tl.dot` is {number}, a number: it must be a block, such as "
                 "`tl.zeros` of the rows of `a` and the columns of `b`"
             )
+        made = _made_with(failed)
         return (
-            "the accumulator of `tl.dot(a, b, acc)` must have as many rows as `a`, and as many columns as `b`"
+            "the accumulator of `tl.dot(a, b, acc)` must have as many rows as `a`, and as many columns as "
+            f"`b`{made}"
         )
     if failed.kind == "AssertionError" and not text and _has_accumulator(failed):
         return (
@@ -222,6 +224,21 @@ def _number_to_add_to(failed: Failed) -> str:
                     return (
                         f"`{ast.unparse(one)}`" if value is one else f"`{ast.unparse(one)} = {value.value}`"
                     )
+    return ""
+
+
+def _made_with(failed: Failed) -> str:
+    """Say where the accumulator of a tl.dot comes from, and its shape if that was seen; "" if not known."""
+    for call in failed.calls():
+        given = [*call.args[2:3], *(one.value for one in call.keywords if one.arg == "acc")]
+        for one in given if ast.unparse(call.func) == "tl.dot" else ():
+            if not isinstance(one, ast.Name):
+                return f"; it is {short(one)}"
+            first = min(assigned(failed.function, one.id), key=_line, default=None)
+            shape = failed.shapes.get(one.id)
+            if first is not None and first.lineno < call.lineno:
+                has = f" with the shape {shape}" if shape else ""
+                return f"; line {first.lineno} makes `{one.id}` of {short(first)}{has}"
     return ""
 
 

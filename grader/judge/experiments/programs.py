@@ -35,6 +35,7 @@ MOST_PROGRAMS = 4096  # of a launch that is tried
 MOST_ALONE = 64  # programs that are looked at by themselves, the last ones
 MOST_CHANGED = 4  # launches that are changed, one at a time
 NEVER_STORED = "no program stores"  # in a fact of which many mistakes may be the cause
+LAUNCHES = "launches"  # in a cause: it is the number of programs of that line
 NEEDED = "are needed"  # in a cause: with so many programs the case is right in every way
 # Where all that is wrong was never written, and programs share the work.
 LEFT_OUT = (
@@ -260,7 +261,7 @@ def _largest_inside(bench: Bench, number: int, axis: int, few: int, many: int) -
 def _words_for_few(bench: Bench, number: int, launch: Launch, found: Sequence[tuple[Index, Seen]]) -> str:
     last = max(_last_axis(launch.grid), *(_last_axis(grid) for grid, _ in found))
     launched, needed = _numbers(launch.grid, last), " or ".join(_numbers(grid, last) for grid, _ in found)
-    launches = f"line {launch.line} launches {launched} program{'' if launched == '1' else 's'}"
+    launches = f"line {launch.line} {LAUNCHES} {launched} program{'' if launched == '1' else 's'}"
     seen = found[0][1]
     if len(found) == 1 and not launch.is_asked_for:
         idle = bench.idle(number, launch)
@@ -298,7 +299,7 @@ def _too_many(bench: Bench, plain: Seen, number: int, launch: Launch) -> str:
         if found is not None and found.is_whole:
             launched, enough = _numbers(launch.grid), _numbers(_resized(launch.grid, axis, few), axis)
             return (
-                f"line {launch.line} launches {launched} programs; with {enough} none reads or writes "
+                f"line {launch.line} {LAUNCHES} {launched} programs; with {enough} none reads or writes "
                 "outside, and every element is right"
             )
     return ""

@@ -31,9 +31,11 @@ class Smallest(NamedTuple):
     right: list[Case]
 
 
-def smallest_wrong(worker: SubmissionWorker, exercise: Exercise, failing: Sequence[Case]) -> Smallest | None:
-    """Make a wrong case smaller; None if none of `failing` can be called again, or is wrong then."""
-    calls = _Calls(worker, exercise)
+def smallest_wrong(
+    worker: SubmissionWorker, exercise: Exercise, failing: Sequence[Case], most_s: float = MOST_S
+) -> Smallest | None:
+    """Make a wrong case smaller, for `most_s` seconds; None if no case of `failing` is wrong when called."""
+    calls = _Calls(worker, exercise, most_s)
     asked = (one for one in sorted(failing, key=elements) if not (one.needs_gpu or one.is_far or one.label))
     case = next((one for one in asked if elements(one) <= MOST_ELEMENTS and calls.is_wrong(one)), None)
     if case is None:
@@ -60,10 +62,10 @@ def smallest_wrong(worker: SubmissionWorker, exercise: Exercise, failing: Sequen
 class _Calls:
     """Calls of a file, each made once; no more once the time is up."""
 
-    def __init__(self, worker: SubmissionWorker, exercise: Exercise):
+    def __init__(self, worker: SubmissionWorker, exercise: Exercise, most_s: float):
         self._worker, self._exercise = worker, exercise
         self._known: dict[str, tuple[Case, bool]] = {}
-        self._until = time.monotonic() + MOST_S
+        self._until = time.monotonic() + most_s
 
     def is_wrong(self, case: Case) -> bool:
         """Return whether a call is wrong; False for one that cannot be made."""

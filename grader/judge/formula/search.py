@@ -67,8 +67,8 @@ def formula_of(terms: Sequence[Term], got: torch.Tensor, others: Sequence[Follow
             one
             for one in stage()
             if not _counts(one.text)
-            and _holds(one, terms, got)
-            and all(_holds(one, _in_order(terms, other.terms), other.got) for other in others)
+            and holds(one, terms, got)
+            and all(holds(one, _in_order(terms, other.terms), other.got) for other in others)
         ]
         if fitting:
             return min(fitting, key=lambda one: (len(one.text), one.text))
@@ -80,7 +80,7 @@ def _counts(text: str) -> bool:
     return any(f"mean({inner}" in text for inner in SUMMED.findall(text))
 
 
-def _holds(formula: Formula, terms: Sequence[Term], got: torch.Tensor) -> bool:
+def holds(formula: Formula, terms: Sequence[Term], got: torch.Tensor) -> bool:
     """Return whether every element follows a formula; False where a term is missing or has another shape."""
     try:
         values = formula.of(terms, got.shape)

@@ -74,6 +74,15 @@ def _of_a_reduction(source: Source, function: Function, call: ast.Call) -> Itera
     code = source.text_of(call)
     if not keeps:
         yield Edit.of_node(source, 1, call, _keeping(code), f"{quoted(code)} drops the axis that it reduces")
+    for around in function.nodes:
+        match around:
+            case ast.Subscript(value, slice=ast.Tuple() as index) if value is call:
+                other_way = {":,None": "None, :", "None,:": ":, None"}.get(
+                    source.text_of(index).replace(" ", "")
+                )
+                if other_way:
+                    parts = ((source.span(axis), other), (source.span(index), other_way))
+                    yield Edit(1, call.lineno, mistake, parts)
     turned = _turned(source, function, _made_of(function, call))
     if turned:
         yield Edit(1, call.lineno, mistake, ((source.span(axis), other), *turned))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from grader.judge.repair.edit import CONDITION_OF_COPY, ONE_OBJECT, Edit, quoted, wrong_condition
+from grader.judge.repair.edit import BEFORE, CONDITION_OF_COPY, ONE_OBJECT, Edit, quoted, wrong_condition
 from grader.judge.repair.launched import kernel_of
 from grader.judge.repair.source import ALLOCATING, Function, Part, Source, called, names_in
 
@@ -21,6 +21,8 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
                 yield from _of_a_pair(source, node)
         return
     counts = _counts(source, function)
+    for node in ast.walk(function.node):
+        yield from _asked_too_late(source, function, node)
     for node in function.nodes:
         yield from _copied_on_a_condition(source, node)
         yield from _not_copied(source, node)
@@ -35,6 +37,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
                 for value in (*node.args, *(one.value for one in node.keywords)):
                     yield from never(source, value)
                 yield from _of_both_strides(source, node)
+                yield from _of_starred_strides(source, function, node)
                 yield from _of_a_grid(source, grid, counts)
                 yield from _copied(source, function, node)
             case ast.Call(func=ast.Name(name)):
@@ -102,6 +105,32 @@ def _by_identity(source: Source, node: ast.AST) -> Iterator[Edit]:
             yield Edit.of_node(source, 0, node, text, mistake)
 
 
+def _asked_too_late(source: Source, function: Function, node: ast.AST) -> Iterator[Edit]:
+    """Ask whether a parameter was given before it gets another value."""
+    match node:
+        case ast.Compare(ast.Name(name), [ast.Is() | ast.IsNot()], [ast.Constant(None)]) if (
+            name in function.parameters
+        ):
+            asked = node.left
+        case _:
+            return
+    before = [
+        one.lineno
+        for one in function.nodes
+        if isinstance(one, ast.Assign)
+        and one.lineno < node.lineno
+        and name in {inner.id for target in one.targets for inner in names_in(target)}
+    ]
+    if before:
+        first = function.node.body[0]
+        begin, indent = source.span(first)[0], " " * first.col_offset
+        kept = f"{name}{BEFORE}"
+        parts = (((begin, begin), f"{kept} = {name}\n{indent}"), (source.span(asked), kept))
+        condition = quoted(source.text_of(node))
+        mistake = f"{condition} is asked after line {min(before)} has given `{name}` another value"
+        yield Edit(0, node.lineno, mistake, parts)
+
+
 def _copies(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and called(node) == "contiguous"
 
@@ -115,6 +144,32 @@ def _of_both_strides(source: Source, launch: ast.Call) -> Iterator[Edit]:
                 for other in (one for one in tensors if one != name):
                     mistake = f"{quoted(source.text_of(node))} passes both strides of `{name}`"
                     yield Edit.of_node(source, 0, node, f"{name}.stride(0), {other}.stride(0)", mistake)
+
+
+def _of_starred_strides(source: Source, function: Function, launch: ast.Call) -> Iterator[Edit]:
+    """Exchange two parameters of a kernel that get both strides of a matrix by `*x.stride()`."""
+    kernel = source.functions.get(kernel_of(function.node, launch, source.functions))
+    if kernel is None:
+        return
+    given, at = kernel.node.args, 0
+    parameters = (*given.posonlyargs, *given.args)
+    for node in launch.args:
+        match node:
+            case ast.Starred(ast.Call(ast.Attribute(ast.Name(name), "stride"), [])):
+                pair = parameters[at : at + 2]
+                at += 2
+            case ast.Starred():
+                return
+            case _:
+                at += 1
+                continue
+        if len(pair) == 2:
+            one, other = pair
+            spans = [source.span(part) for part in pair]
+            words = f"the parameters for `*{name}.stride()` are `{one.arg}` and `{other.arg}`"
+            mistake = f"{words}: the stride of the rows comes first"
+            parts = tuple(zip(spans, (source.between(*spans[1]), source.between(*spans[0])), strict=True))
+            yield Edit(0, one.lineno, mistake, parts)
 
 
 def _in_more_digits(source: Source, node: ast.Call, name: str) -> Iterator[Edit]:

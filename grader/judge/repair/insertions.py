@@ -19,6 +19,7 @@ SIGNS = {
     "+": "`{}` is not added in {}",
 }
 LOG2_E = "1.4426950408889634"
+OF_2 = ("exp2", "log2")
 MOST_SENSIBLE = 1e20  # a larger number in a kernel stands for the largest of a dtype
 
 
@@ -36,6 +37,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     } - {*source.tuned}
     yield from _in_functions(source, function, kinds)
     yield from _rescaled_too(source, function)
+    has_powers = any(called(one) in OF_2 for one in ast.walk(source.tree))
     for node, line in _places(source, function.node):
         if _is_a_bound(node, source.tree):
             continue
@@ -83,7 +85,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
                 mistake = f"{quoted(code)} lacks a term of 1, or has the wrong sign"
                 yield Edit.of_node(source, 5, node, f"(1.0 - ({code}))", mistake)
                 yield Edit.of_node(source, 5, node, f"(1.0 + ({code}))", mistake)
-            else:
+            elif has_powers:
                 mistake = f"{quoted(code)} is not converted to powers of 2"
                 yield Edit.of_node(source, 5, node, f"(({code}) * {name})", mistake)
                 yield Edit.of_node(source, 5, node, f"(({code}) / {name})", mistake)

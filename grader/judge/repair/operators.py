@@ -146,6 +146,13 @@ def _of_an_operator(source: Source, node: ast.BinOp) -> Iterator[Edit]:
             mistake = f"the sign in {code} is wrong"
         yield Edit.of_node(source, 2 if sign == "*" else 1, node, f"(({left}) {other} ({right}))", mistake)
     match node:
+        case ast.BinOp(ast.BinOp(whole, ast.FloorDiv(), size), ast.Mult(), again) if ast.dump(
+            size
+        ) == ast.dump(again):
+            number, step = source.text_of(whole), quoted(source.text_of(size))
+            mistake = f"{code} rounds {quoted(number)} down to a multiple of {step}"
+            yield Edit.of_node(source, 0, node, f"({number})", mistake)
+    match node:
         case ast.BinOp(ast.BinOp(a, ast.Mult(), b), ast.Add(), ast.BinOp(c, ast.Mult(), d)) if ast.dump(
             a
         ) == ast.dump(b) and ast.dump(c) == ast.dump(d):

@@ -66,8 +66,12 @@ class Repair:
 
 def lay(worker: SubmissionWorker, text: str, found: Repair | None) -> None:
     """Let a worker have a file with the edits of a repair, or as it was."""
-    parts = [part for edit in found.edits for part in edit.parts] if found else []
-    worker.edit(Source(text).with_replaced(parts), LIMIT_S)
+    worker.edit(Source(text).with_replaced(parts_of(found)), LIMIT_S)
+
+
+def parts_of(found: Repair | None) -> list[Part]:
+    """Return what a repair replaces."""
+    return [part for edit in found.edits for part in edit.parts] if found else []
 
 
 class Mend(NamedTuple):

@@ -67,7 +67,15 @@ class Function:
                 targets = {one.id for target in node.targets for one in names_in(target)}
                 if targets and targets <= names - set(self.parameters):
                     chosen.append(node)
-        return frozenset(inner for node in chosen for inner in ast.walk(node))
+        # What a width that is a power of 2 is made of may be wrong by one, and leaves elements out.
+        exponents = {
+            inner
+            for node in chosen
+            for power in ast.walk(node)
+            if isinstance(power, ast.BinOp) and isinstance(power.op, ast.LShift | ast.Pow)
+            for inner in ast.walk(power.right)
+        }
+        return frozenset(inner for node in chosen for inner in ast.walk(node)) - exponents
 
     @cached_property
     def nodes(self) -> list[ast.AST]:

@@ -72,7 +72,8 @@ SAID = {
         "elementwise_add",
         lambda x, y: x.roll(1) + y,
         {"n": 129},
-        "out[0] depends on x[128], and should depend on x[0]; `x` is loaded in lines 12 and 17",
+        "out[0] depends on x[128], and should depend on x[0]; `x` is loaded in lines 12 and 17: "
+        "follow what is made of it from there",
     ),
     "an input that is not used": (
         "elementwise_add",

@@ -525,7 +525,8 @@ def test_where_no_formula_is_found_it_is_said_on_what_an_element_depends(submiss
     # Among the ends of a dtype the same mistake adds inf and -inf.
     found, _ = causes(submissions, 1, text, *sizes("n=127,fp32", "n=129,fp32", "n=4099,values=edges,fp16"))
     line = line_of(text, "y_ptr + (offs")
-    said = f"out[0] depends on y[3], and should depend on y[0]; `y` is loaded in line {line}"
+    said = "out[0] depends on y[3], and should depend on y[0]; "
+    said += f"`y` is loaded in line {line}: follow what is made of it from there"
     assert set(found.values()) == {said}
 
 

@@ -55,7 +55,7 @@ class Births:
 
         At most an inf, and the NaN from it.
         """
-        lost = self.losses.told
+        lost = self.losses.found
         if self.told or lost is None:
             return Witnessed(births=self.told)
         sign = SIGNS.get(lost.operation, lost.operation)
