@@ -385,6 +385,7 @@ LAB = Lab(
             codegen=Codegen(Case(sequences(1, 2, 4096, 128), "bf16"), {"tensor cores": 2, "no spills": 2}),
         ),
     ),
+    signs=(Mistake.NOT_DIVIDED_BY_THE_SUM, Mistake.LATER_KEYS_WRONG),
     causes={
         Symptom.NOTHING_WRITTEN: (
             1, "a result never reaches `out` or `total`: pass both to the kernel, and store",

@@ -344,8 +344,9 @@ class Explainer:
         born = {} if formula else {one: self._born(wrong, one) for one in TRACED}
         tried = self._tried(wrong) if tried is None else tried
         # What is not found makes some values quite wrong, and others a little: that is no loss of digits.
-        wrong_values = [one for name, one in failed.items() if not tried.get(name)]
-        if sum(one.reason is Reason.MISMATCH for one in wrong_values) > len(wrong_values) / 2:
+        plain = {item.id for item, _ in wrong.answers if item.case.params.get("values") is None}
+        far_off = [name for name, one in failed.items() if one.reason is Reason.MISMATCH]
+        if any(name in plain and not tried.get(name) for name in far_off):
             born.pop(Reason.PRECISION, None)
         signs = DOUBTFUL | {*wrong.answers[0][0].entry.lab.signs}
         facts = {

@@ -6,7 +6,6 @@ which every element is right, or the largest with which no program reads or writ
 
 from __future__ import annotations
 
-import ast
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -16,8 +15,7 @@ import torch
 from grader.course.spec import Case, Exercise
 from grader.judge import comparison
 from grader.judge.experiments.work import MOST, work
-from grader.judge.repair.edit import LATER_TURNS, quoted
-from grader.judge.repair.source import Source, names_in
+from grader.judge.repair.edit import LATER_TURNS
 from grader.judge.trial import Called, Trial
 from grader.worker.messages import OneProgram, Programs
 from grader.worker.shared_memory import Tensor
@@ -151,36 +149,13 @@ def mistaken_programs(worker: SubmissionWorker, exercise: Exercise, case: Case) 
             continue
         words = _too_few(bench, plain, number, launch)
         if words and not launch.is_asked_for:
-            return f"{words}{_rounded_down(worker.text, launch.line)}"
+            return words
         words = words or _too_many(bench, plain, number, launch)
         if words:
             return words
     return _left_out(bench.trial, bench.untouched, plain.witnessed) or _never_stored(
         bench.trial, bench.untouched, plain.witnessed
     )
-
-
-def _rounded_down(text: str, line: int) -> str:
-    """Name a division that rounds down and that a launch with too few programs takes; "" if there is none.
-
-    Each program has a share then, and what is left over belongs to none.
-    """
-    source = Source(text)
-    for function in source.functions.values():
-        for call in () if function.kernel else function.nodes:
-            match call:
-                case ast.Call(ast.Subscript(slice=grid)) if call.lineno == line:
-                    taken, programs = ({one.id for one in names_in(node)} for node in (call, grid))
-                case _:
-                    continue
-            for node in function.nodes:
-                match node:
-                    # Not `(n + programs - 1) // programs`, which rounds up.
-                    case ast.Assign([ast.Name(name)], ast.BinOp(left, ast.FloorDiv(), ast.Name(by)) as value):
-                        down = not isinstance(left, ast.BinOp | ast.UnaryOp)
-                        if down and name in taken and by in programs:
-                            return f"; line {node.lineno}: {quoted(source.text_of(value))} rounds down"
-    return ""
 
 
 def _axes(launch: Launch) -> Iterator[int]:

@@ -9,7 +9,7 @@ from typing import TypeGuard
 
 from grader.judge.repair.edit import PARTIAL_BLOCK, Edit, quoted
 from grader.judge.repair.kinds import WHOLE_KINDS, Kind, kinds_of, maxima, of_an_expression
-from grader.judge.repair.source import Function, Source, called, stored
+from grader.judge.repair.source import Function, Source, called, names_in, stored
 
 FUNCTIONS = ("tl.exp", "tl.log", "tl.sqrt", "tl.rsqrt")
 SIGNS = {
@@ -58,6 +58,8 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
                     continue
                 if kind in (Kind.SIZE, Kind.CONSTANT) and sign in "+-":
                     continue
+                if sign == "-" and is_whole and name in {one.id for one in names_in(node)}:
+                    continue  # it would cancel out, and so only leave out what says where a program works
                 if kind is Kind.CONSTANT and (sign != "*" or not is_count):
                     continue  # a block size is a factor of numbers of blocks alone
                 product = sign == "*" and (kind is Kind.VALUE or is_count)

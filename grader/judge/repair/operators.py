@@ -197,7 +197,7 @@ def _of_whole_blocks(source: Source, node: ast.BinOp, sign: str) -> Iterator[Edi
         yield Edit.of_node(source, 3, node, f"((({left}) - 1) // ({right}))", mistake)
     elif sign == "%":
         mistake = f"{code} is 0, and not {quoted(right)}, where that divides {quoted(left)}"
-        yield Edit.of_node(source, 3, node, f"((({left}) - 1) % ({right}) + 1)", mistake)
+        yield Edit.of_node(source, 1, node, f"((({left}) - 1) % ({right}) + 1)", mistake)
 
 
 def _is_neutral(node: ast.BinOp, sign: str) -> bool:

@@ -309,7 +309,11 @@ class Search:
             return None
         found, _ = self._sweep(first.parts, most, base)
         if not found or found[0].is_all or not again:
-            return Repair((first, found[0].edit)) if found and found[0].is_all else None
+            if not found or not found[0].is_all:
+                return None
+            alone, _ = self._try_all([found[0].edit], (), base, self._one)
+            needed = not alone or not alone[0].is_all  # the first may change nothing that matters
+            return Repair((first, found[0].edit) if needed else (found[0].edit,))
         # With the second one right, the first may be another: in a small case several help.
         return self._second(found[0].edit, most, mended=found[0].cases, again=False)
 

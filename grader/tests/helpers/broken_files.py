@@ -24,6 +24,7 @@ SOLUTIONS = {  # what is broken, as the table calls it: folder and file
     "rms_norm": ("lab4_production_slice", "rms_norm.py"),
     "rms_norm_backward": ("lab4_production_slice", "rms_norm_backward.py"),
     "layer_norm_linear": ("lab4_production_slice", "layer_norm_linear.py"),
+    "layer_norm_linear_backward": ("lab4_production_slice", "layer_norm_linear_backward.py"),
     "dropout": ("lab4_production_slice", "dropout.py"),
     "swiglu": ("triton-kernels", "swiglu.py"),
     "vector_add": ("cuda-kernels", "vector_add/02_vectorised.cu"),

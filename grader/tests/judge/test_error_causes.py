@@ -107,6 +107,82 @@ def test_an_error_in_other_words_has_the_same_cause(where, said):
     assert said in cause(where)
 
 
+HELPERS = """import triton
+import triton.language as tl
+
+
+@triton.jit
+def fold(acc, m, d, x):
+    m_new = tl.maximum(m, x)
+    return acc + x, m_new, d * 2.0 + x
+
+
+@triton.jit
+def write(ptr, offs, value, mask):
+    tl.store(ptr + offs, value, mask=mask)
+
+
+@triton.jit
+def kernel(x_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    value = tl.load(x_ptr + offs)
+    mask = offs < n
+    acc, m, d = fold(value, value, value, value)
+    write(x_ptr, offs, value, mask)
+"""
+ANOTHER_ORDER = [
+    (
+        "acc, m, d = fold",
+        "d, acc, m = fold",
+        21,
+        "unpacks `d`, `acc`, `m`, and `fold` returns in line 8 `acc`",
+    ),
+    ("return acc + x, m_new, d", "return m_new, acc + x, d", 21, "returns in line 8 `m_new`, `acc`, `d`"),
+    ("offs, value, mask)\n", "offs, mask, value)\n", 22, "line 22 passes `mask` for `value` of `write`"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "line", "said"), ANOTHER_ORDER)
+def test_values_in_another_order_than_their_names_say_are_named(old, new, line, said):
+    assert old in HELPERS
+    where = "ValueError: Mask must have boolean scalar type"
+    at = HELPERS.rindex(old)
+    text = HELPERS[:at] + new + HELPERS[at + len(old) :]
+    assert said in cause(where, line, text)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("acc, m, d = fold", "acc, m_new, d = fold"),
+        ("acc, m, d = fold", "total, top, weight = fold"),  # names of the caller's own
+        ("acc, m, d = fold", "total, acc, weight = fold"),  # one name alone says little
+        ("fold(value, value, value, value)", "fold(d=value, m=value, acc=value, x=value)"),
+    ],
+)
+def test_names_in_the_same_order_or_unlike_ones_are_no_cause(old, new):
+    assert old in HELPERS
+    where = "ValueError: Mask must have boolean scalar type"
+    said = cause(where, 21, HELPERS.replace(old, new))
+    assert "in this order" not in said
+    assert "must be the same" not in said
+
+
+@pytest.mark.parametrize(
+    ("start", "said"),
+    [
+        ("bias[None, :]", "; line 6 makes `acc` of `bias[None, :]`"),
+        ("tl.zeros((64, 64), tl.float32)", "; line 6 makes `acc` of `tl.zeros((64, 64), tl.float32)`"),
+    ],
+)
+def test_where_an_accumulator_of_another_shape_comes_from_is_said(start, said):
+    text = (
+        "import triton\nimport triton.language as tl\n\n@triton.jit\ndef add_kernel(a, b, bias):\n"
+        f"    acc = {start}\n    acc = tl.dot(a, b, acc)\n"
+    )
+    assert cause("AssertionError: accumulator shape is incompatible", 7, text).endswith(said)
+
+
 @pytest.mark.parametrize(
     ("launch", "decorated", "said"),
     [

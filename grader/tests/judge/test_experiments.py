@@ -13,8 +13,8 @@ from grader.judge.experiments import numbers as experiments_numbers
 from grader.judge.experiments.numbers import other_number
 from grader.judge.experiments.of_file import Failed, by_experiment
 from grader.judge.experiments.outputs import exchanged_outputs
-from grader.judge.experiments.programs import _rounded_down
 from grader.judge.experiments.reach import steps
+from grader.judge.experiments.rounding import rounded_down
 from grader.judge.experiments.shifts import breaking_shift
 from grader.judge.experiments.smallest import smallest_wrong
 from grader.judge.experiments.strides import mistakes
@@ -564,6 +564,16 @@ def test_a_vector_follows_a_sum_that_is_sought_where_the_vector_is_long_enough(s
     assert said == "the values in `dweight` are those of `sum(dy * x, axis=0)`"
 
 
+def test_a_formula_that_the_right_values_follow_is_not_named(started):
+    """Where digits alone are lost the wrong values follow the right formula."""
+    text = (Path(__file__).parents[1] / "blind_mistakes_36" / "swiglu_07_willow.py").read_text()
+    exercise, worker = HOMES["swiglu"][1], started("swiglu", text)
+    cases = [one for one in on_a_cpu(exercise) if one.dtype == "fp32" and "values" not in one.params]
+    wrong = [one for one in cases if Trial(exercise, one, worker.session.seed).right(worker) < 1.0]
+    assert len(wrong) > 1
+    assert formula_of_file(worker, exercise, sorted(wrong, key=elements)) == ""
+
+
 def test_a_constant_that_spoils_a_softmax_without_its_maximum_is_told(started):
     exercise, text = HOMES["softmax_forward"][1], solution_of("softmax_forward").read_text()
     cases = [one for one in on_a_cpu(exercise) if elements(one) >= 128 and "values" not in one.params]
@@ -678,11 +688,15 @@ def test_the_number_of_programs_is_no_cause_of_cases_that_other_values_make_wron
     assert sorted(found) == sorted(case.name for case in wrong if case.name not in edges)
 
 
-def test_a_division_that_rounds_down_is_named_where_a_launch_takes_it():
+def test_a_division_that_rounds_down_is_named_where_rounding_it_up_writes_every_element(started):
+    name = "softmax_backward"
     text = (Path(__file__).parents[1] / "blind_mistakes_35" / "online_softmax_28_anchor.py").read_text()
-    launch = "    softmax_backward_kernel[(programs,)]("
-    line = text.split("\n").index(launch) + 1
-    assert _rounded_down(text, line) == f"; line {line - 1}: `n_rows // programs` rounds down"
+    exercise, worker = HOMES[name][1], started(name, text)
+    cases = [one for one in on_a_cpu(exercise) if one.params.get("rows") == 149 and one.dtype == "fp32"]
+    assert cases
+    line = text[: text.index("n_rows // programs")].count("\n") + 1
+    said = f"line {line}: `n_rows // programs` drops the last, partial block"
+    assert rounded_down(worker, exercise, cases, text) == said
     up = swap(text, "per_program = n_rows // programs", "per_program = (n_rows + programs - 1) // programs")
-    assert _rounded_down(up, line) == ""
-    assert _rounded_down(text, 1) == ""
+    few = swap(up, "softmax_backward_kernel[(programs,)]", "softmax_backward_kernel[(programs - 1,)]")
+    assert rounded_down(started(name, few), exercise, cases, few) == ""

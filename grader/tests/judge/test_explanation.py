@@ -1089,6 +1089,55 @@ def test_what_only_a_case_of_a_few_elements_shows_is_no_cause_where_others_fail(
             ", or what it decides is wrong",
             id="a-condition-that-a-kernel-gets-as-a-constant",
         ),
+        pytest.param(
+            "36/elementwise_add_08_saddle",
+            1,
+            [f"elementwise_add/n={n},fp32" for n in (1, 127, 129)],
+            "`offs // VEC * VEC` rounds `offs` down to a multiple of `VEC`",
+            id="a-mask-that-is-rounded-down",
+        ),
+        pytest.param(
+            "36/elementwise_add_06_anchor",
+            1,
+            [f"elementwise_add/n={n},fp32" for n in (7, 127, 128, 129, 1009)],
+            "in `tail.bit_length() - 1`",
+            id="an-exponent-one-too-low",
+        ),
+        pytest.param(
+            "36/autotuned_matmul_11_thimble",
+            3,
+            ("matmul/m=128,n=128,k=128,fp32", "matmul/m=129,n=127,k=200,b transposed,fp32"),
+            "`bias is not None` is asked after line 79 has given `bias` another value",
+            id="a-name-that-has-another-value",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "36/autotuned_matmul_07_anchor",
+            3,
+            ("matmul/m=128,n=128,k=128,fp32", "matmul/m=129,n=127,k=200,b transposed,fp32"),
+            "the parameters for `*b.stride()` are `stride_bn` and `stride_bk`",
+            id="strides-in-the-other-order",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "37/online_softmax_51_harbor",
+            2,
+            ("softmax_backward/rows=3,cols=2,fp32", "softmax_backward/rows=5,cols=127,fp32"),
+            "`tl.sum(acc, axis=0)` takes the wrong axis",
+            id="a-reduction-with-its-new-axis",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "37/online_softmax_44_anchor",
+            2,
+            [
+                f"softmax_forward/{one},fp32"
+                for one in ("rows=1,cols=1", "rows=5,cols=127", "rows=149,cols=3")
+            ],
+            "`n_rows // programs` drops the last, partial block",
+            id="rows-of-a-program-rounded-down",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_mistakes_of_others_that_were_not_named(submissions, file, number, cases, said):

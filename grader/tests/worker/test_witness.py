@@ -146,6 +146,7 @@ def test_a_stored_nan_or_inf_is_told_with_line_and_operands(seen, name, said):
         ("in_a_difference_of_squares", "- mean * mean", " - "),
         ("before_a_maximum_is_subtracted", "tl.exp2(block - tl.max", " - "),
         ("in_a_conversion", "other=0.0).to(tl.float16)", "to fp16 of "),
+        ("in_one_lane_of_many", "1.0 - 1.0 / (1.0 + tl.exp", "1 - 0.9999"),
     ],
 )
 def test_lost_digits_are_told_with_line_and_both_results(seen, name, code, operation):
@@ -159,7 +160,7 @@ def test_lost_digits_are_told_with_line_and_both_results(seen, name, code, opera
 
 def test_no_digits_are_lost_where_rounding_does_not_grow(seen):
     kept = beginning(seen, "traced_kept")
-    assert len(kept) == 3
+    assert len(kept) == 4
     assert all(found == Witnessed() for found in kept.values())
 
 

@@ -684,6 +684,21 @@ def lost_in_a_conversion():
     halved[(1,)](1.0 + 1e-3 * vector(10), torch.empty(10), 10, BLOCK)
 
 
+@triton.jit
+def complement(x, out, n, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    block = tl.load(x + offs, mask=offs < n, other=0.0)
+    tl.store(out + offs, 1.0 - 1.0 / (1.0 + tl.exp(block)), mask=offs < n)
+
+
+def lost_in_one_lane_of_many():
+    complement[(1,)](torch.tensor([1.0, 0.0, -12.0, -200.0] + 6 * [2.0]), torch.empty(10), 10, BLOCK)
+
+
+def kept_where_all_lanes_are_near_one():
+    complement[(1,)](torch.full((10,), 1.5), torch.empty(10), 10, BLOCK)
+
+
 def kept_but_for_the_dtype_of_the_result():
     rounded[(1,)](1e-4 * vector(10), torch.empty(10, dtype=torch.float16), 10, BLOCK)
 
