@@ -35,6 +35,7 @@ AS_BEFORE = 0.99  # share of the elements that are as they were, where an edit d
 FARTHER = 1.1  # times the error of an output that was before
 MOST_MENDED = 0.75  # share of the small failing cases
 MOST_RECORDS = 4  # of one text; a process that has ended has lost its own
+MOST_WAYS = 6  # passing cases, and mended ones, in which one way of a condition is looked for
 MOST_REPEATED, OTHER_DRAWS = 3, (1, 2)  # mended cases that are called on other inputs, and these
 MOST_LIKE_FAILING, MOST_LIKE_PASSING = 4, 2  # cases of new sizes like the failing and the passing ones
 MOST_IN_CASES = 5_000  # work of an edit in all failing cases that are small: it may make calls much longer
@@ -423,6 +424,11 @@ class Bench:
         if self._worker.start() or self._worker.edit(text, LIMIT_S):
             return False
         return trial.right(self._worker, witnessed=True, limit_s=LIMIT_S) == 1.0
+
+    def is_right_somewhere(self, text: str, mended: Collection[int]) -> bool:
+        """Return whether a text is right in a passing case, or in one of the failing ones that are mended."""
+        some = [*self._passing[:MOST_WAYS], *(self.failing[at] for at in mended if at < len(self.failing))]
+        return any(self._right_in(trial, text) for trial in some[: 2 * MOST_WAYS])
 
     def mended_by(self, text: str) -> frozenset[int]:
         """Return which failing cases a text gets right that was not scored: see `mended`."""

@@ -59,11 +59,38 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
                 yield from _of_a_cast(source, node, name)
                 yield from _of_a_helper(source, node, name)
             yield from _of_the_arguments(source, node, function)
+            if function.kernel and name == "dot":
+                yield from _of_a_precision(source, node)
+            if function.kernel and name == "arange":
+                yield from _of_lanes(source, node)
         elif isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute):
             if node.value.attr in ("shape", "strides") and isinstance(node.slice, ast.Constant):
                 yield from _other_axis(source, node.slice, node)
         elif isinstance(node, ast.Subscript) and function.kernel:
             yield from _of_a_broadcast(source, node)
+
+
+def _of_lanes(source: Source, node: ast.Call) -> Iterator[Edit]:
+    """Count the lanes of a block from 0."""
+    match node.args:
+        case [ast.Constant(int() as first), last] if first:
+            mistake = f"{quoted(source.text_of(node))} counts its lanes from {first}, and not from 0"
+            text = f"tl.arange(0, ({source.text_of(last)}) - {first})"
+            yield Edit.of_node(source, 0, node, text, mistake)
+
+
+def _of_a_precision(source: Source, node: ast.Call) -> Iterator[Edit]:
+    """Multiply all bits of fp32: a GPU takes those of TF32 unless the call says otherwise."""
+    given = [one for one in node.keywords if one.arg in ("input_precision", "allow_tf32")]
+    if any(isinstance(one.value, ast.Constant) and one.value.value in ("ieee", False) for one in given):
+        return
+    mistake = f"{quoted(source.text_of(node))} takes fp32 as TF32, and loses digits"
+    if given:
+        begin, end = source.span(given[0])
+    else:
+        begin = end = source.span(node)[1] - 1
+    comma = "" if given or source.text_of(node)[:-1].rstrip().endswith(",") else ", "
+    yield Edit(0, node.lineno, mistake, (((begin, end), f'{comma}input_precision="ieee"'),))
 
 
 def _masks(source: Source, function: Function) -> list[str]:

@@ -54,6 +54,23 @@ def neutral(source: Source, edit: Edit) -> Iterator[Neutral]:
                 yield Neutral(source.text_of(outer), (source.span(outer), f"({source.text_of(other)})"))
 
 
+def guarded(source: Source, edit: Edit) -> list[Part]:
+    """Return the condition that an edit changes, once so that the file fails where the new condition does not
+    hold, and once where it does; nothing if there is no such condition.
+    """
+    begin, end = min(at for (at, _), _ in edit.parts), max(at for (_, at), _ in edit.parts)
+    around = [
+        source.span(node)
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Compare) and source.span(node)[0] <= begin and end <= source.span(node)[1]
+    ]
+    if not around:
+        return []
+    span = max(around, key=lambda one: one[1] - one[0])
+    becomes = source.with_replaced(edit.parts, within=span)
+    return [(span, f"(({becomes}) {sign} [][0])") for sign in ("or", "and")]
+
+
 def _values(source: Source, node: ast.BinOp | ast.Call | ast.Compare) -> list[str]:
     if isinstance(node, ast.BinOp):
         return ["0", "1"]

@@ -25,7 +25,7 @@ from grader.judge.repair.candidates import candidates
 from grader.judge.repair.edit import CONDITION_OF_COPY, LATER_TURNS, ONE_OBJECT, PARTIAL_BLOCK, SET_ONCE, Edit
 from grader.judge.repair.effects import Effects, Known
 from grader.judge.repair.evidence import by_evidence, of_digits_first
-from grader.judge.repair.neutral import neutral
+from grader.judge.repair.neutral import guarded, neutral
 from grader.judge.repair.relevance import Relevance, Touched
 from grader.judge.repair.source import Part, Source
 from grader.judge.trial import LIMIT_S
@@ -496,10 +496,16 @@ class Search:
             spent += bench.spent
             text = self._source.with_replaced((*before, part)) if is_right else ""
             if is_right and bench.mended(text) >= cases and bench.keeps():
-                edit = edit.deciding(code)
+                if not self._decides(bench, edit, before, cases):
+                    edit = edit.deciding(code)
                 break
         bench.spent = spent
         return edit
+
+    def _decides(self, bench: Bench, edit: Edit, before: Sequence[Part], cases: frozenset[int]) -> bool:
+        """Return whether both ways of a condition, as an edit makes it, are right where they are taken."""
+        texts = [self._source.with_replaced((*before, part)) for part in guarded(self._source, edit)]
+        return bool(texts) and all(bench.is_right_somewhere(text, cases) for text in texts)
 
     def _further(self, lanes: int) -> int:
         """Return how many edits are still tried after one that mends all, by the lanes of its accesses.

@@ -20,6 +20,8 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     """Yield every edit that puts what a like statement has in place of a part of one, or exchanges both."""
     if function.kernel:
         yield from _of_the_other_series(source, function)
+        yield from _not_moved_on(source, function)
+        yield from _term_as_elsewhere(source, function)
     for body in _bodies(function.node):
         for at, one in enumerate(body):
             for other in body[max(0, at - NEAR) : at]:
@@ -74,6 +76,50 @@ def _updated_alike(source: Source, function: Function, one: ast.stmt, other: ast
     if text != source.text_of(value):
         mistake = f"`{mine}` is not updated as `{its}` is in line {other.lineno}"
         yield Edit.of_node(source, 1, value, f"({text})", mistake)
+
+
+def _not_moved_on(source: Source, function: Function) -> Iterator[Edit]:
+    """Move a pointer on in a loop as another one is moved that began at the same offsets."""
+    begun: dict[str, list[tuple[str, str]]] = {}  # by the offsets, each pointer with where it began
+    for node in function.nodes:
+        match node:
+            case ast.Assign([ast.Name(name)], ast.BinOp(ast.Name(pointer), ast.Add(), offsets)):
+                begun.setdefault(ast.dump(offsets), []).append((name, pointer))
+    alike = {one: [other for other, _ in pairs] for pairs in begun.values() for one, _ in pairs}
+    for loop in (one for one in function.nodes if isinstance(one, ast.For | ast.While)):
+        read = {one.id for one in names_in(loop) if isinstance(one.ctx, ast.Load)}
+        moved = {
+            node.target.id: node
+            for node in loop.body
+            if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name)
+        }
+        for name, node in moved.items():
+            for other in alike.get(name, ()):
+                if other not in moved and other in read:
+                    end, value = source.span(node)[1], source.text_of(node.value)
+                    sign = "+" if isinstance(node.op, ast.Add) else "-"
+                    text = f"\n{' ' * node.col_offset}{other} {sign}= {value}"
+                    mistake = f"`{other}` is not moved on in the loop, as `{name}` is"
+                    yield Edit(0, node.lineno, mistake, (((end, end), text),))
+
+
+def _term_as_elsewhere(source: Source, function: Function) -> Iterator[Edit]:
+    """Add to a name what is added to it elsewhere in the kernel, such as where a program begins."""
+    of: dict[str, dict[str, tuple[str, int]]] = {}
+    within = set[int]()  # names that have something added
+    for node in function.nodes:
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            for mine, other in ((node.left, node.right), (node.right, node.left)):
+                if isinstance(mine, ast.Name) and isinstance(other, ast.Name):
+                    of.setdefault(mine.id, {})[other.id] = source.text_of(node), node.lineno
+                    within.add(id(mine))
+    for node in function.nodes:
+        if not (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)) or id(node) in within:
+            continue
+        for term, (text, line) in of.get(node.id, {}).items():
+            if line != node.lineno:
+                mistake = f"`{term}` is not added to `{node.id}`, as it is in line {line}"
+                yield Edit.of_node(source, 1, node, f"({text})", mistake)
 
 
 def _of_the_other_series(source: Source, function: Function) -> Iterator[Edit]:

@@ -2,7 +2,8 @@
 
 Triton's interpreter, 3.6 to 3.9, stores bf16 as integers of 16 bits. It computes with these integers, and
 cuts digits off where a GPU rounds to the nearest number, half to even. Up to 3.8 it rounds a product before
-it is added in tl.fma, and has no constants in bf16.
+it is added in tl.fma, and has no constants in bf16. Its tl.dot takes all bits of fp32, where tensor cores
+take those of TF32 unless `input_precision` says otherwise.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from triton.runtime.interpreter import ReduceOps, TensorHandle
 
 UINT16 = np.dtype(np.uint16)  # NumPy has one object for it
 NAN = np.uint16(0x7FFF)
+# TF32 has 10 bits behind the point, and fp32 has 23.
+LOST_BY_TF32, HALF_OF_TF32 = np.uint32(0x1FFF), np.uint32(0x1000)
 
 
 def round_as_a_gpu_does() -> None:
@@ -28,7 +31,7 @@ def round_as_a_gpu_does() -> None:
     builder.unary_op = _computed(builder.unary_op, operands=1)
     builder.binary_op = _computed(builder.binary_op, operands=2)
     builder.ternary_op = _computed(builder.ternary_op, operands=3)
-    builder.create_dot = _with_wide_factors(builder.create_dot)
+    builder.create_dot = _with_factors_of_a_gpu(builder.create_dot)
     ReduceOps.sum = _sum(ReduceOps.sum)
     builder.create_fma = _computed(_fma, operands=3)
 
@@ -89,11 +92,23 @@ def _fma(_: object, x: Any, y: Any, z: Any) -> TensorHandle:
     return TensorHandle(whole.astype(z.data.dtype), z.dtype.scalar)
 
 
-def _with_wide_factors(plain: Callable[..., Any]) -> Callable[..., Any]:
-    def dot(self: object, a: Any, b: Any, *others: object) -> Any:
-        return plain(self, _wide(a), _wide(b), *others)
+def _with_factors_of_a_gpu(plain: Callable[..., Any]) -> Callable[..., Any]:
+    def dot(self: object, a: Any, b: Any, d: Any, precision: object, *others: object) -> Any:
+        a, b = _wide(a), _wide(b)
+        if precision == interpreter._ir.INPUT_PRECISION.TF32:
+            a, b = _tf32(a), _tf32(b)
+        return plain(self, a, b, d, precision, *others)
 
     return dot
+
+
+def _tf32(handle: Any) -> Any:
+    """Return a factor in fp32 with the 10 bits behind the point that tensor cores take of it."""
+    if handle.data.dtype != np.float32:
+        return handle
+    bits = np.ascontiguousarray(handle.data).view(np.uint32)
+    rounded = ((bits + HALF_OF_TF32) & ~LOST_BY_TF32).view(np.float32)
+    return TensorHandle(np.where(np.isfinite(handle.data), rounded, handle.data), handle.dtype.scalar)
 
 
 def _sum(plain: Callable[..., Any]) -> Callable[..., Any]:
