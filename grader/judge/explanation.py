@@ -82,6 +82,7 @@ STEPS = "steps through"  # in a cause by an experiment, with which a case is rig
 MOST_FACTS = 2  # of an exercise, that are told before its cause is known
 MOST_BESIDE = 3  # cases of another exercise of the file that an edit must keep right
 RARE = 1e-3  # share of the elements
+LEAST_SEARCH_S = 4.0  # for which the cause is looked for, however long the cases of the lab took
 EXPERIMENTS_S = 1.0  # after the search has ended by the clock, in which experiments still begin
 MORE = "The file has another mistake"
 UNCLEAR = (UNLIKE, UNLIKE_IN_DOT)  # what an error says of shapes, and not where they come from
@@ -234,6 +235,9 @@ class Explainer:
             if told_already and not repair and len(shown) < len(failed):  # the others have another mistake
                 apart = {item.case.name for item, _ in wrong.answers if item.id in shown}
                 repair, formula = self._by_edits(wrong, key, 1.0, apart)
+            if repair and repair.cases and told and self._is_told_too_much(wrong, repair, tried or {}):
+                more, _ = self._by_edits(wrong, key, 1.0)
+                repair = more if more and len(more.edits) > len(repair.edits) else repair
             if repair and (_is_of_few_elements(wrong, repair) or self._leaves_its_error(wrong, repair)):
                 repair, another = None, exchanged
             another = another or ("" if repair else self._by_another(wrong, key))
@@ -257,8 +261,10 @@ class Explainer:
         stepped = {name: words for name, words in (tried or {}).items() if STEPS in words}
         if CONDITION_OF_COPY in sentence(repair):  # a copy makes the rows of two tensors alike as well
             stepped = {name: words for name, words in stepped.items() if ROW_STRIDE in words}
-        elif not told_already or _is_of_strides(repair) or _mends_all(repair):
-            stepped = {}  # the edit says where the stride comes from, or that the strides are right
+        else:
+            more = any(STEPS in words for name, words in (tried or {}).items() if name not in named)
+            if not told_already or (_is_of_strides(repair) and not more) or _mends_all(repair):
+                stepped = {}  # the edit says where the stride comes from, or that the strides are right
         causes = {
             name: replace(one, cause=stepped.get(name, sentence(repair)), hint=hint)
             for name, one in named.items()
@@ -276,6 +282,15 @@ class Explainer:
             said = {tried[name] for name in named if name in tried and name not in stepped}
             tried = {name: words for name, words in tried.items() if words not in said}
         return causes | self._not_mended(left, rest, formula, tried)
+
+    @staticmethod
+    def _is_told_too_much(wrong: Wrong, repair: Repair, tried: dict[str, str]) -> bool:
+        """Return whether an experiment says the same of cases that a repair mends, and of others."""
+        mended = {tried.get(item.id) for item, _ in wrong.answers if repair.mends(item.case)}
+        left = {
+            tried.get(item.id) for item, one in wrong.answers if is_open(one) and not repair.mends(item.case)
+        }
+        return bool((mended & left) - {None})
 
     def _leaves_its_error(self, wrong: Wrong, repair: Repair) -> bool:
         """Return whether cases fail as before with a repair of others that fail at the same line.
@@ -400,15 +415,20 @@ class Explainer:
         try:
             found = by_experiment(worker, wrong.exercise, failed) if wrong.begin(worker) else {}
             few = [one for one in failed if LAUNCHES in found.get(one.id, "")]
-            cases = sorted((one.case for one in few if one.can_be_called), key=elements)
-            text = Source(wrong.submission.text).with_replaced(parts_of(wrong.repair))
             # Programs are too few, or each is given too little: a division says which.
-            down = rounded_down(worker, wrong.exercise, cases, text) if cases else ""
-            return found | ({one.id: down for one in few} if down else {})
+            down = self._rounded(worker, wrong, [one.case for one in few if one.can_be_called])
+            return found | (dict.fromkeys([one.id for one in few], down) if down else {})
         except SyntaxError:
             return {}
         finally:
             worker.close()
+
+    @staticmethod
+    def _rounded(worker: SubmissionWorker, wrong: Wrong, cases: Sequence[Case]) -> str:
+        """Say which division of host code rounds down, so that elements of these cases are wrong."""
+        text = Source(wrong.submission.text).with_replaced(parts_of(wrong.repair))
+        ordered = sorted(cases, key=elements)
+        return rounded_down(worker, wrong.exercise, ordered, text) if cases else ""
 
     def _by_config(self, wrong: Wrong) -> Wrong:
         """Return an exercise in which all cases that are right with another config have that as their cause.
@@ -644,8 +664,12 @@ class Explainer:
             formula = formula or formula_of_file(workers[0], wrong.exercise, left)
             if not formula and not found:
                 formula = measured_of_file(workers[0], wrong.exercise, left, telling=True)
-            on_what = "" if formula or self._is_late() else dependence(workers[0], wrong.exercise, left)
-            return found, formula or on_what
+            if not formula and not self._is_late():
+                laid = wrong if not found else wrong._replace(repair=found)
+                shown = [one for one in left if not one.label and elements(one) >= FEWEST_ELEMENTS]
+                formula = self._rounded(workers[0], laid, shown)
+                formula = formula or dependence(workers[0], wrong.exercise, left)
+            return found, formula
         except SyntaxError:
             return None, ""
         finally:
@@ -834,7 +858,7 @@ def explained(
 
     `begin` is called with the name of each exercise that is looked at, because that takes seconds; `tell`
     with the causes that are found, as soon as they are: at last with all of them. If `timed`, edits of a
-    lab's files are tried for as many seconds as the lab says.
+    lab's files are tried until its cases and they have taken as many seconds as the lab says.
     """
     for item, outcome, _ in answers:
         if outcome.verdict in FAILURES and outcome.cause and not is_open(outcome):  # nothing is looked for
@@ -854,7 +878,9 @@ def explained(
         if any(is_open(outcome) for _, outcome in mine):
             begin(exercise.name)
             if timed:
-                explainer.until = ends.setdefault(folder, time.monotonic() + lab.search_s)
+                took = sum(seconds for item, _, seconds in answers if item.entry.folder == folder)
+                left = max(LEAST_SEARCH_S, lab.search_s - took)
+                explainer.until = ends.setdefault(folder, time.monotonic() + left)
             submission = submission_of(mine[0][0])
             beside = [pair for pair in answers if pair[0].entry.folder == folder]
             right = _all_right(beside, submission.path, submission_of)

@@ -18,6 +18,7 @@ from grader.course.spec import Verdict
 from grader.judge.error_causes import (
     arguments,
     autograd,
+    axes,
     blocks,
     cuda,
     host,
@@ -48,6 +49,7 @@ PYTHON_RULES = (
     *arguments.RULES,
     *launches.RULES,
     *blocks.RULES,
+    *axes.RULES,
     *shapes.RULES,
     *autograd.RULES,
     *host.RULES,

@@ -120,6 +120,11 @@ def _turned(text: str) -> str:
     return TURNED.sub(lambda found: "[None, :]" if found[0].startswith("[:") else "[:, None]", text)
 
 
+def _plain(condition: str) -> str:
+    """Return a condition without blanks and the parentheses around it."""
+    return "".join(condition.split()).strip("()")
+
+
 def _mask_of(node: ast.Call) -> ast.expr | None:
     by_name = next((one.value for one in node.keywords if one.arg == "mask"), None)
     place = 1 if called(node) == "load" else 2
@@ -168,6 +173,10 @@ def _of_an_access(source: Source, node: ast.Call, masks: list[str], conditions: 
             yield Edit.of_node(source, 0, node, f"{text[:-1].rstrip().rstrip(',')}, mask={other})", mistake)
         elif other != source.text_of(mask):
             mistake = f"{quoted(source.text_of(mask))} is not the mask for the {kind} {code}"
+            mine, its = set(_conditions_of(source, mask)), set(other.split(" & "))
+            turned = {_plain(_turned(one)) for one in mine} == {_plain(one) for one in its}
+            if turned and "None" in other:
+                mistake += ": its conditions lie along each other's axes"
             yield Edit.of_node(source, 1, mask, other, mistake)
     for condition in (*masks, *conditions):
         if mask is not None and condition != source.text_of(mask):

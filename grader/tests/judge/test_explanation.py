@@ -94,18 +94,24 @@ def test_what_stores_elements_again_hides_a_mistake_and_mends_nothing(submission
     assert all(HIDDEN_BY_OVERLAP[name] in cause for cause in found.values()), found
 
 
-@pytest.mark.parametrize("seconds", [0.0, 60.0])
-def test_edits_are_tried_for_as_many_seconds_as_the_lab_says(submissions, monkeypatch, seconds):
+@pytest.mark.parametrize(
+    ("seconds", "took", "least", "is_tried"),
+    [(0.0, 0.0, 0.0, False), (60.0, 0.0, 0.0, True), (60.0, 61.0, 0.0, False), (60.0, 61.0, 30.0, True)],
+)
+def test_edits_are_tried_for_as_many_seconds_as_the_lab_says(
+    submissions, monkeypatch, seconds, took, least, is_tried
+):
+    monkeypatch.setattr(explanation, "LEAST_SEARCH_S", least)
     text = changed(LAB_1, ("x + y, mask", "x - y, mask"))
     graded = submissions.grade(1, text, *sizes("n=127,fp32"))
     answers = [(submissions.asked[name], outcome, 0.0) for name, outcome in graded.items()]
     entry = answers[0][0].entry
     shorter = replace(entry, lab=replace(entry.lab, search_s=seconds))
-    answers = [(replace(item, entry=shorter), outcome, 0.0) for item, outcome, _ in answers]
+    answers = [(replace(item, entry=shorter), outcome, took) for item, outcome, _ in answers]
     tried, was = [], Search._try
     monkeypatch.setattr(Search, "_try", lambda *given: tried.append(given) or was(*given))
     submissions.run.explained(answers, lambda _: None, lambda *_: None, timed=True)
-    assert bool(tried) is (seconds > 0.0)
+    assert bool(tried) is is_tried
 
 
 def test_what_is_measured_of_one_mistake_is_not_lost_beside_another(submissions):
