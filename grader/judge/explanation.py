@@ -262,8 +262,8 @@ class Explainer:
         if CONDITION_OF_COPY in sentence(repair):  # a copy makes the rows of two tensors alike as well
             stepped = {name: words for name, words in stepped.items() if ROW_STRIDE in words}
         else:
-            more = any(STEPS in words for name, words in (tried or {}).items() if name not in named)
-            if not told_already or (_is_of_strides(repair) and not more) or _mends_all(repair):
+            others_step = any(STEPS in words for name, words in (tried or {}).items() if name not in named)
+            if not told_already or (_is_of_strides(repair) and not others_step) or _mends_all(repair):
                 stepped = {}  # the edit says where the stride comes from, or that the strides are right
         causes = {
             name: replace(one, cause=stepped.get(name, sentence(repair)), hint=hint)

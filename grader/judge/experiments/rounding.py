@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ast
+from collections.abc import Iterator, Sequence
 
 from grader.course.spec import Case, Exercise
-from grader.judge.repair.candidates import candidates
-from grader.judge.repair.edit import PARTIAL_BLOCK, Edit
+from grader.judge.repair.edit import PARTIAL_BLOCK, Edit, quoted
 from grader.judge.repair.source import Source
 from grader.judge.trial import LIMIT_S, MOST_ELEMENTS, Trial, elements
 from grader.worker.submission_worker import SubmissionWorker
@@ -24,18 +24,15 @@ def rounded_down(worker: SubmissionWorker, exercise: Exercise, cases: Sequence[C
     """
     source = Source(text)
     asked = [one for one in cases if elements(one) <= MOST_ELEMENTS and not (one.needs_gpu or one.is_far)]
-    host = [one for one in source.functions.values() if not one.kernel]
-    edits = [
-        edit
-        for edit in candidates(source, exercise.name)
-        if PARTIAL_BLOCK in edit.mistake
-        and len(edit.parts) == 1
-        and any(one.node.lineno <= edit.line <= (one.node.end_lineno or 0) for one in host)
-    ]
+    host = [one for one in source.reached_from(exercise.name) if not one.kernel]
+    edits = [edit for one in host for node in ast.walk(one.node) for edit in _rounded_up(source, node)]
     trials = [Trial(exercise, case, worker.session.seed) for case in asked[:MOST_CASES]]
     try:
-        for edit in edits[:MOST_DIVISIONS] if trials else ():
-            if all(_is_right(worker, trial, source, edit) for trial in trials):
+        if not trials or any(_is_right(worker, trial, text) for trial in trials):
+            return ""
+        for edit in edits[:MOST_DIVISIONS]:
+            rounded = source.with_replaced(edit.parts)
+            if all(_is_right(worker, trial, rounded) for trial in trials):
                 return f"line {edit.line}: {edit.mistake}"
     finally:
         if not worker.start():
@@ -43,8 +40,17 @@ def rounded_down(worker: SubmissionWorker, exercise: Exercise, cases: Sequence[C
     return ""
 
 
-def _is_right(worker: SubmissionWorker, trial: Trial, source: Source, edit: Edit) -> bool:
-    if worker.start() or worker.edit(source.with_replaced(edit.parts), LIMIT_S):
+def _rounded_up(source: Source, node: ast.AST) -> Iterator[Edit]:
+    """Round a division up, but for one that does so already: `(n + step - 1) // step`."""
+    match node:
+        case ast.BinOp(left, ast.FloorDiv(), right) if not isinstance(left, ast.BinOp | ast.UnaryOp):
+            text = f"triton.cdiv({source.text_of(left)}, {source.text_of(right)})"
+            mistake = f"{quoted(source.text_of(node))} {PARTIAL_BLOCK}"
+            yield Edit.of_node(source, 0, node, text, mistake)
+
+
+def _is_right(worker: SubmissionWorker, trial: Trial, text: str) -> bool:
+    if worker.start() or worker.edit(text, LIMIT_S):
         return False
     called = trial.call(worker)
     return called is not None and all(trial.right_outputs(called))
