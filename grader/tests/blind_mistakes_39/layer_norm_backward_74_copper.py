@@ -1,0 +1,160 @@
+# labs/lab4_production_slice/layer_norm_backward.py | error | In weight_gradient_kernel the accumulators begin as tl.zeros((1, COLS)), but the tiles added to them in the loop are (ROWS, COLS): `dweight += ...` and `dbias += dy` broadcast them to another shape, and Triton does not compile a loop whose carried variable changes its type ([1, 128] to [16, 128]). So every call of layer_norm_backward and the backward pass of layer_norm fail on a GPU and in codegen; in the interpreter, where the name is only bound again, the numbers are right. It should be tl.zeros((ROWS, COLS)).
+"""The gradients of LayerNorm, and LayerNorm as a differentiable operator."""
+
+import torch
+import triton
+import triton.language as tl
+from layer_norm import layer_norm_op
+from rows import WARPS, block_of, column_sums, load, on, store
+from torch.library import triton_op
+
+GROUPS = 32  # of rows at most, each with its own sums
+ROWS, COLS = tl.constexpr(16), tl.constexpr(128)  # the tile that a program of weight_gradient_kernel loads
+
+
+@triton.autotune(configs=WARPS, key=["N_COLS"])
+@triton.jit
+def dx_kernel(
+    dy_ptr,
+    x_ptr,
+    weight_ptr,
+    dx_ptr,
+    mean_ptr,
+    rstd_ptr,
+    stride_dy,
+    stride_x,
+    stride_dx,
+    eps,
+    N_COLS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """dx = rstd * (g - (sum(g) + n * sum(g * n)) / N_COLS), where g = dy * weight; program i computes row i.
+
+    n is the normalised row, (x - mean) * rstd. Mean and rstd of row i go to element i of two fp32 vectors.
+    Each sum is kept by lanes and reduced once, behind its loop.
+    """
+    row = tl.program_id(axis=0).to(tl.int64)
+    dy_row = dy_ptr + row * stride_dy
+    x_row = x_ptr + row * stride_x
+    lane = tl.arange(0, BLOCK)
+
+    in_lanes = tl.zeros((BLOCK,), dtype=tl.float32)
+    for start in range(0, N_COLS, BLOCK):
+        in_lanes += load(x_row, start + lane, N_COLS)
+    mean = tl.sum(in_lanes, axis=0) / N_COLS
+
+    dd = tl.zeros((BLOCK,), dtype=tl.float32)
+    gs = tl.zeros((BLOCK,), dtype=tl.float32)
+    gd = tl.zeros((BLOCK,), dtype=tl.float32)
+    for start in range(0, N_COLS, BLOCK):
+        cols = start + lane
+        d = tl.where(cols < N_COLS, load(x_row, cols, N_COLS) - mean, 0.0)
+        g = load(dy_row, cols, N_COLS) * load(weight_ptr, cols, N_COLS)
+        dd += d * d
+        gs += g
+        gd += g * d
+    squares = tl.sum(dd, axis=0)
+    sum_g = tl.sum(gs, axis=0)
+    sum_gd = tl.sum(gd, axis=0)
+
+    rstd = tl.rsqrt(squares / N_COLS + tl.cast(eps, tl.float32))
+    tl.store(mean_ptr + row, mean)
+    tl.store(rstd_ptr + row, rstd)
+
+    dx_row = dx_ptr + row * stride_dx
+    sum_gn = sum_gd * rstd
+    for start in range(0, N_COLS, BLOCK):
+        cols = start + lane
+        n = (load(x_row, cols, N_COLS) - mean) * rstd
+        g = load(dy_row, cols, N_COLS) * load(weight_ptr, cols, N_COLS)
+        store(dx_row, cols, N_COLS, rstd * (g - (sum_g + n * sum_gn) / N_COLS))
+
+
+@triton.jit
+def weight_gradient_kernel(dy_ptr, x_ptr, mean_ptr, rstd_ptr, sums_ptr, n_rows, n_cols, stride_dy, stride_x):
+    """Sums over a group of rows of dy * n and of dy; program (i, k) adds COLS columns of group k.
+
+    The rows are dealt out to the groups ROWS at a time. The sums of group k go to row k of the two matrices
+    in sums, (2, groups, n_cols) fp32.
+    """
+    group = tl.program_id(axis=1)
+    groups = tl.num_programs(axis=1)
+    cols = tl.program_id(axis=0) * COLS + tl.arange(0, COLS)
+    dweight = tl.zeros((1, COLS), dtype=tl.float32)
+    dbias = tl.zeros((1, COLS), dtype=tl.float32)
+    for first in range(group * ROWS, n_rows, groups * ROWS):
+        rows = (first + tl.arange(0, ROWS)).to(tl.int64)[:, None]
+        exists = rows < n_rows
+        inside = exists & (cols < n_cols)[None, :]
+        dy = tl.load(dy_ptr + rows * stride_dy + cols[None, :], mask=inside, other=0.0).to(tl.float32)
+        x = tl.load(x_ptr + rows * stride_x + cols[None, :], mask=inside, other=0.0).to(tl.float32)
+        mean = tl.load(mean_ptr + rows, mask=exists, other=0.0)
+        rstd = tl.load(rstd_ptr + rows, mask=exists, other=0.0)
+        dweight += dy * ((x - mean) * rstd)
+        dbias += dy
+    store(sums_ptr + group * n_cols, cols, n_cols, tl.sum(dweight, axis=0))
+    store(sums_ptr + (groups + group) * n_cols, cols, n_cols, tl.sum(dbias, axis=0))
+
+
+def layer_norm_backward(dy, x, weight, *, eps: float = 1e-5, dx=None, dweight=None, dbias=None):
+    """Gradients of layer_norm for x, weight and bias, in this order, from dy, which is like x.
+
+    They go to `dx`, `dweight` and `dbias` where these are given.
+    """
+    dx = torch.empty_like(x) if dx is None else dx
+    dweight = torch.empty_like(weight) if dweight is None else dweight
+    dbias = torch.empty_like(weight) if dbias is None else dbias
+    n_rows, n_cols = x.shape
+    groups = min(GROUPS, triton.cdiv(n_rows, ROWS))
+    mean, rstd = torch.empty((2, n_rows), device=x.device, dtype=torch.float32)
+    sums = x.new_empty((2, groups, n_cols), dtype=torch.float32)
+    on(dx_kernel, x)[(n_rows,)](
+        dy,
+        x,
+        weight,
+        dx,
+        mean,
+        rstd,
+        dy.stride(0),
+        x.stride(0),
+        dx.stride(0),
+        eps,
+        N_COLS=n_cols,
+        BLOCK=block_of(n_cols),
+    )
+    on(weight_gradient_kernel, x)[(triton.cdiv(n_cols, COLS), groups)](
+        dy, x, mean, rstd, sums, n_rows, n_cols, dy.stride(0), x.stride(0)
+    )
+    column_sums(sums[0], dweight)
+    column_sums(sums[1], dbias)
+    return dx, dweight, dbias
+
+
+@triton_op("course::layer_norm_backward", mutates_args=())
+def backward_op(
+    dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, eps: float
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """layer_norm_backward as an operator that torch.compile can look into."""
+    return layer_norm_backward(dy, x, weight, eps=eps)
+
+
+class LayerNorm(torch.autograd.Function):
+    """The operator with its gradients."""
+
+    @staticmethod
+    def forward(ctx, x, weight, bias, eps):
+        """Return y for x."""
+        y = layer_norm_op(x, weight, bias, eps)
+        ctx.save_for_backward(x, weight)
+        ctx.eps = eps
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        """Return dx, dweight and dbias for dy, and None for eps."""
+        return *backward_op(dy.contiguous(), *ctx.saved_tensors, ctx.eps), None
+
+
+def layer_norm(x, weight, bias, eps: float = 1e-5) -> torch.Tensor:
+    """Differentiable layer_norm_forward, also under torch.compile."""
+    return LayerNorm.apply(x, weight, bias, eps)
