@@ -384,6 +384,9 @@ class Explainer:
         # A symptom of a file that also fails, or has another mistake, may come of the same one.
         fails = any(outcome.verdict in FAILURES for _, outcome in wrong.answers) or bool(seen)
         doubtful = fails or any(outcome.symptom in signs for outcome in guessed.values())
+        # Nothing was tried in cases that are too large for it, and smaller ones show what is right.
+        sizes = [elements(item.case) for item, _ in wrong.answers if item.id in guessed]
+        doubtful = doubtful or (min(sizes, default=0) > MOST_ELEMENTS and bool(wrong.cases(right=True)))
         if guessed:  # what is said of the others may be another mistake
             left = [pair for pair in wrong.answers if pair[0].id in guessed or not is_open(pair[1])]
             wrong = wrong._replace(answers=left)

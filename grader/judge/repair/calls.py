@@ -365,7 +365,7 @@ def _of_the_arguments(source: Source, node: ast.Call, function: Function) -> Ite
     kernel = kernel_of(function.node, node, source.functions)
     own = isinstance(node.func, ast.Name) and node.func.id in source.functions
     launch = bool(kernel) and not own and not function.kernel
-    if not (launch or own) and called(node) not in ("dot", "where", "apply", "maximum"):
+    if not (launch or own) and called(node) not in ("dot", "where", "apply", "maximum", "fma"):
         return
     code = "the launch" if launch else quoted(source.text_of(node))
     plain = [one for one in node.args if not isinstance(one, ast.Starred)]

@@ -168,6 +168,54 @@ def test_names_in_the_same_order_or_unlike_ones_are_no_cause(old, new):
     assert "must be the same" not in said
 
 
+IN_A_LOOP = """import triton
+import triton.language as tl
+
+@triton.jit
+def kernel(x_ptr, n, ROWS: tl.constexpr, COLS: tl.constexpr):
+    m = tl.full([ROWS, 1], -float("inf"), tl.float32)
+    d = tl.zeros({shape}, tl.float32)
+    for start in range(0, n, COLS):
+        x = tl.load(x_ptr + start + tl.arange(0, ROWS)[:, None] * n + tl.arange(0, COLS)[None, :])
+        d {update}
+    tl.store(x_ptr + tl.arange(0, ROWS), d)
+"""
+OF_AXES = "ValueError: Cannot make_shape_compatible: incompatible dimensions at index 1: 256 and 4"
+
+
+@pytest.mark.parametrize(
+    ("shape", "update", "said"),
+    [
+        ("(ROWS,)", "+= tl.sum(x, axis=1, keep_dims=True)", "keeps the axis that it reduces"),
+        (
+            "[ROWS]",
+            "= d * m + tl.sum(x, axis=1)",
+            "`d` begins with one axis in line 7, and line 10 gives it two",
+        ),
+        ("(ROWS,)", "= tl.maximum(d, tl.max(x, axis=1)[:, None])", "because of `tl.max(x, axis=1)[:, None]`"),
+        ("(ROWS,)", "+= x", "line 10 gives it two axes: it must keep its shape"),
+    ],
+)
+def test_a_block_that_gets_an_axis_in_a_loop_is_named_with_both_lines(shape, update, said):
+    found = cause(OF_AXES, 10, IN_A_LOOP.format(shape=shape, update=update))
+    assert said in found
+    assert found.startswith("`d` begins with one axis in line 7, and line 10 gives it two axes")
+
+
+@pytest.mark.parametrize(
+    ("shape", "update"),
+    [
+        ("(ROWS, 1)", "+= tl.sum(x, axis=1, keep_dims=True)"),
+        ("(ROWS,)", "+= tl.sum(x, axis=1)"),
+        ("(ROWS, COLS)", "= d * m + x"),
+        ("shape_of(ROWS)", "+= x"),  # what is not known is not said
+        ("(ROWS,)", "+= helper(x)"),
+    ],
+)
+def test_a_block_that_keeps_its_axes_is_no_cause(shape, update):
+    assert "axis in line" not in cause(OF_AXES, 10, IN_A_LOOP.format(shape=shape, update=update))
+
+
 @pytest.mark.parametrize(
     ("start", "said"),
     [

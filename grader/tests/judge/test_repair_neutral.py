@@ -3,7 +3,7 @@
 import pytest
 
 from grader.judge.repair.edit import Edit
-from grader.judge.repair.neutral import neutral
+from grader.judge.repair.neutral import guarded, neutral
 from grader.judge.repair.source import Source
 
 TEXT = """def f(tile, top, base, width):
@@ -53,3 +53,17 @@ def test_an_edit_that_a_neutral_value_equals_is_named_by_what_it_decides():
     edit = edit_of("tile % 2", "2 % tile", "the operands of `tile % 2` are exchanged")
     assert edit.deciding("tile % 2").mistake == "`tile % 2` is wrong, or what it decides is wrong"
     assert edit.deciding("tile % 2").goes_around
+
+
+def test_a_condition_that_an_edit_changes_fails_where_one_way_is_taken():
+    text = TEXT.replace("odd = tile % 2", "odd = tile % 2 == 0")
+    at = text.index("% 2") + 2
+    edit = Edit(1, 2, "2 is the wrong number", (((at, at + 1), "width"),))
+    (span, holds), (same, fails) = guarded(Source(text), edit)
+    assert span == same
+    assert text[span[0] : span[1]] == "tile % 2 == 0"
+    assert (holds, fails) == ("((tile % width == 0) or [][0])", "((tile % width == 0) and [][0])")
+
+
+def test_outside_of_a_condition_nothing_is_guarded():
+    assert guarded(Source(TEXT), edit_of("width - 4", "width - 2")) == []
