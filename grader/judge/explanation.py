@@ -240,7 +240,9 @@ class Explainer:
                 repair = more if more and len(more.edits) > len(repair.edits) else repair
             if repair and (_is_of_few_elements(wrong, repair) or self._leaves_its_error(wrong, repair)):
                 repair, another = None, exchanged
-            another = another or ("" if repair else self._by_another(wrong, key))
+            # Of a function that edits have mended in all of its cases, nothing is left that could be why.
+            is_open_still = bool(unmended) or key not in self._mended
+            another = another or ("" if repair or not is_open_still else self._by_another(wrong, key))
         except NotRunError:
             return {}
         self._wrong.setdefault(key, []).append(wrong.exercise.name)
@@ -251,7 +253,8 @@ class Explainer:
             return {name: replace(outcome, cause=another, hint=hint) for name, outcome in same.items()}
         if repair is None:
             self._unmended.setdefault(key, []).append(wrong.exercise.name)
-            return self._not_mended(wrong, failed, formula, tried)
+            known = Repair((*self._mended.get(key, ()),))
+            return self._not_mended(wrong._replace(repair=known), failed, formula, tried)
         if repair.outputs:
             formula = f"{sentence(repair)}: with another value there {_listed(repair.outputs)} right. {MORE}"
             return self._not_mended(wrong, failed, formula, tried)
