@@ -147,6 +147,7 @@ def test_a_stored_nan_or_inf_is_told_with_line_and_operands(seen, name, said):
         ("before_a_maximum_is_subtracted", "tl.exp2(block - tl.max", " - "),
         ("in_a_conversion", "other=0.0).to(tl.float16)", "to fp16 of "),
         ("in_one_lane_of_many", "1.0 - 1.0 / (1.0 + tl.exp", "1 - 0.9999"),
+        ("behind_a_function_of_libdevice", "0.5 * libdevice.tanh(0.5", "0.5 + -0.4999"),
     ],
 )
 def test_lost_digits_are_told_with_line_and_both_results(seen, name, code, operation):

@@ -10,7 +10,9 @@ import sys
 import torch
 import triton
 import triton.language as tl
+from triton.language.extra import libdevice
 
+from grader.worker.interpreted.libdevice import compute_functions_of_libdevice
 from grader.worker.protocol import encode
 from grader.worker.witness.births import traced
 from grader.worker.witness.recorder import recorded
@@ -695,6 +697,17 @@ def lost_in_one_lane_of_many():
     complement[(1,)](torch.tensor([1.0, 0.0, -12.0, -200.0] + 6 * [2.0]), torch.empty(10), 10, BLOCK)
 
 
+@triton.jit
+def half_and_half(x, out, n, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    block = tl.load(x + offs, mask=offs < n, other=0.0)
+    tl.store(out + offs, 0.5 + 0.5 * libdevice.tanh(0.5 * block), mask=offs < n)
+
+
+def lost_behind_a_function_of_libdevice():
+    half_and_half[(1,)](torch.tensor([1.0, 0.0, -12.0, -200.0] + 6 * [2.0]), torch.empty(10), 10, BLOCK)
+
+
 def kept_where_all_lanes_are_near_one():
     complement[(1,)](torch.full((10,), 1.5), torch.empty(10), 10, BLOCK)
 
@@ -716,6 +729,7 @@ def kept_by_differences():
 
 
 def main():
+    compute_functions_of_libdevice()
     arena = torch.zeros(1)  # nothing is lent: all tensors are the functions' own
     lent = range(arena.data_ptr(), arena.data_ptr() + 4)
     for name, function in list(globals().items()):

@@ -18,7 +18,7 @@ from triton.language.extra.cuda import libdevice as of_cuda
 from triton.runtime import interpreter
 from triton.runtime.interpreter import TensorHandle
 
-from grader.worker.interpreted.libdevice_functions import function_of
+from grader.worker.libdevice_functions import function_of
 
 
 class InterpreterLimitError(Exception):

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from triton.runtime import interpreter
 from triton.runtime.interpreter import ReduceOps
 
+from grader.worker.libdevice_functions import function_of
 from grader.worker.witness.losses import Losses, exact_of, give
 from grader.worker.witness.record import Birth, Witnessed
 
@@ -130,7 +131,7 @@ def traced(files: Collection[str]) -> Iterator[Callable[[], Witnessed]]:
     builder = type(interpreter.interpreter_builder)
     kept = {name: getattr(builder, name) for name in ("binary_op", "unary_op", "cast_impl", "create_fma")}
     kept |= {name: getattr(builder, name) for name in ("create_rsqrt", "create_dot", "create_masked_store")}
-    kept |= {name: getattr(builder, name) for name in ("ternary_op", *MOVES)}
+    kept |= {name: getattr(builder, name) for name in ("ternary_op", "create_extern_elementwise", *MOVES)}
     losses, summed, found = births.losses, ReduceOps.sum, ReduceOps.min_max
 
     def binary(self: object, lhs: Any, rhs: Any, op: Any) -> Any:
@@ -180,6 +181,14 @@ def traced(files: Collection[str]) -> Iterator[Callable[[], Witnessed]]:
             give(value, op(lhs.data, exact_of(rhs), exact_of(other)))
         return value
 
+    def of_libdevice(self: object, library: str, path: str, symbol: str, handles: Any, *rest: Any) -> Any:
+        value = kept["create_extern_elementwise"](self, library, path, symbol, handles, *rest)
+        function, name = function_of(symbol), symbol.removeprefix("__nv_").removesuffix("f")
+        births.computed(name, value, *handles)
+        if function is not None:
+            losses.computed(name, value, lambda *exact: function(np.float64, *exact), *handles)
+        return value
+
     def moving(name: str) -> Callable[..., Any]:
         def move(self: object, arg: Any, *rest: Any) -> Any:
             value = kept[name](self, arg, *rest)
@@ -208,6 +217,7 @@ def traced(files: Collection[str]) -> Iterator[Callable[[], Witnessed]]:
     changes = {
         "binary_op": binary, "unary_op": unary, "cast_impl": cast, "create_fma": fma, "create_rsqrt": rsqrt,
         "create_dot": dot, "create_masked_store": store, "ternary_op": chosen,
+        "create_extern_elementwise": of_libdevice,
         **{name: splat if name == "create_splat" else moving(name) for name in MOVES},
     }  # fmt: skip
     for name, method in changes.items():
