@@ -357,7 +357,7 @@ def elements(case):
 
 LAB = Lab(
     title="the capstone's Triton kernels",
-    search_s=22.0,
+    search_s=25.0,
     also_allowed=("triton.tools.tensor_descriptor",),
     exercises=(
         Exercise(

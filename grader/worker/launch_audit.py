@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any, TypeAlias
 
 import torch
-from torch._ops import OpOverload
+from torch._ops import HigherOrderOperator, OpOverload
 from torch.autograd import profiler
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from triton.runtime.interpreter import InterpretedFunction
@@ -47,8 +47,16 @@ HARMLESS_KERNELS = (
 KERNELS_OF = {"mm": ("gemm", "gemv", "nvjet", "cutlass", "xmma", "splitK", "dot_kernel", "reduce_1Block")}
 
 
+LAUNCHING = "triton_kernel_wrapper_"  # begins the names of the operators that wrap_triton calls
+
+
 class _Operators(TorchDispatchMode):
-    """Records which torch operators run."""
+    """Records which torch operators run.
+
+    A launch through torch.library.wrap_triton is an operator of a higher order, and none that computes.
+    """
+
+    supports_higher_order_operators = True
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -61,11 +69,15 @@ class _Operators(TorchDispatchMode):
 
     def __torch_dispatch__(
         self,
-        func: OpOverload,
+        func: OpOverload | HigherOrderOperator,
         types: Sequence[type],
         args: Sequence[object] = (),
         kwargs: Mapping[str, object] | None = None,
     ) -> object:
+        if isinstance(func, HigherOrderOperator):
+            if not func.name().startswith(LAUNCHING):
+                self.seen.add(in_its_pass(func.name()))
+            return func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
         own = func.namespace not in (
             "aten",

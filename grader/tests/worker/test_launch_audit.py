@@ -4,6 +4,8 @@ import subprocess
 import sys
 
 import torch
+from torch._C import DispatchKey
+from torch._ops import HigherOrderOperator
 
 from grader.worker import launch_audit
 from grader.worker.messages import IN_BACKWARD
@@ -49,6 +51,29 @@ def test_an_operator_of_a_backward_pass_is_told_as_one():
         y = Product.apply(a, b)
         torch.autograd.grad(y, (a, b), torch.ones_like(y))
     assert seen() == ["mm", f"mm{IN_BACKWARD}"]
+
+
+class OfHigherOrder(HigherOrderOperator):
+    """An operator that gets a function, as the one that launches a kernel of wrap_triton."""
+
+    def __init__(self, name):
+        super().__init__(name)
+        for key in (DispatchKey.AutogradCPU, DispatchKey.ADInplaceOrView):
+            self.fallthrough(key)
+        self.py_impl(DispatchKey.CompositeExplicitAutograd)(lambda tensor: tensor)
+
+    def __call__(self, tensor):
+        return super().__call__(tensor)
+
+
+def test_a_launch_through_wrap_triton_is_no_operator_that_computes():
+    launching, computing = OfHigherOrder("triton_kernel_wrapper_of_a_test"), OfHigherOrder("scan_of_a_test")
+    with launch_audit.operators() as seen:
+        launching(torch.ones(2))
+    assert seen() == []
+    with launch_audit.operators() as seen:
+        computing(torch.ones(2))
+    assert seen() == ["scan_of_a_test"]
 
 
 def long_way(n):
