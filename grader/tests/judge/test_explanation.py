@@ -132,6 +132,7 @@ def test_where_the_file_does_not_run_each_case_keeps_its_own_cause(submissions, 
     assert submissions.run.explained(answers, lambda _: None, lambda *_: None) == answers
 
 
+@pytest.mark.slow
 def test_of_a_costly_kernel_fewer_edits_are_tried(submissions, monkeypatch):
     lost = "tl.sin(x) * 0.5 + y * y * 3.0 + tl.cos(x)"
     text = changed(LAB_1, ("x + y, mask", f"{lost}, mask"))
@@ -233,12 +234,14 @@ def elementwise_add(x, y, *, out=None):
 """
 
 
+@pytest.mark.slow
 def test_more_programs_that_share_the_work_only_hide_what_later_turns_do(submissions):
     found, _ = causes(submissions, 1, SHARING, *sizes(*SIZES))
     assert found
     assert all("later ones are not" in cause for cause in found.values()), found
 
 
+@pytest.mark.slow
 def test_of_a_caller_of_a_function_whose_mistake_was_not_found_its_own_code_is_searched(
     submissions, monkeypatch
 ):
@@ -263,6 +266,7 @@ IN_BOTH = (("y = (tl.exp(x - m) / d)", "y = (tl.exp(x - m) * d)"), ("(dy - dot)"
 OF_EACH = [f"{name}/rows=29,cols=1001,fp32" for name in ("softmax_forward", "softmax_backward", "softmax")]
 
 
+@pytest.mark.slow
 def test_known_edits_of_code_that_an_exercise_does_not_run_are_not_tried_on_top(submissions, monkeypatch):
     tried, reached = [], Search._reached
 
@@ -395,6 +399,7 @@ def test_lost_digits_are_not_said_beside_values_that_are_quite_wrong_without_a_c
 WITHOUT_LOG = "(tl.exp(x - m) / d)", "tl.exp(x - (m + d))"
 
 
+@pytest.mark.slow
 def test_a_function_that_is_missing_where_a_sum_is_used_is_named_with_what_is_left(submissions):
     """exp(x - (m + log(d))) is the formula; where numbers are far from 0 it has too few digits."""
     text = changed(LAB_2, WITHOUT_LOG)
@@ -509,6 +514,7 @@ def test_what_must_be_written_is_not_said(submissions):
     assert not any("x + y" in cause for cause in found.values())
 
 
+@pytest.mark.slow
 def test_where_no_edit_helps_the_contrast_is_said_and_no_cause(submissions):
     # A nonsense of many terms for long vectors, which no single edit mends.
     lost = "tl.where(n > 1024, tl.sin(x) * 0.5 + y * y * 3.0, x + y) + tl.where(n > 2048, tl.cos(y), 0.0)"
@@ -519,6 +525,7 @@ def test_where_no_edit_helps_the_contrast_is_said_and_no_cause(submissions):
     assert cause == "not found; wrong only where n is 1025 or more; it is right up to 1024"
 
 
+@pytest.mark.slow
 def test_where_no_edit_helps_a_formula_that_the_values_follow_is_named(submissions):
     text = changed(LAB_2, ("dx = (y * (dy - dot))", "dx = (tl.exp(y) - dot)"))
     cases = [f"softmax_backward/{rows}" for rows in ROWS]
@@ -526,6 +533,7 @@ def test_where_no_edit_helps_a_formula_that_the_values_follow_is_named(submissio
     assert set(found.values()) == {"the values in `out` are those of `exp(y) - sum(y * dy, axis=1)`"}
 
 
+@pytest.mark.slow
 def test_where_no_formula_is_found_it_is_said_on_what_an_element_depends(submissions):
     text = changed(LAB_1, ("y_ptr + offs, mask=mask", "y_ptr + (offs * 5 + 3) % n, mask=mask, other=0.0"))
     # Among the ends of a dtype the same mistake adds inf and -inf.
@@ -651,6 +659,7 @@ def test_the_tensor_that_an_autograd_function_should_have_saved_is_named(submiss
     assert set(found.values()) == {f"line {line}: `x` is the wrong value in `ctx.save_for_backward(x)`"}
 
 
+@pytest.mark.slow
 def test_a_cause_that_many_mistakes_look_like_is_not_named_but_what_was_measured(submissions):
     # Factors of a row that no one or two edits take out.
     each = "tl.exp(x - shift)"
@@ -725,6 +734,7 @@ def told_of(submissions, number, text, *cases):
     return told, {outcome.cause for _, outcome, _ in found if outcome.cause}
 
 
+@pytest.mark.slow
 def test_a_formula_that_the_numbers_follow_is_told_before_edits_are_tried(submissions):
     of_cross_entropy = changed(LAB_2, ("y * (dy - dot)", "y - dy"))
     cases = [f"softmax_backward/rows={size},fp32" for size in ("5,cols=127", "4,cols=129", "29,cols=1001")]
@@ -823,6 +833,7 @@ def test_each_of_two_mistakes_is_named_where_it_shows(submissions, what):
     assert all(said in found[one] for one in wrong if one in found), found
 
 
+@pytest.mark.slow
 def test_beside_loads_that_are_seen_to_be_outside_a_second_mistake_is_named(submissions):
     text = (BLIND / "blind_mistakes_15" / "autotuned_matmul_06_helpers.py").read_text()
     cases = [f"matmul_bias_relu/m={m},n={n},k={k},fp32" for m, n, k in ((128, 128, 128), (100, 300, 257))]
@@ -903,6 +914,7 @@ def two_mistakes():
 OF_GRADIENTS = [f"layer_norm_backward/{one}" for one in ("rows=5,cols=127,fp32", "rows=37,cols=3,fp32")]
 
 
+@pytest.mark.slow
 def test_an_edit_that_makes_one_output_right_is_named_where_the_other_mistake_is_not_found(
     submissions, two_mistakes, monkeypatch
 ):
@@ -924,6 +936,7 @@ def test_an_edit_that_makes_one_output_right_is_named_where_the_other_mistake_is
 RESCALED = ("d = d * tl.exp(m - shift) + tl.sum", "d = d + tl.sum")
 
 
+@pytest.mark.slow
 def test_a_mistake_of_long_rows_is_looked_for_in_short_ones(submissions, monkeypatch):
     tried = []
 

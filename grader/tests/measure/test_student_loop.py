@@ -31,7 +31,7 @@ def test_a_command_that_ends_without_it_is_an_error():
 
 def test_what_never_comes_is_an_error(monkeypatch):
     monkeypatch.setattr(student_loop, "LIMIT_S", 0.5)
-    shown = terminal("sleep 60")
+    shown = terminal("sleep 2")
     with pytest.raises(NotShownError):
         shown.wait_for(FACT)
     shown.close()

@@ -54,11 +54,13 @@ def test_a_choice_that_depends_on_the_config_is_found(tmp_path):
     assert wrong.where == "two configs of the autotuner give different results"
 
 
+@pytest.mark.slow
 def test_a_choice_that_does_not_passes_under_every_config(tmp_path):
     right = outcome(tmp_path, "at")
     assert right.label == "PASS", right.where
 
 
+@pytest.mark.slow
 def test_a_choice_that_depends_on_the_dtype_is_found(tmp_path):
     wrong = outcome(tmp_path, "at // x_ptr.dtype.element_ty.primitive_bitwidth * 64 + at % 32")
     assert (wrong.label, wrong.hint) == ("WRONG/NONDETERMINISTIC", 9)
