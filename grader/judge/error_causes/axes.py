@@ -6,7 +6,8 @@ import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from grader.judge.error_causes.failed import Failed, short
+from grader.judge.error_causes.failed import Failed, is_new_axis, short
+from grader.judge.repair.source import called
 
 _OF_SHAPES = re.compile(
     r"incompatible dimensions|Expected pointer argument to have shape|[Ll]oop-carried|initial type|"
@@ -66,7 +67,7 @@ def _bound(statement: ast.stmt) -> tuple[str, ast.expr | None]:
 def _is_start(statement: ast.stmt) -> bool:
     """Return whether a statement makes a block of which it says the shape."""
     _, value = _bound(statement)
-    return isinstance(value, ast.Call) and _name(value) in MAKING
+    return isinstance(value, ast.Call) and called(value) in MAKING
 
 
 def _axes(node: ast.expr, known: Mapping[str, int]) -> int | None:
@@ -75,7 +76,7 @@ def _axes(node: ast.expr, known: Mapping[str, int]) -> int | None:
         case ast.Name(name):
             return known.get(name)
         case ast.Subscript(value, ast.Tuple(index)):
-            whole = all(isinstance(one, ast.Slice) or _is_new(one) for one in index)
+            whole = all(isinstance(one, ast.Slice) or is_new_axis(one) for one in index)
             return len(index) if whole else _axes(value, known)
         case ast.BinOp(left, _, right):
             return _most([left, right], known)
@@ -89,7 +90,7 @@ def _axes(node: ast.expr, known: Mapping[str, int]) -> int | None:
 
 
 def _axes_of_a_call(node: ast.Call, known: Mapping[str, int]) -> int | None:
-    name = _name(node)
+    name = called(node)
     operands = [*node.args]
     match node.func:
         case ast.Attribute(ast.Name(owner)) if owner not in known:
@@ -122,17 +123,9 @@ def _by(value: ast.expr) -> str:
         match node:
             case ast.Call(keywords=keywords) if any(one.arg == "keep_dims" for one in keywords):
                 return f", because {short(node)} keeps the axis that it reduces"
-            case ast.Subscript(slice=ast.Tuple(index)) if any(map(_is_new, index)):
+            case ast.Subscript(slice=ast.Tuple(index)) if any(map(is_new_axis, index)):
                 return f", because of {short(node)}"
     return ""
-
-
-def _is_new(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
-
-
-def _name(node: ast.Call) -> str:
-    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 
 def _words(count: int) -> str:

@@ -231,6 +231,11 @@ def assigned(function: ast.AST | None, name: str) -> Iterator[ast.expr]:
                                 yield part
 
 
+def is_new_axis(node: ast.AST) -> bool:
+    """Return whether an index is `None`, which gives a block a new axis."""
+    return isinstance(node, ast.Constant) and node.value is None
+
+
 def short(node: ast.AST) -> str:
     """Return the code of a node in backticks, its middle left out where it is long."""
     code = ast.unparse(node)

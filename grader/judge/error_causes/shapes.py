@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Mapping
 
-from grader.judge.error_causes.failed import Failed, assigned, short
+from grader.judge.error_causes.failed import Failed, assigned, is_new_axis, short
 from grader.judge.error_causes.origins import origin
 
 _SHAPES = re.compile(r"incompatible dimensions at index (\d+): (\d+) and (\d+)")
@@ -76,7 +76,7 @@ def _third_axis(failed: Failed) -> str:
     function = failed.function
     for node in ast.walk(function) if function else ():
         match node:
-            case ast.Subscript(ast.Name(name), ast.Tuple(axes)) if any(map(_is_new_axis, axes)):
+            case ast.Subscript(ast.Name(name), ast.Tuple(axes)) if any(map(is_new_axis, axes)):
                 before = [one for one in assigned(function, name) if one.lineno < node.lineno]
             case _:
                 continue
@@ -103,7 +103,7 @@ def _has_two_axes(failed: Failed, function: ast.FunctionDef, value: ast.expr, de
         isinstance(one, ast.Subscript)
         and isinstance(one.slice, ast.Tuple)
         and len(one.slice.elts) == TABLE
-        and any(map(_is_new_axis, one.slice.elts))
+        and any(map(is_new_axis, one.slice.elts))
         for one in nodes
     ):
         return True
@@ -117,10 +117,6 @@ def _has_two_axes(failed: Failed, function: ast.FunctionDef, value: ast.expr, de
 
 def _line(node: ast.expr) -> int:
     return node.lineno
-
-
-def _is_new_axis(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
 
 
 def _in_words(found: Mapping[str, tuple[int, ...]]) -> str:
