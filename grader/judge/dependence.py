@@ -7,6 +7,8 @@ the file is looked at.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -17,6 +19,7 @@ from grader.judge import comparison
 from grader.judge.inputs import tensors
 from grader.judge.trial import Trial
 from grader.worker.submission_worker import SubmissionWorker
+from grader.worker.witness.record import Reach
 
 MOST_CASES = 2  # that are looked at
 MOST_CALLS = 90  # of the function, in all
@@ -34,6 +37,9 @@ STRONGER = (64.0, -64.0)  # times other values: a ReLU hides small changes, and 
 NONE = 1e-9  # so much smaller a value in the reference, in fp64, is a zero that was not rounded to it
 CHANCE = 0.2  # so many changes may be alike although the input has a wrong influence
 ALIKE = 0.02  # two changes that differ by this share are the same
+
+
+IN_PLACE_OF_ANOTHER = 0  # the rank of what is said of a part on which an element depends in place of another
 
 
 class Part(NamedTuple):
@@ -61,19 +67,21 @@ class Element(NamedTuple):
     scale: float
 
 
-def dependence(worker: SubmissionWorker, exercise: Exercise, failing: Sequence[Case]) -> str:
+def dependence(
+    worker: SubmissionWorker, exercise: Exercise, failing: Sequence[Case], until: float = math.inf
+) -> str:
     """Say on which inputs a wrong element depends, and on which it should; "" if that is as it should be.
 
     `worker` has the unedited file. `failing` are wrong cases that run in the interpreter, the preferred ones
     first; fp32 alone is looked at, because rounding to 16 bits hides small changes, and no hidden case, of
-    which nothing may be shown.
+    which nothing may be shown. Nothing is called after `until`, in seconds of the monotonic clock.
     """
     if exercise.follow is not None:  # its outputs depend on a random choice
         return ""
     shown = [one for one in failing if one.dtype == "fp32" and not one.allocates and not one.label]
     left = MOST_CALLS
     for case in shown[:MOST_CASES]:
-        experiment = _Experiment.begun(worker, exercise, case, left)
+        experiment = _Experiment.begun(worker, exercise, case, left, until)
         if experiment is None:
             continue
         responses = experiment.responses()
@@ -87,8 +95,10 @@ def dependence(worker: SubmissionWorker, exercise: Exercise, failing: Sequence[C
 class _Experiment:
     """The calls of one case: with its inputs, and with one part after the other changed."""
 
-    def __init__(self, worker: SubmissionWorker, trial: Trial, k: int, wrong: torch.Tensor, left: int):
-        self._worker, self._trial, self._k, self.left = worker, trial, k, left
+    def __init__(
+        self, worker: SubmissionWorker, trial: Trial, k: int, wrong: torch.Tensor, left: int, until: float
+    ):
+        self._worker, self._trial, self._k, self.left, self._until = worker, trial, k, left, until
         self._wrong = wrong  # indices of the sampled elements, one in each row
         self._values = trial.values
         self._inputs = tensors(trial.values)
@@ -106,10 +116,13 @@ class _Experiment:
         self.wanted = self._sampled(trial.expected.reference)
         self.got = self.wanted
         self.lines: dict[str, list[int]] = {}  # that load from an input
+        self.reached: dict[str, list[Reach]] = {}  # by the loads from an input
         self.between: dict[str, list[int]] = {}  # that load from a tensor of the file's own
 
     @classmethod
-    def begun(cls, worker: SubmissionWorker, exercise: Exercise, case: Case, left: int) -> _Experiment | None:
+    def begun(
+        cls, worker: SubmissionWorker, exercise: Exercise, case: Case, left: int, until: float
+    ) -> _Experiment | None:
         """Call the function as it is; None if that shows no wrong number to look at."""
         trial = Trial(exercise, case, worker.session.seed)
         called = trial.call(worker, witnessed=True)
@@ -130,9 +143,12 @@ class _Experiment:
         half = SAMPLED // 2
         if len(wrong) > SAMPLED:
             wrong = torch.cat((wrong[:half], wrong[-half:]))
-        experiment = cls(worker, trial, k, wrong, left)
+        experiment = cls(worker, trial, k, wrong, left, until)
         experiment.got = experiment._sampled(called.outputs)
-        experiment.lines = {name: trial.loaded_in(reaches, name) for name in experiment.shapes}
+        experiment.reached = {name: trial.loads_of(reaches, name) for name in experiment.shapes}
+        experiment.lines = {
+            name: sorted({one.line for one in found}) for name, found in experiment.reached.items()
+        }
         for one in reaches:
             if one.offset < 0 and not one.writes and one.tensor.name:
                 experiment.between.setdefault(one.tensor.name, []).append(one.line)
@@ -161,6 +177,8 @@ class _Experiment:
             return []
         whole = {(name, axis): Part(name, axis, 0, self.shapes[name][axis]) for name, axis in axes}
         found = {axis: self._of_parts(part) for axis, part in whole.items()}
+        if self.left <= 0:
+            return []
         while self.left >= PARTS:
             again = next(((axis, part) for axis in axes for part in self._to_cut(found[axis])), None)
             if again is None:
@@ -193,6 +211,8 @@ class _Experiment:
 
     def _response(self, part: Part) -> Response | None:
         """Return how the elements change with a part; None if the call fails or none is left."""
+        if time.monotonic() > self._until:  # what was not called cannot be told apart from the rest
+            self.left = 0
         if self.left <= 0 or torch.equal(
             self._inputs[part.name][_of(part)], self._others[part.name][_of(part)]
         ):
@@ -245,7 +265,9 @@ def _misplaced(experiment: _Experiment, responses: Sequence[Response]) -> str:
                 mine = [one for one in responses if (one.part.name, one.part.axis) == (name, axis)]
                 words = _of_axis(element, mine, shape)
                 if words and not _is_cut_off(element, mine):
-                    where = _loaded(name, experiment.lines[name], experiment.between)
+                    where = _never_reached(words, shape, experiment.reached[name]) or _loaded(
+                        name, experiment.lines[name], experiment.between
+                    )
                     found.append(words._replace(text=f"{words.text}{where}"))
     # One place in place of another says most, and that an input should not matter at all says least.
     found.sort(key=lambda words: words.rank)
@@ -290,6 +312,25 @@ def _loaded(name: str, lines: Sequence[int], between: Mapping[str, Sequence[int]
     return f"; {' and '.join(said)}: follow what is made of it from there"
 
 
+def _never_reached(words: _Words, shape: Sequence[int], reached: Sequence[Reach]) -> str:
+    """Say that no program loads what an element of a vector should depend on; "" if some may, or one alone.
+
+    Then the address is wrong, and neither a mask, with which the element would depend on nothing, nor what is
+    made of the value.
+    """
+    lines = sorted({one.line for one in reached})
+    if len(shape) != 1 or len(lines) != 1 or words.rank != IN_PLACE_OF_ANOTHER:
+        return ""
+    first, last = min(one.first for one in reached), max(one.last for one in reached)
+    if any(part.start <= last and first < part.stop for part, _ in words.missing):
+        return ""
+    name = words.missing[0][0].name
+    return (
+        f"; line {lines[0]} loads {name}[{first}..{last}] and nothing else, whichever program runs: what its "
+        "address adds to the pointer lacks the place where a program's block begins"
+    )
+
+
 class _Words(NamedTuple):
     """What is said of an element; parts that it does not change with, each with its sampled place."""
 
@@ -314,7 +355,11 @@ def _of_axis(element: Element, responses: Sequence[Response], shape: Sequence[in
     should = f"should depend on {_named([one.part for one in wanted], shape)}"
     if not got:
         return _Words(1, f"{element.name} does not depend on `{name}`, and {should}", deaf)
-    return _Words(0 if extra and missing else 1, f"{has}, and {should}{'' if missing else ' alone'}", deaf)
+    return _Words(
+        IN_PLACE_OF_ANOTHER if extra and missing else 1,
+        f"{has}, and {should}{'' if missing else ' alone'}",
+        deaf,
+    )
 
 
 def _named(parts: Sequence[Part], shape: Sequence[int]) -> str:

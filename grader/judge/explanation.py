@@ -29,6 +29,7 @@ from grader.judge.experiments.outputs import exchanged_outputs
 from grader.judge.experiments.programs import LAUNCHES, NEEDED, NEVER_STORED
 from grader.judge.experiments.rounding import rounded_down
 from grader.judge.experiments.shifts import breaking_shift
+from grader.judge.experiments.small_calls import by_small_calls
 from grader.judge.experiments.smallest import MOST_S, Smallest, smallest_wrong
 from grader.judge.facts import births
 from grader.judge.formula.of_file import formula_of_file
@@ -84,6 +85,9 @@ MOST_BESIDE = 3  # cases of another exercise of the file that an edit must keep 
 RARE = 1e-3  # share of the elements
 LEAST_SEARCH_S = 4.0  # for which the cause is looked for, however long the cases of the lab took
 EXPERIMENTS_S = 1.0  # after the search has ended by the clock, in which experiments still begin
+SHARE_OF_USUAL = 0.65  # of the time, for edits in cases of the usual sizes, before those in small calls
+SHARE_OF_SMALL = 0.6  # of what is left then, for small calls; the rest is for experiments
+MOST_MISTAKES = 2  # that are looked for in one function
 MORE = "The file has another mistake"
 UNCLEAR = (UNLIKE, UNLIKE_IN_DOT)  # what an error says of shapes, and not where they come from
 FAILURES = (Verdict.CRASHED, Verdict.COMPILE_ERROR)
@@ -617,9 +621,10 @@ class Explainer:
         workers = self._workers_for(item)
         try:
             unclear = [(item.case.name, one) for item, one in wrong.answers if is_unclear(one)]
-            is_first = key not in self._mended and not told and most == 1.0
+            is_first = key not in self._mended and not told and most == 1.0 and not unclear
             follows = relation = ""
-            if is_first and not unclear and not workers[0].start():
+            is_whole = most == 1.0
+            if is_first and not self._is_late() and not workers[0].start():
                 follows = formula_of_file(workers[0], wrong.exercise, failing)
                 if not follows:
                     relation = measured_of_file(workers[0], wrong.exercise, failing, telling=True)
@@ -644,7 +649,9 @@ class Explainer:
                 others = [one for item, one in wrong.answers if is_open(one) and item.case.name not in told]
                 of_digits = all(one.reason is Reason.PRECISION for one in others)
                 tell = lambda edit: self._tell_of(wrong, edit)  # noqa: E731
-                search = Search(workers, text, *given, tell=tell, of_digits=of_digits, until=self.until)
+                now = time.monotonic()
+                until = self.until if again else now + SHARE_OF_USUAL * (self.until - now)
+                search = Search(workers, text, *given, tell=tell, of_digits=of_digits, until=until)
                 known = self._mended.get(key, ())
                 found = search.again(known) if again else search.mend(known, bool(unclear))
             if again:
@@ -657,6 +664,13 @@ class Explainer:
             left = [one for one in failing if one.name not in crashed and not (found and found.mends(one))]
             if not left:
                 return found, ""
+            is_of_chance = wrong.exercise.follow is not None or wrong.exercise.bad_choice is not None
+            untold = [one for one in left if one.name not in told]
+            if is_whole and untold and not (unclear or is_of_chance or (found and found.outputs)):
+                found, words = self._by_small_calls(workers, wrong, untold, passing, found, settled)
+                if found and words:
+                    self._mended[key] = [*dict.fromkeys((*self._mended.get(key, ()), *found.edits))]
+                    return found, words
             lay(workers[0], text, found)
             if found and not found.outputs:  # without the first mistake a second one may be plain
                 asked = [one for one in left if not one.label and elements(one) <= MOST_ELEMENTS]
@@ -666,21 +680,52 @@ class Explainer:
                 far_off = {item.case.name for item, one in wrong.answers if one.reason is Reason.MISMATCH}
                 if _are_near(workers[0], wrong.exercise, [one for one in asked if one.name in far_off]):
                     return found, f"{sentence(found)}. With that right, too many digits are lost still"
-            formula = follows or relation if not found and left == failing else ""
-            formula = formula or formula_of_file(workers[0], wrong.exercise, left)
-            if not formula and not found:
+            is_known = is_first and not found and left == failing  # the same was asked before the search
+            formula = follows or relation if is_known else ""
+            if not formula and not is_known and not self._is_late():
+                formula = formula_of_file(workers[0], wrong.exercise, left)
+            if not (formula or is_known or found or self._is_late()):
                 formula = measured_of_file(workers[0], wrong.exercise, left, telling=True)
             if not formula and not self._is_late():
                 laid = wrong if not found else wrong._replace(repair=found)
                 shown = [one for one in left if not one.label and elements(one) >= FEWEST_ELEMENTS]
                 formula = self._rounded(workers[0], laid, shown)
-                formula = formula or dependence(workers[0], wrong.exercise, left)
+                end = self.until + EXPERIMENTS_S
+                formula = formula or dependence(workers[0], wrong.exercise, left, until=end)
             return found, formula
         except SyntaxError:
             return None, ""
         finally:
             for worker in workers:
                 worker.close()
+
+    def _by_small_calls(
+        self,
+        workers: Sequence[SubmissionWorker],
+        wrong: Wrong,
+        left: Sequence[Case],
+        passing: Sequence[Case],
+        known: Repair | None,
+        settled: Collection[str],
+    ) -> tuple[Repair | None, str]:
+        """Return edits, those `known` and others that small calls have shown, and what is said of cases that
+        are wrong still, "" if nothing was found.
+        """
+        found, said = known, ""
+        now = time.monotonic()
+        until = now + SHARE_OF_SMALL * (self.until - now)
+        for _ in range(MOST_MISTAKES - len(known.edits if known else ())):
+            left = [one for one in left if not (found and found.mends(one))]
+            if not left or time.monotonic() > until:
+                break
+            asked = workers, wrong.submission.text, wrong.exercise, left, passing, found, settled
+            small = by_small_calls(*asked, until=until)
+            if small is None:
+                break
+            found, edit = small
+            words = f"{sentence(Repair((edit,)))}"
+            said = f"{said}; and {words}" if said else words
+        return found, said
 
     def _tell_facts(self, wrong: Wrong, failed: dict[str, Outcome]) -> None:
         """Tell what was seen in the cases, before edits are tried, which takes seconds."""

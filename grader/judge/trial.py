@@ -90,6 +90,8 @@ class Trial:
         kept: Kept | None = None,
         most: int | None = None,
         products_idle: bool = False,
+        selected: Mapping[str, int] = MappingProxyType({}),
+        compared: tuple[int, int] = (0, 1),
     ) -> Called | None:
         """Call the worker's present file, with another number of `programs` if given; None if that fails.
 
@@ -98,7 +100,9 @@ class Trial:
 
         `worker.witnessed` says afterwards what was seen of its loads and stores, if they were `witnessed`;
         only those outside of a tensor, if `bounds`; or where NaN and inf came from, if they were `traced`.
-        What is watched fails after `most` loads and stores. With `products_idle`, tl.dot adds nothing.
+        What is watched fails after `most` loads and stores. With `products_idle`, tl.dot adds nothing. Of a
+        text with other expressions beside its own, those that are `selected` run; see `SubmissionWorker.go`
+        for those that are `compared`.
         """
         arena = worker.arena
         for buffer in self._inputs:
@@ -130,6 +134,8 @@ class Trial:
             bounds=bounds,
             most=most,
             products_idle=products_idle,
+            selected=selected,
+            compared=compared,
         ):
             return None
         is_clean = all(
@@ -145,10 +151,10 @@ class Trial:
         """The places of the inputs and the outputs."""
         return (*self._inputs, *self._outputs)
 
-    def loaded_in(self, reaches: Sequence[Reach], name: str) -> list[int]:
-        """Return the lines that load from an input, of those that were seen in a call."""
+    def loads_of(self, reaches: Sequence[Reach], name: str) -> list[Reach]:
+        """Return how far loads from an input reach, of those that were seen in a call."""
         offsets = {buffer.tensor.offset for buffer in self._inputs if buffer.name == name}
-        return sorted({one.line for one in reaches if one.offset in offsets and not one.writes})
+        return [one for one in reaches if one.offset in offsets and not one.writes]
 
     def right(
         self,

@@ -27,15 +27,24 @@ class EditedFile:
         self._base: ModuleType | None = None
         self._lines: list[str] = []  # of the base
         self._kernels: list[tuple[ast.FunctionDef, FunctionType]] = []
+        self._kept: dict[int, tuple[ModuleType, list[str]]] = {}
 
-    def load(self, text: str, is_base: bool, is_near: bool) -> ModuleType:
+    def enter(self, kept: int) -> ModuleType | None:
+        """Return the module that is kept under a number, with its text in place; None if none is."""
+        if kept not in self._kept:
+            return None
+        _forget_replaced()
+        module, lines = self._kept[kept]
+        self._enter(module, lines)
+        return module
+
+    def load(self, text: str, is_base: bool, is_near: bool, kept: int = 0) -> ModuleType:
         """Return a module with this text; later texts that are near to it may use it, if it `is_base`.
 
         If this text `is_near` the base, and differs in one kernel alone, its module is that of the base.
+        If it is `kept`, it is alone under such a number.
         """
-        for function in kernel_source.replaced:
-            InterpretedFunction.rewritten_fn.pop(function, None)
-        kernel_source.replaced.clear()
+        _forget_replaced()
         lines = text.splitlines(keepends=True)
         if is_near and self._base is not None and self._put_in_place(lines):
             self._enter(self._base, self._lines)
@@ -46,6 +55,8 @@ class EditedFile:
         self._enter(module, lines)
         tree = kernel_source.tree_of(text)
         exec(compile(tree, self._path, "exec"), vars(module))  # noqa: S102 - an import; this is a sandbox
+        if kept:
+            self._kept = {kept: (module, lines)}
         if is_base:
             self._base, self._lines, self._kernels = module, lines, [*_kernels(module, tree)]
         return module
@@ -79,6 +90,13 @@ class EditedFile:
                 InterpretedFunction.rewritten_fn.pop(function, None)
                 return True
         return same == len(lines) == len(self._lines)
+
+
+def _forget_replaced() -> None:
+    """Let each kernel have its own body again."""
+    for function in kernel_source.replaced:
+        InterpretedFunction.rewritten_fn.pop(function, None)
+    kernel_source.replaced.clear()
 
 
 def _kernels(module: ModuleType, tree: ast.Module) -> Iterator[tuple[ast.FunctionDef, FunctionType]]:

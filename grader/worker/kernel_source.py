@@ -8,6 +8,7 @@ runs is not the one that the file defines.
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import linecache
 from collections.abc import Callable, Iterator
@@ -54,7 +55,7 @@ def _rewritten(plain: Callable[[object], object]) -> Callable[[object], object]:
         place = f"{node.lineno}:{node.col_offset}-{node.end_col_offset}"
         key = self.filename, place, "".join(_lines(self.fn)[node.lineno - 1 : node.end_lineno])
         if key not in made:
-            tree = self.ast_transformer.visit(ast.Module([_copy(node)], []))
+            tree = self.ast_transformer.visit(ast.Module([_own(node, _lines(self.fn))], []))
             function = self._compile_and_exec(ast.fix_missing_locations(tree))
             if not function.__code__.co_freevars:
                 made[key] = function.__code__
@@ -109,6 +110,17 @@ def _node(function: object) -> ast.FunctionDef | None:
 
 def _lines(function: FunctionType) -> list[str]:
     return linecache.getlines(function.__code__.co_filename, function.__globals__)
+
+
+def _own(node: ast.FunctionDef, lines: list[str]) -> ast.FunctionDef:
+    """Return a copy without decorators, read from the text again where nothing stands around it."""
+    if node.col_offset == 0:
+        with contextlib.suppress(SyntaxError):
+            text = "".join(lines[node.lineno - 1 : node.end_lineno])
+            found = ast.parse("\n" * (node.lineno - 1) + text).body
+            if len(found) == 1 and isinstance(found[0], ast.FunctionDef):
+                return found[0]
+    return _copy(node)
 
 
 def _copy(node: ast.FunctionDef) -> ast.FunctionDef:

@@ -20,7 +20,8 @@ IN_BACKWARD = " in backward"  # behind the name of an operator that ran in a bac
 MOST_LINES, MOST_PLACES = 10**7, 8  # of a file; lines that a worker reports of one run
 
 # What an edited kernel calls to compare expressions, and what it says of each: see alternatives.py.
-EITHER, RAISES, SAME = "__kernel_either", -1, 0
+# Within a class Python changes names that begin with two underscores, and do not end with two.
+EITHER, CHOSEN, RAISES, SAME = "__kernel_either__", "__kernel_chosen__", -1, 0
 
 # A lent tensor: byte offset in the arena, shape, strides in elements, dtype.
 Place: TypeAlias = tuple[int, Shape, tuple[int, ...], str]
@@ -109,6 +110,8 @@ class Go:
     the interpreter watches every load and store, with `bounds` alone only whether they stay in bounds, which
     is faster; if `traced`, every operation on floats in place of them. With a `most`, a call that is watched
     fails after so many loads and stores. If `products_idle`, tl.dot adds nothing to its accumulator there.
+    Of a file that has other expressions beside its own, those that are `selected` run, by the number of the
+    place; if none is, those are compared whose number leaves the rest `compared[0]` by `compared[1]`.
     """
 
     plan: int
@@ -119,6 +122,8 @@ class Go:
     bounds: bool = False
     most: int | None = None
     products_idle: bool = False
+    selected: dict[str, int] = field(default_factory=dict)
+    compared: tuple[int, int] = (0, 1)
 
 
 @dataclass(frozen=True)
@@ -138,12 +143,14 @@ class Edited:
     """Use another file in place of the submitted one: a changed line may make it right.
 
     If `is_base`, files that follow differ little from it. If `is_near`, this one does: it need not be
-    imported as a whole. It may be overwritten when it is imported.
+    imported as a whole. It may be overwritten when it is imported. What was imported as `kept` is kept, and
+    used again when it is asked for again; the file is not read then.
     """
 
     file: str
     is_base: bool
     is_near: bool
+    kept: int = 0
 
 
 @dataclass(frozen=True)

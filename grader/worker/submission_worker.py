@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import shutil
 import time
@@ -99,6 +100,9 @@ class SubmissionWorker:
         self._never_loads: Outcome | None = None
         self._base: str | None = None  # a text of which the process keeps the module, for edits of it
         self._source_folder: Path | None = None  # with the file, where no worker can write
+        self._kept, self._is_kept = "", False  # a text whose module the process keeps; is it the present one?
+        self._kept_number = 0
+        self._ready: dict[str, int] = {}  # plans of the text that is kept, by what they are
         self._edited: BinaryIO | None = None  # beside the file; opened once, which takes longer than a write
 
     def start(self) -> Outcome | None:
@@ -187,6 +191,8 @@ class SubmissionWorker:
         look_every_s = LOOK_SELDOM_S if self._ahead else LOOK_EVERY_S
         self._worker = Worker(parent, memory, tuple(map(Path, write)), operators, pages, look_every_s)
         self._is_loaded, self.is_setting_up, self._base = False, True, None
+        self._kept, self._is_kept = "", False
+        self._ready.clear()
         try:
             self._worker.send(Kind.SETUP, encode(setup), LOAD_LIMIT_S)
         except WorkerGoneError as gone:
@@ -270,7 +276,12 @@ class SubmissionWorker:
                 for inputs, outputs in calls
             ),
         )
+        known = json.dumps(encode(replace(plan, plan=0))) if self._is_kept else ""
+        if known in self._ready:
+            return self._ready[known]
         failed = self._ask(Kind.PREPARE, encode(plan), limit_s)
+        if known and not failed:
+            self._ready[known] = self._plans
         return failed or self._plans
 
     def go(
@@ -284,6 +295,8 @@ class SubmissionWorker:
         bounds: bool = False,
         most: int | None = None,
         products_idle: bool = False,
+        selected: Mapping[str, int] = MappingProxyType({}),
+        compared: tuple[int, int] = (0, 1),
         meanwhile: Callable[[], None] | None = None,
     ) -> Outcome | None:
         """Run a prepared plan, and call `meanwhile` while it runs; return an outcome if it failed.
@@ -291,10 +304,21 @@ class SubmissionWorker:
         With an `exchanger` only kernels, and the torch operators in `may_call`, get what is graded. If
         `witnessed`, the interpreter watches loads and stores; if `bounds`, only whether they stay in bounds;
         if `traced`, where NaN and inf come from. With a `most`, what is watched fails after so many loads and
-        stores. With `products_idle`, tl.dot adds nothing to its accumulator in the interpreter.
+        stores. With `products_idle`, tl.dot adds nothing to its accumulator in the interpreter. Of a text
+        that is kept, the expressions that are `selected` run; if none is, those of places are compared whose
+        number leaves the rest `compared[0]` by `compared[1]`.
         """
         asked = Go(
-            plan, exchanger is not None, tuple(may_call), witnessed, traced, bounds, most, products_idle
+            plan,
+            exchanger is not None,
+            tuple(may_call),
+            witnessed,
+            traced,
+            bounds,
+            most,
+            products_idle,
+            dict(selected),
+            compared,
         )
         began = time.monotonic()
         failed = self._ask(Kind.GO, encode(asked), limit_s, exchanger=exchanger, meanwhile=meanwhile)
@@ -316,13 +340,28 @@ class SubmissionWorker:
             self._base = base
         return self._edit(text, limit_s, is_near=base is not None)
 
+    def keep(self, text: str, limit_s: float) -> Outcome | None:
+        """Put a text in place of the file whose module the process keeps; return an outcome if that fails.
+
+        It has other expressions beside its own: see `go`. When it is asked for again nothing is read.
+        """
+        if self._is_kept and self._kept == text:
+            return None
+        if self._kept != text:
+            self._kept_number += 1
+        failed = self._edit("" if self._kept == text else text, limit_s, kept=self._kept_number)
+        self._kept, self._is_kept = ("", False) if failed else (text, True)
+        return failed
+
     def has_base(self, base: str) -> bool:
         """Return whether the process that runs has read this text as the base of others."""
         return self._base == base
 
     def _edit(
-        self, text: str, limit_s: float, is_base: bool = False, is_near: bool = False
+        self, text: str, limit_s: float, is_base: bool = False, is_near: bool = False, kept: int = 0
     ) -> Outcome | None:
+        self._is_kept = False
+        self._ready.clear()
         if self._edited is None:
             assert self._source_folder is not None
             self._edited = open(self._source_folder / "edited.py", "wb", buffering=0)  # noqa: SIM115 - lives with self
@@ -330,7 +369,7 @@ class SubmissionWorker:
         self._edited.seek(0)
         self._edited.truncate()
         self._edited.write(data)
-        return self._ask(Kind.EDIT, encode(Edited(self._edited.name, is_base, is_near)), limit_s)
+        return self._ask(Kind.EDIT, encode(Edited(self._edited.name, is_base, is_near, kept)), limit_s)
 
     @property
     def is_gated(self) -> bool:

@@ -114,7 +114,9 @@ def main(control: int, stdout: int, stderr: int, memory: int, gate: int, done: i
                 alternatives.taken()  # of a run that has failed
                 edit = decode(Edited, payload)
                 edited = edited or EditedFile(edit.file, "submission")
-                module = edited.load(Path(edit.file).read_text("utf-8"), edit.is_base, edit.is_near)
+                module = edited.enter(edit.kept) or edited.load(
+                    Path(edit.file).read_text("utf-8"), edit.is_base, edit.is_near, edit.kept
+                )
             elif kind is Kind.PREPARE:
                 plan = decode(Plan, payload)
                 plans[plan.plan] = _ready(module, arena, plan)
@@ -138,7 +140,8 @@ def main(control: int, stdout: int, stderr: int, memory: int, gate: int, done: i
                     files = [setup.file, *setup.given, *setup.parts]
                     ran = _exchanged(calls, _Frames(channel, block), files, go.may_call, witness)
                 else:
-                    with launches.products_idle() if go.products_idle else contextlib.nullcontext():
+                    idle = launches.products_idle() if go.products_idle else contextlib.nullcontext()
+                    with idle, alternatives.selecting(go.selected, go.compared):
                         ran = _run(calls, on_gpu) if timed else _seen(calls, on_gpu, witness, go.bounds)
                 reply = encode(ran)
         except BaseException as error:

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 import torch
@@ -21,6 +22,7 @@ from grader.worker.submission_worker import SubmissionWorker
 from grader.worker.witness.record import Index
 
 WORK_OF_A_TRY = 10  # of reading a file and calling it, whatever it does
+WORK_OF_SELECTED = 5  # of calling it, where nothing is read
 WORK_OF_AUTOGRAD = 12
 ACCESSES_OF_WORK, LANES_OF_WORK = 5, 6000  # loads and stores, and their lanes, of one unit
 FEW_CASES = 4  # of which each must show what is said of one output
@@ -35,12 +37,13 @@ AS_BEFORE = 0.99  # share of the elements that are as they were, where an edit d
 FARTHER = 1.1  # times the error of an output that was before
 MOST_MENDED = 0.75  # share of the small failing cases
 MOST_RECORDS = 4  # of one text; a process that has ended has lost its own
-MOST_WAYS = 6  # passing cases, and mended ones, in which one way of a condition is looked for
+MOST_WAYS = 24  # passing cases, and mended ones, in which one way of a condition is looked for
 MOST_REPEATED, OTHER_DRAWS = 3, (1, 2)  # mended cases that are called on other inputs, and these
 MOST_LIKE_FAILING, MOST_LIKE_PASSING = 4, 2  # cases of new sizes like the failing and the passing ones
 MOST_IN_CASES = 5_000  # work of an edit in all failing cases that are small: it may make calls much longer
 MISSES = 3  # failing cases that an edit leaves wrong, after which the others are not looked at
 SHRINKING_S = 3.0  # for a smaller case; calls without an end take longest
+KEEPING_S = 10.0  # to read a text with all alternatives, which is long
 LARGE_LIMIT_S = 10.0  # of one call of a larger case, which few texts get to
 SLOWER, SHORTEST_S = 4.0, 1.0  # a call that takes so many times as long as the unedited file's has no end
 FEWEST_ACCESSES = 2000  # that each call may have
@@ -95,6 +98,7 @@ class Bench:
         self._target = self.failing[0]
         self._base: str | None = None
         self._seen = Observed()
+        self.alternatives_text = ""  # a text with other expressions, which are selected for a call
         self.touched = Touched()  # by the last text
         self.fails = False
         self.gained = frozenset[int]()  # outputs that the last text makes right, where others stay wrong
@@ -114,30 +118,46 @@ class Bench:
         self._target, self._base, self._seen = self._trial(case), base, seen or Observed()
         self._records = 0
 
-    def score(self, text: str, whole: bool = False, most: int = 0, changed: tuple[str, ...] = ()) -> float:
+    def score(
+        self,
+        text: str,
+        whole: bool = False,
+        most: int = 0,
+        changed: tuple[str, ...] = (),
+        selected: Mapping[str, int] = MappingProxyType({}),
+    ) -> float:
         """Return how much of the case that it aims at a text gets right; less than 0 if it fails.
 
         `self.touched` says afterwards which outputs the text has changed, and `self.spent` its work. If
         `whole`, no program runs alone where that would not show whether outputs that were right still are.
-        At most so many launches, before the first of a kernel that is `changed`, are not run again.
+        At most so many launches, before the first of a kernel that is `changed`, are not run again. If
+        expressions of the text with alternatives are `selected`, this text is the same with them.
         """
         target, worker, only = self._target, self._worker, self._seen.only
         self.touched, self.gained = Touched(), frozenset()
         kept = self._kept(most, changed)
-        self.spent = WORK_OF_A_TRY
-        if worker.start() or worker.edit(text, LIMIT_S, self._base):
+        own = WORK_OF_SELECTED if selected else WORK_OF_A_TRY
+        self.spent = own
+        if worker.start() or (
+            worker.keep(self.alternatives_text, KEEPING_S)
+            if selected
+            else worker.edit(text, LIMIT_S, self._base)
+        ):
             return -1.0
         if only is not None and not (whole and any(self._seen.right)):
             called = target.call(
-                worker, limit_s=self.limit_s, bounds=True, only=only, kept=kept, most=self.most
-            )
-            self.spent = self.work() if called else WORK_OF_A_TRY
+                worker, limit_s=self.limit_s, bounds=True, only=only, kept=kept, most=self.most,
+                selected=selected,
+            )  # fmt: skip
+            self.spent = self.work(own) if called else own
             share = target.right_of_one(called, worker.witnessed)
             if share is not None:
                 self._compare(called, one_program=True)
                 return share
-        called = target.call(worker, limit_s=self.limit_s, bounds=True, kept=kept, most=self.most)
-        self.spent = self.work() if called else WORK_OF_A_TRY
+        called = target.call(
+            worker, limit_s=self.limit_s, bounds=True, kept=kept, most=self.most, selected=selected
+        )
+        self.spent = self.work(own) if called else own
         self._compare(called, one_program=False)
         share = target.share(called, worker.witnessed)
         if share < 1.0:
@@ -270,21 +290,22 @@ class Bench:
                     return OneProgram(launch, min(found)[1])
         return None
 
-    def alternatives(self, text: str) -> Mapping[str, Sequence[int]]:
-        """Return what a text that compares expressions finds of them; nothing if it fails."""
-        if self._worker.start() or self._worker.edit(text, LIMIT_S):
+    def alternatives(self, text: str, share: tuple[int, int]) -> Mapping[str, Sequence[int]]:
+        """Return what a text that compares expressions finds of a share of them; nothing if it fails."""
+        self.alternatives_text = text
+        if self._worker.start() or self._worker.keep(text, KEEPING_S):
             return {}
-        called = self._target.call(self._worker, bounds=True, only=self._seen.only)
+        called = self._target.call(self._worker, bounds=True, only=self._seen.only, compared=share)
         return self._worker.alternatives if called else {}
 
     def accesses(self) -> int:
         """Return the loads and stores of the last call."""
         return self._worker.witnessed.accesses
 
-    def work(self) -> int:
+    def work(self, of_a_try: int = WORK_OF_A_TRY) -> int:
         """Return the work of the last score, as the loads and stores of its call show it."""
         seen = self._worker.witnessed
-        own = WORK_OF_A_TRY + self._exercise.differentiable * WORK_OF_AUTOGRAD
+        own = of_a_try + self._exercise.differentiable * WORK_OF_AUTOGRAD
         return own + seen.accesses // ACCESSES_OF_WORK + seen.lanes // LANES_OF_WORK
 
     def cheapest(self, text: str) -> int:
@@ -427,14 +448,22 @@ class Bench:
 
     def is_right_somewhere(self, text: str, mended: Collection[int]) -> bool:
         """Return whether a text is right in a passing case, or in one of the failing ones that are mended."""
-        some = [*self._passing[:MOST_WAYS], *(self.failing[at] for at in mended if at < len(self.failing))]
-        return any(self._right_in(trial, text) for trial in some[: 2 * MOST_WAYS])
+        some = [
+            *self._passing[:MOST_WAYS],
+            *(self.failing[at] for at in sorted(mended)[:MOST_WAYS] if at < len(self.failing)),
+        ]
+        return any(self._right_in(trial, text) for trial in some)
 
-    def mended_by(self, text: str) -> frozenset[int]:
+    def is_wrong_somewhere(self, text: str, mended: Collection[int]) -> bool:
+        """Return whether a text is wrong in one of the failing cases that are mended."""
+        some = [self.failing[at] for at in sorted(mended)[:MOST_WAYS] if at < len(self.failing)]
+        return any(not self._right_in(trial, text) for trial in some)
+
+    def mended_by(self, text: str, every: bool = False) -> frozenset[int]:
         """Return which failing cases a text gets right that was not scored: see `mended`."""
         if self._worker.start() or self._worker.edit(text, LIMIT_S):
             return frozenset()
-        return self.mended(text)
+        return self.mended(text, every)
 
     def mended(self, text: str, every: bool = False) -> frozenset[int]:
         """Return which failing cases a text gets right, all of them if it is every one.

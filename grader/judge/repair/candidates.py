@@ -94,22 +94,25 @@ def _is_within(edit: Edit, spans: Sequence[tuple[int, int]]) -> bool:
 
 
 def _of_a_choice(source: Source, edit: Edit, tests: Sequence[ast.expr]) -> Edit:
-    """Return an edit of a condition as one of the whole: any that avoids a wrong way mends, so its detail is
-    no cause.
+    """Return an edit of a condition as one of the whole: any that avoids a wrong way mends, so that what it
+    changes is no cause by itself.
     """
     (test,) = [one for one in tests if _is_within(edit, [source.span(one)])][:1]
-    return replace(edit, mistake=wrong_condition(source.text_of(test)))
+    return replace(edit, mistake=wrong_condition(source.text_of(test)), detail=edit.mistake)
 
 
 def _choices(function: Function) -> Iterator[ast.If]:
-    """Give the statements by which host code chooses what a kernel gets: otherwise one way is avoided.
+    """Give the statements by which host code chooses what a kernel gets, or which one is launched: otherwise
+    one way is avoided.
 
     Not those by which a tensor is made or copied.
     """
     making = {*ALLOCATING, "contiguous"}
     for node in function.nodes:
         if isinstance(node, ast.If) and all(
-            isinstance(one, ast.Assign) and called(one.value) not in making for one in node.body
+            (isinstance(one, ast.Assign) and called(one.value) not in making)
+            or (isinstance(one, ast.Expr) and isinstance(one.value, ast.Call) and node.orelse)
+            for one in node.body
         ):
             yield node
 

@@ -15,6 +15,18 @@ MOST_NEAR = 64  # of larger whole numbers no other one is tried
 MOST_NUMBERS = 3  # in the definition of a constant
 FLOATS = {0.0: ("1.0", "-float('inf')"), 1.0: ("0.0", "2.0"), 2.0: ("1.0",)}
 SMALL = (1e-5, 1e-6, 1e-8, 1e-12)  # that are usual beside a square or a denominator
+# Numbers of formulas, which are often written with too few digits.
+KNOWN = {
+    "log2(e)": 1.0 / math.log(2.0),
+    "ln(2)": math.log(2.0),
+    "log10(e)": math.log10(math.e),
+    "sqrt(2)": math.sqrt(2.0),
+    "1 / sqrt(2)": math.sqrt(0.5),
+    "sqrt(2 / pi)": math.sqrt(2.0 / math.pi),
+    "pi": math.pi,
+    "e": math.e,
+}
+FEW_DIGITS, ENOUGH_DIGITS = 2e-3, 1e-7  # of such a number, by its relative error: as in 1.44, and as in fp32
 LARGE = 1e3  # a number so far from 0 stands for infinity
 INFINITE = "float('inf')"
 
@@ -59,6 +71,9 @@ def _of_a_constant(
         mistake = f"{code} is not low enough: numbers may be lower"
         yield Edit.of_node(source, 1, around, f"-{INFINITE}", mistake)
         return
+    for name, known in KNOWN.items():
+        if ENOUGH_DIGITS < abs(node.value / known - 1.0) < FEW_DIGITS:
+            yield Edit.of_node(source, 0, node, repr(known), f"{node.value} has too few digits of {name}")
     for other in _near(node.value):
         yield Edit.of_node(source, 3, node, other, f"{node.value} is the wrong number in {code}")
 

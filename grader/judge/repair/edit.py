@@ -29,13 +29,15 @@ class Edit:
     """An edit of one place, or of several that have the same mistake.
 
     `mistake` completes "line N: "; it names what is wrong and not what to write instead. Of two edits that
-    help, the one with the lower `rank` is believed: the more common mistake.
+    help, the one with the lower `rank` is believed: the more common mistake. `detail` is said in place of the
+    mistake where both ways of a condition that it changes are shown to be right.
     """
 
     rank: int
     line: int
     mistake: str
     parts: tuple[Part, ...]
+    detail: str = ""
 
     @cached_property
     def kind(self) -> str:

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import ast
 import bisect
+import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from grader.judge.repair.edit import Edit
 from grader.judge.repair.source import Function, Part, Source, called
-from grader.worker.messages import EITHER, RAISES, SAME
+from grader.worker.messages import CHOSEN, EITHER, RAISES, SAME
 
 # What changes memory, prints, or ends a program: it runs once, as the file has it.
 ACTS = {
@@ -48,9 +50,13 @@ class Effects:
         self._places = [Place(span, {}) for span in spans if not any(_meet(span, one) for one in taken)]
         self._begins = [place.span[0] for place in self._places]
         self._of = [self._alternatives(edit) for edit in edits]
+        # Of places, in the text with all alternatives, so that each k-th place has about a k-th of them.
+        many = [at for at, place in enumerate(self._places) if place.texts]
+        many.sort(key=lambda at: -len(self._places[at].texts))
+        self._numbers = {at: number for number, at in enumerate(many)}
 
     def _alternatives(self, edit: Edit) -> list[tuple[int, int]] | None:
-        """Return the places that an edit changes, with the number of its text; None if it changes more."""
+        """Return the places that an edit changes, with the number, from 0, of its text; None if more."""
         inside: dict[int, list[Part]] = {}
         for part in edit.parts:
             at = bisect.bisect_right(self._begins, part[0][0]) - 1
@@ -69,26 +75,28 @@ class Effects:
             found.append((at, place.texts.setdefault(text, len(place.texts))))
         return found
 
-    def texts(self, count: int) -> list[str]:
-        """Return files that together have all alternatives, each about as many."""
-        shares = [[*self._before] for _ in range(count)]
-        sizes = [0] * count
-        for number, place in sorted(enumerate(self._places), key=lambda one: -len(one[1].texts)):
-            if place.texts:
-                least = sizes.index(min(sizes))
-                sizes[least] += len(place.texts)
-                others = "".join(f", lambda: ({text})" for text in place.texts)
-                own = self._source.between(*place.span)
-                shares[least].append((place.span, f"{EITHER}({number}, ({own}){others})"))
-        return [self._source.with_replaced(share) for share in shares]
+    @cached_property
+    def text(self) -> str:
+        """The file with all alternatives."""
+        parts = [*self._before]
+        for at, number in self._numbers.items():
+            place = self._places[at]
+            every = [self._source.between(*place.span), *place.texts]
+            chosen = f"lambda {CHOSEN}: {_one_of(every, 0, len(every))}"
+            parts.append((place.span, f"{EITHER}({number}, {len(every)}, {chosen})"))
+        return self._source.with_replaced(parts)
 
     def known(self, seen: Mapping[str, Sequence[int]]) -> Known:
         """Return the edits by what the runs have `seen` of them."""
         first, last, twins = list[Edit](), list[Edit](), dict[frozenset[tuple[int, int]], list[Edit]]()
         of: dict[tuple[Part, ...], list[Edit]] = {}
+        selected: dict[tuple[Part, ...], Mapping[str, int]] = {}
         for edit, places in zip(self._edits, self._of, strict=True):
             whole = len({text for _, text in edit.parts}) > 1
-            does = None if places is None else _does(places, seen, whole)
+            numbered = None if places is None else [(self._numbers[at], text) for at, text in places]
+            does = None if numbered is None else _does(numbered, seen, whole)
+            if numbered:
+                selected[edit.parts] = {str(at): number + 1 for at, number in numbered}  # 0 is its own
             if does is None:
                 first.append(edit)
                 continue
@@ -97,15 +105,21 @@ class Effects:
             (first if is_new else last).append(edit)
             like.append(edit)
             of[edit.parts] = like
-        return Known([*first, *last], of)
+        return Known([*first, *last], of, selected, tuple(self._before))
 
 
 @dataclass(frozen=True)
 class Known:
-    """Edits in the order in which to try them, and for each the edits with the same effect in one case."""
+    """Edits in the order in which to try them, and for each the edits with the same effect in one case.
+
+    On top of the parts `before`; `selected` says what most edits are in the text with all alternatives, by
+    the numbers of places.
+    """
 
     edits: list[Edit]
     alike: Mapping[tuple[Part, ...], list[Edit]]  # by the parts of an edit, whose words may change
+    selected: Mapping[tuple[Part, ...], Mapping[str, int]]  # as well
+    before: tuple[Part, ...]
 
     def twins(self, found: Iterable[Edit]) -> list[Edit]:
         """Return the other edits that have the effect of one of these, each once."""
@@ -153,14 +167,21 @@ def _values(statement: ast.AST) -> Iterator[ast.expr]:
 
 
 def _computed(source: Source, function: Function, value: ast.expr) -> Iterator[ast.expr]:
-    """Yield an expression, or the arguments of a call that acts."""
-    inside = [*ast.walk(value)]
-    if any(isinstance(one, ast.NamedExpr | ast.Lambda | ast.comprehension | ast.Starred) for one in inside):
+    """Yield an expression, or the arguments of a call that acts, and the grid of a launch."""
+    if isinstance(value, ast.Lambda) and not function.kernel:
+        yield from _computed(source, function, value.body)
         return
+    inside = [*ast.walk(value)]
     if not any(_acts(source, one) if function.kernel else _is_not_plain(one) for one in inside):
-        yield value
+        binding = ast.NamedExpr | ast.Lambda | ast.comprehension | ast.Starred
+        if not any(isinstance(one, binding) for one in inside):
+            yield value
     elif isinstance(value, ast.Call):
-        for one in (*value.args, *(keyword.value for keyword in value.keywords)):
+        grid = [value.func.slice] if isinstance(value.func, ast.Subscript) and not function.kernel else []
+        for one in (*grid, *value.args, *(keyword.value for keyword in value.keywords)):
+            yield from _computed(source, function, one)
+    elif isinstance(value, ast.Tuple) and not function.kernel:
+        for one in value.elts:
             yield from _computed(source, function, one)
 
 
@@ -177,10 +198,19 @@ def _acts(source: Source, node: ast.AST) -> bool:
     return not ACTS.isdisjoint((name, *map(called, inner)))
 
 
+def _one_of(texts: Sequence[str], first: int, last: int) -> str:
+    """Return an expression for the one of these texts with the number that is chosen, found by halving."""
+    if last - first == 1:
+        return f"({texts[first]})"
+    middle = (first + last) // 2
+    return f"({_one_of(texts, first, middle)} if {CHOSEN} < {middle} else {_one_of(texts, middle, last)})"
+
+
 def _meet(one: Span, other: Span) -> bool:
     return one[0] < other[1] and other[0] < one[1]
 
 
+@functools.lru_cache(maxsize=1 << 14)
 def _is_expression(text: str) -> bool:
     try:
         node = ast.parse(f"({text})", mode="eval")

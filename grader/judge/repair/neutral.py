@@ -71,6 +71,34 @@ def guarded(source: Source, edit: Edit) -> list[Part]:
     return [(span, f"(({becomes}) {sign} [][0])") for sign in ("or", "and")]
 
 
+def spoiled(source: Source, edit: Edit) -> list[Part]:
+    """Return the `tl.where` that an edit is in, with each of its choices spoiled; nothing if it is in none.
+
+    Where a file with the edit is right, and wrong with either choice spoiled, it makes both choices.
+    """
+    begin, end = min(at for (at, _), _ in edit.parts), max(at for (_, at), _ in edit.parts)
+    around = [
+        node
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Call) and called(node) == "where" and len(node.args) == 3
+        and source.span(node)[0] <= begin and end <= source.span(node)[1]
+    ]  # fmt: skip
+    if not around:
+        return []
+    node = min(around, key=lambda one: source.span(one)[1] - source.span(one)[0])
+    spans = [source.span(one) for one in node.args]
+    inside = [[part for part in edit.parts if first <= part[0][0] < last] for first, last in spans]
+    texts = [source.with_replaced(parts, within=span) for parts, span in zip(inside, spans, strict=True)]
+    function = source.text_of(node.func)
+    return [
+        (
+            source.span(node),
+            f"{function}({', '.join((*texts[:at], f'(({texts[at]}) * 0 - 1)', *texts[at + 1 :]))})",
+        )
+        for at in (1, 2)
+    ]
+
+
 def _values(source: Source, node: ast.BinOp | ast.Call | ast.Compare) -> list[str]:
     if isinstance(node, ast.BinOp):
         return ["0", "1"]

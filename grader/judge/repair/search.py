@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import NamedTuple
 
 from grader.course.spec import Case, Exercise
@@ -25,7 +27,7 @@ from grader.judge.repair.candidates import candidates
 from grader.judge.repair.edit import CONDITION_OF_COPY, LATER_TURNS, ONE_OBJECT, PARTIAL_BLOCK, SET_ONCE, Edit
 from grader.judge.repair.effects import Effects, Known
 from grader.judge.repair.evidence import by_evidence, of_digits_first
-from grader.judge.repair.neutral import guarded, neutral
+from grader.judge.repair.neutral import guarded, neutral, spoiled
 from grader.judge.repair.relevance import Relevance, Touched
 from grader.judge.repair.source import Part, Source
 from grader.judge.trial import LIMIT_S
@@ -62,6 +64,12 @@ class Repair:
     def mends(self, case: Case) -> bool:
         """Return whether a wrong case is right with the edits."""
         return self.cases is None or case.name in self.cases
+
+
+@functools.lru_cache(maxsize=4)
+def _candidates(text: str, name: str, settled: frozenset[str]) -> list[Edit]:
+    """Return the edits of a file: several searches of one file have the same."""
+    return candidates(Source(text), name, settled)
 
 
 def lay(worker: SubmissionWorker, text: str, found: Repair | None) -> None:
@@ -141,6 +149,7 @@ class Search:
         self._launching = self._that_launch(errors)
         self._found: Known | None = None
         self._took = 0  # work of the edits that were tried last
+        self._tried = 0  # how many of them, the first ones
         self._may_fail = False
         self._seen = Observed()  # of the unedited file, in the case that is tried
         self._one, self._two = round(share * WORK_FOR_ONE), round(share * WORK_FOR_TWO)
@@ -161,7 +170,7 @@ class Search:
         tuned = self._source.tuned
         return [
             one
-            for one in candidates(self._source, self._name, self._settled)
+            for one in _candidates(self._source.text, self._name, frozenset(self._settled))
             if (self._masks or "mask" not in one.kind)
             and (len(one.parts) == 1 or one.parts[0][1] not in tuned)
         ]
@@ -176,6 +185,8 @@ class Search:
         file does not run here, unless it `may_fail`; its cases may have failed on a GPU.
         """
         self._may_fail = may_fail
+        if time.monotonic() > self._until:
+            return None
         first = self._benches[0].cheapest(self._source.text)
         base = self._aim(first, ())
         if base < 0.0 and not may_fail:
@@ -194,7 +205,8 @@ class Search:
             return found
         mends, steps = self._sweep((), self._one, base)
         # What is wrong in this case may have no edit, and another mistake show in other cases.
-        other = None if mends else self._benches[0].unlike(self._source.text, first)
+        is_late = time.monotonic() > self._until
+        other = None if mends or is_late else self._benches[0].unlike(self._source.text, first)
         if other is not None and (base := self._aim(other, ())) < 1.0:
             self._found = None  # edits have other effects there
             mends, more = self._sweep((), round(SHARE_OF_OTHER * self._one), base)
@@ -249,6 +261,18 @@ class Search:
         if bench.is_all(mended):
             return Repair((*known,))
         return Repair((*known,), bench.names(mended | bench.mended_large(text)))
+
+    def mend_first(self, before: Sequence[Part] = ()) -> Edit | None:
+        """Return the best edit, on top of others, that makes the first failing case right and one like it.
+
+        None if none does: every failing case but the first ones may have another mistake.
+        """
+        base = self._aim(0, before)
+        if base == 1.0:
+            return None
+        mends, _ = self._sweep(before, self._one, base)
+        good = (one.edit for one in mends if len(one.cases) >= FEWEST_MENDED and not one.edit.goes_around)
+        return next(good, None)
 
     def _of_its_own(self, base: float) -> Repair | None:
         """Return one or two edits, which mend all, of code that no right exercise of the file runs."""
@@ -353,11 +377,11 @@ class Search:
 
     def _known(self, before: Sequence[Part]) -> Known:
         """Return the edits with the effect of each in the present case, on top of others."""
-        effects = Effects(self._source, self._edits, before)
-        texts = effects.texts(len(self._benches))
+        effects, count = Effects(self._source, self._edits, before), len(self._benches)
+        shares = [(at, count) for at in range(count)]
         seen = dict[str, Sequence[int]]()
-        with ThreadPoolExecutor(len(self._benches)) as pool:
-            for found in pool.map(Bench.alternatives, self._benches, texts):
+        with ThreadPoolExecutor(count) as pool:
+            for found in pool.map(Bench.alternatives, self._benches, [effects.text] * count, shares):
                 seen |= found
         return effects.known(seen)
 
@@ -394,6 +418,15 @@ class Search:
             edits = of_digits_first(edits)
         usual = self._benches[0].work()
         mends, steps = self._try_all(edits, before, base, work)
+        if mends and mends[0].is_all and mends[0].edit.goes_around:
+            # The mistake is in what that lets run: edits near to it are tried before the rest.
+            rest = edits[self._tried :]
+            near = [one for one in rest if self._is_in_one_function(one, mends[0].edit)]
+            for some in (near, [one for one in rest if one not in near]):
+                if mends[0].edit.goes_around and work > self._took:
+                    work -= self._took
+                    more, _ = self._try_all(some, before, base, work)
+                    mends = sorted((*mends, *more), key=_most_first)
         if mends and mends[0].edit.mistake == LATER_TURNS:  # an edit may say what a program keeps
             anew = [one for one in known.edits if SET_ONCE in one.mistake]
             more, _ = self._try_all(anew, before, base, len(anew) * usual)
@@ -406,6 +439,15 @@ class Search:
             more, _ = self._try_all([*further, *rest], before, base, left)
             mends = sorted((*mends, *more), key=_most_first)
         return mends, steps
+
+    def _is_in_one_function(self, one: Edit, other: Edit) -> bool:
+        """Return whether two edits are of one function, with its decorators."""
+        for function in self._source.functions.values():
+            first = min((each.lineno for each in function.node.decorator_list), default=function.node.lineno)
+            last = function.node.end_lineno or first
+            if first <= one.line <= last and first <= other.line <= last:
+                return True
+        return False
 
     def _that_mend_further(self, edits: Sequence[Edit], before: Sequence[Part], found: Mend) -> list[Edit]:
         """Return the edits with which the first case is right that the best one `found` leaves wrong."""
@@ -426,7 +468,9 @@ class Search:
 
         What is returned does not depend on which worker is faster.
         """
-        best, mends = [len(edits)], list[tuple[int, Mend]]()
+        best, mends, reached = [len(edits)], list[tuple[int, Mend]](), [len(edits)] * len(self._benches)
+        known = self._found if self._found and self._found.before == tuple(before) else None
+        selected = known.selected if known else {}
         whole = list[tuple[int, int]]()  # lanes and place of each edit that mends all
         steps = list[tuple[float, int, frozenset[int]]]()
 
@@ -437,12 +481,15 @@ class Search:
                 left -= len(self._benches) * bench.spent  # on the last one, in all cases
                 bench.spent = 0
                 if index > best[0] or left <= 0 or time.monotonic() > self._until:
+                    reached[number] = index
                     break
                 if relevance.is_useless(edits[index]):
                     continue
                 parts = (*before, *edits[index].parts)
                 kept = self._kept(edits[index])
-                score = self._try(bench, parts, relevance.is_new(edits[index]), *kept)
+                score = self._try(
+                    bench, parts, relevance.is_new(edits[index]), *kept, selected.get(edits[index].parts, {})
+                )
                 relevance.note(edits[index], bench.touched)
                 if score == 1.0 and bench.stored_again() > self._seen.again:
                     continue  # right by chance: what one program stores, or one iteration, hides another's
@@ -457,7 +504,9 @@ class Search:
                     if stays and bench.holds(cases) and self._generalizes(bench, parts, cases):
                         edit = self._unless_neutral(bench, edit, before, cases)
                         mends.append((index, Mend(edit, cases, bench.is_all(cases), lanes)))
-                        if bench.is_all(cases) and not edit.goes_around:
+                        if bench.is_all(cases) and edit.goes_around:
+                            best[0] = min(best[0], index + FURTHER)
+                        elif bench.is_all(cases):
                             further = self._further(lanes)
                             if edit.is_of_several:  # one place, which changes less, may be enough
                                 further = max(further, FURTHER)
@@ -474,6 +523,7 @@ class Search:
 
         with ThreadPoolExecutor(len(self._benches)) as pool:
             self._took = max(pool.map(run, range(len(self._benches))))
+        self._tried = min(*reached, best[0])
         found = sorted(((at, one) for at, one in mends if at <= best[0]), key=lambda one: one[0])
         by_cases = sorted((one for _, one in found), key=_most_first)
         nearer = [(rank, at, gained) for rank, at, gained in steps if at <= best[0]]
@@ -487,8 +537,15 @@ class Search:
     def _unless_neutral(
         self, bench: Bench, edit: Edit, before: Sequence[Part], cases: frozenset[int]
     ) -> Edit:
-        """Return an edit, as one that goes around if a neutral value mends the same cases."""
+        """Return an edit, as one that goes around if a neutral value mends the same cases.
+
+        One of a condition, of which both ways are right, says what is wrong with it.
+        """
         spent = bench.spent
+        if edit.detail:
+            edit = replace(edit, mistake=edit.detail) if self._decides(bench, edit, before, cases) else edit
+            bench.spent = spent
+            return edit
         # That it is always copied, compared by identity or rounded down says by itself what is wrong.
         is_said = any(words in edit.mistake for words in (CONDITION_OF_COPY, ONE_OBJECT, PARTIAL_BLOCK))
         for code, part in () if is_said else neutral(self._source, edit):
@@ -505,7 +562,10 @@ class Search:
     def _decides(self, bench: Bench, edit: Edit, before: Sequence[Part], cases: frozenset[int]) -> bool:
         """Return whether both ways of a condition, as an edit makes it, are right where they are taken."""
         texts = [self._source.with_replaced((*before, part)) for part in guarded(self._source, edit)]
-        return bool(texts) and all(bench.is_right_somewhere(text, cases) for text in texts)
+        if texts and all(bench.is_right_somewhere(text, cases) for text in texts):
+            return True
+        texts = [self._source.with_replaced((*before, part)) for part in spoiled(self._source, edit)]
+        return bool(texts) and all(bench.is_wrong_somewhere(text, cases) for text in texts)
 
     def _further(self, lanes: int) -> int:
         """Return how many edits are still tried after one that mends all, by the lanes of its accesses.
@@ -542,10 +602,11 @@ class Search:
         whole: bool = False,
         most: int = 0,
         changed: tuple[str, ...] = (),
+        selected: Mapping[str, int] = MappingProxyType({}),
     ) -> float:
         try:
             text = self._source.with_replaced(parts)
         except ValueError:
             bench.touched, bench.spent = Touched(), 1
             return -1.0
-        return bench.score(text, whole, most, changed)
+        return bench.score(text, whole, most, changed, selected)

@@ -160,3 +160,17 @@ def test_a_part_of_a_sum_that_is_cut_off_is_no_part_that_does_not_count(say):
 
     for k in (33, 40, 128):
         assert "column" not in say("matmul_bias_relu", cut_off, {"m": 65, "n": 40, "k": k})
+
+
+def test_a_load_that_reaches_no_needed_element_has_a_wrong_address_but_no_mask_does():
+    part = dependence.Part("bias", 0, 64, 80)
+    words = dependence._Words(
+        dependence.IN_PLACE_OF_ANOTHER, "out[0, 64] depends on bias[0..15]", [(part, 0)]
+    )
+    near, far = (Reach(NO_TENSOR, 0, 84, False, 0, last) for last in (63, 127))
+    said = dependence._never_reached(words, (128,), [near])
+    assert "line 84 loads bias[0..63] and nothing else" in said
+    assert dependence._never_reached(words, (128,), [far]) == ""  # what is made of it may be wrong
+    assert (
+        dependence._never_reached(words._replace(rank=1), (128,), [near]) == ""
+    )  # depends on nothing: a mask

@@ -138,15 +138,15 @@ def test_of_a_costly_kernel_fewer_edits_are_tried(submissions, monkeypatch):
     text = changed(LAB_1, ("x + y, mask", f"{lost}, mask"))
     tried, score = [], Bench.score
 
-    def counted(bench, edited, *asked):
+    def counted(bench, edited, *asked, **named):
         tried.append(edited)
-        return score(bench, edited, *asked)
+        return score(bench, edited, *asked, **named)
 
     monkeypatch.setattr(Bench, "score", counted)
     causes(submissions, 1, text, *sizes(*SIZES))
     cheap = len(tried)
     tried.clear()
-    monkeypatch.setattr(Bench, "work", lambda _: WORK_FOR_ONE // 20)
+    monkeypatch.setattr(Bench, "work", lambda *_: WORK_FOR_ONE // 20)
     causes(submissions, 1, text, *sizes(*SIZES))
     assert cheap > 100
     # The file as it is, before and after a smaller case was looked for; what fails costs little.
@@ -155,7 +155,7 @@ def test_of_a_costly_kernel_fewer_edits_are_tried(submissions, monkeypatch):
 
 def test_the_work_of_a_try_is_that_of_its_loads_and_stores(submissions, monkeypatch):
     worked, work = [], Bench.work
-    monkeypatch.setattr(Bench, "work", lambda bench: worked.append(work(bench)) or worked[-1])
+    monkeypatch.setattr(Bench, "work", lambda bench, *own: worked.append(work(bench, *own)) or worked[-1])
     wrong = changed(LAB_1, ("x + y, mask", "x - y, mask"))
     often = changed(
         wrong,
@@ -436,6 +436,7 @@ def test_where_a_function_that_it_calls_was_not_mended_all_wrong_ones_are_named(
         return None if search._benches[0]._exercise.name in lost else mend(search, *asked, **named)
 
     monkeypatch.setattr(Search, "mend", of_some)
+    monkeypatch.setattr(Search, "mend_first", lambda *_: None)
     found, _ = causes(submissions, 2, changed(LAB_2, *IN_BOTH), *OF_EACH)
     assert found["softmax/correctness/rows=29,cols=1001,fp32"] == (
         "it calls `softmax_forward` and `softmax_backward`, which are wrong: their causes come first"
@@ -680,6 +681,7 @@ def test_where_no_edit_mends_a_file_an_experiment_names_the_line(submissions, mo
     monkeypatch.setattr(
         Search, "mend", lambda search, *_, **__: search._benches[0].score(search._source.text) and None
     )
+    monkeypatch.setattr(Search, "mend_first", lambda *_: None)
     text = changed(LAB_2, ("x_row_ptr = x_ptr + row * stride_x", "x_row_ptr = x_ptr + row * stride_y"))
     usual = "softmax_forward/rows=29,cols=1001,fp32"
     padded = "softmax_forward/rows=29,cols=1001,x padded 24,out padded 7,fp32"
@@ -695,6 +697,7 @@ def test_where_no_edit_mends_a_file_its_launch_is_tried_with_more_programs(submi
     monkeypatch.setattr(
         Search, "mend", lambda search, *_, **__: search._benches[0].score(search._source.text) and None
     )
+    monkeypatch.setattr(Search, "mend_first", lambda *_: None)
     text = changed(LAB_1, ("(triton.cdiv(n, BLOCK),)", "(max(n // BLOCK, 1),)"))
     found, _ = causes(submissions, 1, text, *sizes(*SIZES))
     line = text.split("\n").index("        elementwise_add_kernel[grid](x, y, out, n, BLOCK=BLOCK)") + 1
@@ -859,6 +862,7 @@ def test_what_is_said_of_values_is_not_said_of_elements_that_were_never_written(
 
 def test_an_output_that_is_not_used_is_told_with_the_cases_in_which_it_is_not(submissions, monkeypatch):
     monkeypatch.setattr(Search, "mend", lambda *_: None)
+    monkeypatch.setattr(Search, "mend_first", lambda *_: None)
     text = changed(LAB_2, ("if out is None:", "if out is None or not out.is_contiguous():"))
     names = ("rows=5,cols=127,fp32", "rows=3,cols=2600,out padded 15,fp32", "rows=3,cols=257,OUT")
     names = [name.replace("OUT", "x rows far apart,out rows far apart,fp16") for name in names]

@@ -12,6 +12,7 @@ from grader.judge.repair.candidates import candidates
 from grader.judge.repair.edit import Edit
 from grader.judge.repair.effects import ACTS, Effects
 from grader.judge.repair.source import Source
+from grader.judge.trial import elements
 from grader.tests.helpers.course import solution, swap
 from grader.worker.interpreted.alternatives import LOOKED_AT
 from grader.worker.shared_memory import Arena
@@ -36,6 +37,23 @@ def lab_1(warm, tmp_path):
     arena.close()
 
 
+@pytest.fixture
+def lab_2(warm, tmp_path):
+    """A bench for a file of lab 2 that saves the wrong tensor, aimed at autograd, and the source."""
+    text = swap(solution(2), "ctx.save_for_backward(y)", "ctx.save_for_backward(x)")
+    entry = next(entry for entry in catalog.find() if entry.number == 2)
+    exercise = next(one for one in entry.lab.exercises if one.name == "softmax")
+    (tmp_path / "online_softmax.py").write_text(text)
+    arena = Arena.create("cpu", 1 << 24)
+    worker = SubmissionWorker(warm, Submission.read(tmp_path / "online_softmax.py"), arena, interpreted=True)
+    case = min((one for one in exercise.cases if not one.needs_gpu), key=elements)
+    bench = Bench(worker, exercise, [case], [], 0)
+    bench.aim(case, text)
+    yield bench, Source(text)
+    worker.close()
+    arena.close()
+
+
 def edit(source, old, new):
     """An edit of the one place where a text stands."""
     assert source.text.count(old) == 1, old
@@ -46,10 +64,10 @@ def edit(source, old, new):
 
 def known(bench, source, edits, count=1):
     effects = Effects(source, edits)
+    ast.parse(effects.text)
     seen = {}
-    for text in effects.texts(count):
-        ast.parse(text)
-        seen |= bench.alternatives(text)
+    for share in range(count):
+        seen |= bench.alternatives(effects.text, (share, count))
     return effects.known(seen)
 
 
@@ -92,9 +110,9 @@ def test_what_acts_is_known_of_this_triton():
 def test_nothing_is_stored_or_launched_twice(lab_1):
     bench, source = lab_1
     edits = candidates(source, "elementwise_add")
-    (text,) = Effects(source, edits).texts(1)
+    text = Effects(source, edits).text
     assert text.count("tl.store(") == source.text.count("tl.store(")
-    assert text.count("[grid](") == source.text.count("[grid](")
+    assert text.count("_kernel[") == source.text.count("_kernel[")
     assert text.count("torch.empty") == source.text.count("torch.empty")
     assert bench.score(text) == bench.score(WRONG)
 
@@ -119,3 +137,49 @@ def test_where_the_file_fails_the_edits_stay_in_their_order(lab_1):
 @pytest.mark.parametrize("iterations", [*range(1, 9), 10, 12])
 def test_of_a_loop_the_last_iteration_is_among_those_that_are_looked_at(iterations):
     assert any(one % iterations == 0 for one in LOOKED_AT)
+
+
+def test_an_edit_that_is_selected_does_what_the_edited_file_does(lab_1):
+    bench, source = lab_1
+    edits = candidates(source, "elementwise_add")
+    found = known(bench, source, edits)
+    tried = [one for one in found.edits if one.parts in found.selected][:60]
+    assert len(tried) == 60
+    texts = [source.with_replaced(one.parts) for one in tried]
+    selected = [
+        bench.score(text, selected=found.selected[one.parts]) for one, text in zip(tried, texts, strict=True)
+    ]
+    assert selected == [bench.score(text) for text in texts]
+    assert max(selected) == 1.0
+    assert len(set(selected)) > 2
+
+
+def test_what_a_grid_of_a_lambda_and_a_launch_with_one_are_made_of_is_selected():
+    text = swap(WRONG, "(triton.cdiv(n, BLOCK),)", "lambda meta: (triton.cdiv(n, meta['BLOCK']),)")
+    text = swap(text, "kernel[grid](x, y,", "kernel[lambda meta: grid(meta)](x, y,")
+    text = swap(text, "out, n, BLOCK=BLOCK", "out, n + 0, BLOCK=BLOCK")
+    source = Source(text)
+    for old, new in (("triton.cdiv(n, ", "triton.cdiv(n + 1, "), ("n + 0", "n + 1")):
+        one = edit(source, old, new)
+        effects = Effects(source, [one])
+        assert effects.known({"0": [1]}).selected == {one.parts: {"0": 1}}
+        ast.parse(effects.text)
+
+
+def test_a_process_that_has_ended_reads_the_text_with_alternatives_again(lab_1):
+    bench, source = lab_1
+    plus = edit(source, "x - y", "x + y")
+    found = known(bench, source, [plus])
+    text = source.with_replaced(plus.parts)
+    assert bench.score(text, selected=found.selected[plus.parts]) == 1.0
+    bench._worker.close()
+    assert bench.score(text, selected=found.selected[plus.parts]) == 1.0
+
+
+def test_what_a_method_computes_is_selected_as_well(lab_2):
+    bench, source = lab_2
+    of_saved = "`x` is the wrong value in `ctx.save_for_backward(x)`"
+    saved = next(one for one in candidates(source, "softmax") if of_saved in one.mistake)
+    found = known(bench, source, [saved])
+    text = source.with_replaced(saved.parts)
+    assert bench.score(text, selected=found.selected[saved.parts]) == bench.score(text) == 1.0

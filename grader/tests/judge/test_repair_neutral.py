@@ -3,7 +3,7 @@
 import pytest
 
 from grader.judge.repair.edit import Edit
-from grader.judge.repair.neutral import guarded, neutral
+from grader.judge.repair.neutral import guarded, neutral, spoiled
 from grader.judge.repair.source import Source
 
 TEXT = """def f(tile, top, base, width):
@@ -67,3 +67,13 @@ def test_a_condition_that_an_edit_changes_fails_where_one_way_is_taken():
 
 def test_outside_of_a_condition_nothing_is_guarded():
     assert guarded(Source(TEXT), edit_of("width - 4", "width - 2")) == []
+
+
+def test_each_choice_of_a_where_that_an_edit_is_in_is_spoiled_once():
+    text = "row = tl.where(column % 2 == 0, step, GROUP - 1 - step)\n"
+    at = text.index("GROUP")
+    edit = Edit(0, 1, "`GROUP` is the wrong value", (((at, at + len("GROUP")), "height"),))
+    first, second = (part[1] for part in spoiled(Source(text), edit))
+    assert first == "tl.where(column % 2 == 0, ((step) * 0 - 1), height - 1 - step)"
+    assert second == "tl.where(column % 2 == 0, step, ((height - 1 - step) * 0 - 1))"
+    assert spoiled(Source("row = GROUP - 1\n"), Edit(0, 1, "", (((6, 11), "h"),))) == []

@@ -1,12 +1,14 @@
 """What other expressions would have computed in a file, in place of its own.
 
 The judge puts a call of `either` around an expression, with other expressions that it might try there. Of
-those that compute the same, one is enough to be tried.
+those that compute the same, one is enough to be tried. To try one, it is selected for a run of the same file,
+which takes a part of the time of reading a file that has it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -30,21 +32,46 @@ class _Place:
 
 
 _places: dict[int, _Place] = {}
+_selected: dict[int, int] = {}
+_compared: list[int] = [0, 1]
 
 
-def either(number: int, value: object, *others: Callable[[], object]) -> object:
-    """Return `value`, and note what the others compute now at place `number` of the file."""
+@contextlib.contextmanager
+def selecting(numbers: Mapping[str, int], compared: tuple[int, int]) -> Iterator[None]:
+    """Let other expressions run in place of the file's own, each by the number of its place.
+
+    If there are none, those are compared of places whose number leaves a rest by a divisor: `compared`.
+    """
+    _compared[:] = compared
+    _selected.update({int(place): number for place, number in numbers.items()})
+    try:
+        yield
+    finally:
+        _selected.clear()
+
+
+def either(number: int, count: int, compute: Callable[[int], object]) -> object:
+    """Return the value that is selected at place `number` of the file.
+
+    `compute` gives the file's own value for 0, and those of other expressions for 1 to `count` - 1. If
+    nothing is selected anywhere, it is the file's own, and what the others compute is noted.
+    """
+    if _selected:
+        return compute(_selected.get(number, 0))
+    value = compute(0)
+    if number % _compared[1] != _compared[0]:
+        return value
     place = _places.setdefault(number, _Place())
     place.evaluations += 1
     if place.evaluations not in LOOKED_AT:
         return value
-    place.seen = place.seen or [[] for _ in range(len(others) + 1)]
+    place.seen = place.seen or [[] for _ in range(count)]
     place.seen[0].append(hash(_told(value)))
     kept = [value]  # so that no two tensors of host code have the same memory, one after the other
-    for seen, other in zip(place.seen[1:], others, strict=True):
+    for at, seen in enumerate(place.seen[1:], 1):
         if None not in seen:
             try:
-                kept.append(other())
+                kept.append(compute(at))
                 seen.append(hash(_told(kept[-1])))
             except Exception:  # whatever an expression raises that makes no sense here
                 seen.append(None)
