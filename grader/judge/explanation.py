@@ -85,7 +85,8 @@ MOST_BESIDE = 3  # cases of another exercise of the file that an edit must keep 
 RARE = 1e-3  # share of the elements
 LEAST_SEARCH_S = 4.0  # for which the cause is looked for, however long the cases of the lab took
 EXPERIMENTS_S = 1.0  # after the search has ended by the clock, in which experiments still begin
-SHARE_OF_USUAL = 0.65  # of the time, for edits in cases of the usual sizes, before those in small calls
+SHARE_OF_EARLIER = 0.7  # of the time, for a function of a file or lab that is not the last wrong one
+SHARE_OF_USUAL = 0.7  # of the time, for edits in cases of the usual sizes, before those in small calls
 SHARE_OF_SMALL = 0.6  # of what is left then, for small calls; the rest is for experiments
 MOST_MISTAKES = 2  # that are looked for in one function
 MORE = "The file has another mistake"
@@ -918,6 +919,11 @@ def explained(
     changed: dict[tuple[Path, str], Outcome] = {}
     exercises = {(item.entry.folder, item.exercise): item.entry.lab for item, _, _ in answers}
     ends: dict[Path, float] = {}
+    last_wrong = {
+        item.entry.folder: (item.entry.folder, item.exercise)
+        for item, outcome, _ in answers
+        if is_open(outcome) and isinstance(item.exercise, Exercise)
+    }
     for (folder, exercise), lab in exercises.items():
         mine = [
             (_with_configs(item, outcome), outcome)
@@ -931,7 +937,11 @@ def explained(
             if timed:
                 took = sum(seconds for item, _, seconds in answers if item.entry.folder == folder)
                 left = max(LEAST_SEARCH_S, lab.search_s - took)
-                explainer.until = ends.setdefault(folder, time.monotonic() + left)
+                now = time.monotonic()
+                end = ends.setdefault(folder, now + left)
+                # A function that is looked at later may have a mistake of its own.
+                is_last = (folder, exercise) == last_wrong[folder]
+                explainer.until = end if is_last else now + SHARE_OF_EARLIER * (end - now)
             submission = submission_of(mine[0][0])
             beside = [pair for pair in answers if pair[0].entry.folder == folder]
             right = _all_right(beside, submission.path, submission_of)
