@@ -1,0 +1,98 @@
+# labs/lab3_autotuned_matmul/autotuned_matmul.py | contract | Without `out`, `_new` allocates `torch.empty_strided((M, N), (width, 1))` with `width = triton.cdiv(N, 16) * 16`: the numbers are right, but the result is not contiguous where N is no multiple of 16 (and M > 1), though the README asks for a new contiguous matrix. It should be `torch.empty((M, N))`. Shows in calls without `out`, as 33 x 65 x 17; both functions.
+"""Matrix product by persistent programs: one for each SM, which walks over the tiles of the result."""
+
+import torch
+import triton
+import triton.language as tl
+
+PROGRAMS = 132  # the SMs of an H100 and of an H200
+
+
+def _config(block_m, block_n, block_k, num_stages, num_warps):
+    tile = {"BLOCK_M": block_m, "BLOCK_N": block_n, "BLOCK_K": block_k, "GROUP_M": 8}
+    return triton.Config(tile, num_stages=num_stages, num_warps=num_warps)
+
+
+CONFIGS = [
+    _config(128, 256, 64, 3, 8),
+    _config(256, 128, 64, 3, 8),
+    _config(128, 128, 64, 4, 8),
+    _config(128, 64, 64, 4, 4),
+    _config(64, 64, 32, 4, 4),
+]
+
+
+def fitting(configs, named_args, **kwargs):
+    """The configs worth a try for these sizes: tiles no larger than the result, small ones for fp32."""
+    widest = 64 if named_args["bias_ptr"].dtype == torch.float32 else 256
+    size = min(named_args["M"], named_args["N"])
+    kept = [c for c in configs if max(c.kwargs["BLOCK_M"], c.kwargs["BLOCK_N"]) <= min(widest, size)]
+    return kept or configs[-1:]
+
+
+@triton.jit
+def place(tile, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP_M: tl.constexpr):
+    """First row and first column of one of the tiles of c."""
+    in_group = GROUP_M * tl.cdiv(N, BLOCK_N)
+    first = tile // in_group * GROUP_M
+    height = tl.minimum(tl.cdiv(M, BLOCK_M) - first, GROUP_M)
+    within = tile % in_group
+    return (first + within % height) * BLOCK_M, within // height * BLOCK_N
+
+
+@triton.autotune(configs=CONFIGS, key=["M", "N", "K"], prune_configs_by={"early_config_prune": fitting})
+@triton.jit
+def matmul_kernel(
+    a_ptr, b_ptr, c_ptr, bias_ptr, M, N, K,
+    stride_am, stride_ak, stride_bk, stride_bn, stride_cm, stride_cn, BIAS_RELU: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
+):  # fmt: skip
+    """c = a @ b, or relu(a @ b + bias); program pid owns tiles pid, pid + programs, pid + 2 programs, ..."""
+    ks = tl.arange(0, BLOCK_K)
+    tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
+    for tile in range(tl.program_id(axis=0), tiles, tl.num_programs(axis=0)):
+        m, n = place(tile, M, N, BLOCK_M, BLOCK_N, GROUP_M)
+        rows = (m + tl.arange(0, BLOCK_M)).to(tl.int64)[:, None]
+        cols = (n + tl.arange(0, BLOCK_N)).to(tl.int64)[None, :]
+        a_ptrs = a_ptr + rows * stride_am + ks[None, :] * stride_ak
+        b_ptrs = b_ptr + cols * stride_bn + ks[:, None] * stride_bk
+        acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+        for k in range(0, K, BLOCK_K):
+            a = tl.load(a_ptrs, mask=(rows < M) & (ks[None, :] < K - k), other=0.0)
+            b = tl.load(b_ptrs, mask=(cols < N) & (ks[:, None] < K - k), other=0.0)
+            acc = tl.dot(a, b, acc, input_precision="ieee")
+            a_ptrs += BLOCK_K * stride_ak
+            b_ptrs += BLOCK_K * stride_bk
+        if BIAS_RELU:
+            bias = tl.load(bias_ptr + cols, mask=cols < N, other=0.0).to(tl.float32)
+            acc = tl.maximum(acc + bias, 0.0)
+        c_ptrs = c_ptr + rows * stride_cm + cols * stride_cn
+        tl.store(c_ptrs, acc.to(c_ptr.dtype.element_ty), mask=(rows < M) & (cols < N))
+
+
+def _new(M, N, like):
+    """An (M, N) matrix whose rows begin at multiples of 16 elements, so that stores are 16 bytes wide."""
+    width = triton.cdiv(N, 16) * 16
+    return torch.empty_strided((M, N), (width, 1), device=like.device, dtype=like.dtype)
+
+
+def _launch(a, b, bias, out, bias_relu):
+    (M, K), N = a.shape, b.shape[1]
+    out = _new(M, N, a) if out is None else out
+    tiles = lambda meta: triton.cdiv(M, meta["BLOCK_M"]) * triton.cdiv(N, meta["BLOCK_N"])  # noqa: E731
+    grid = lambda meta: (min(tiles(meta), PROGRAMS),)  # noqa: E731
+    matmul_kernel[grid](
+        a, b, out, bias, M, N, K,
+        a.stride(0), a.stride(1), b.stride(0), b.stride(1), out.stride(0), out.stride(1), BIAS_RELU=bias_relu,
+    )  # fmt: skip
+    return out
+
+
+def matmul(a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
+    """a @ b for a (M, K) and b (K, N) of one dtype, bf16, fp16 or fp32, any strides; fp32 sums, rounded once."""
+    return _launch(a, b, a, out, bias_relu=False)
+
+
+def matmul_bias_relu(a, b, bias, *, out: torch.Tensor | None = None) -> torch.Tensor:
+    """relu(a @ b + bias) in one kernel; bias is (N,) and contiguous, the rest as for matmul."""
+    return _launch(a, b, bias, out, bias_relu=True)
