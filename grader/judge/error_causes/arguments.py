@@ -16,6 +16,7 @@ _MISSING = re.compile(
 )
 _TWICE = re.compile(r"multiple values for (?:keyword )?argument '(\w+)'")
 _COUNT = re.compile(r"(\S+)\(\) takes (?:from \d+ to )?(\d+) positional arguments? but (\d+)")
+_LACKS = re.compile(r"(\S+)\(\) missing \d+ required positional arguments?")
 _CONFLICT = re.compile(r"Conflicting meta-parameters: (\w+)")
 MOST_WORDS = 100  # letters of a list of values
 ITSELF = 1.0  # of the same, where the parameter that is said to be missing is passed by its name
@@ -231,6 +232,31 @@ def _plain(call: ast.Call) -> bool:
     return not any(isinstance(one, ast.Starred) for one in call.args)
 
 
+def combining(failed: Failed) -> str | None:
+    """A function that joins the values of a reduction or a scan, with another number of parameters."""
+    found = _COUNT.search(failed.text) or _LACKS.search(failed.text)
+    own = failed.source.defined(found[1].rpartition(".")[2]) if found else None
+    if own is None:
+        return None
+    for call in (one for one in ast.walk(failed.source.tree) if isinstance(one, ast.Call)):
+        name = ast.unparse(call.func)
+        handed = [*call.args[1:], *(one.value for one in call.keywords)]
+        joins = any(isinstance(one, ast.Name) and one.id == own.name for one in handed)
+        if name.rpartition(".")[2] not in ("reduce", "associative_scan") or not joins:
+            continue
+        first, have = call.args[0] if call.args else None, len(parameters(own))
+        if isinstance(first, ast.Tuple):
+            many, told = 2 * len(first.elts), f"of a tuple of {len(first.elts)} blocks"
+        else:
+            many, told = 2, "of one block"
+        if have != many:
+            return (
+                f"`{name}` {told} calls `{own.name}` with {many} numbers, those of one side and then of "
+                f"the other, and it takes {have}"
+            )
+    return None
+
+
 def too_many(failed: Failed) -> str | None:
     """More values in order than a function takes."""
     found = _COUNT.search(failed.text)
@@ -270,4 +296,4 @@ def _is(names: list[str]) -> str:
     return "is" if len(names) == 1 else "are"
 
 
-RULES = (unexpected_keyword, missing, twice, too_many)
+RULES = (combining, unexpected_keyword, missing, twice, too_many)

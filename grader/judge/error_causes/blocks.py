@@ -179,7 +179,17 @@ def arange(failed: Failed) -> str | None:
         r"range must be a power of (?:2|two)|Shape element \d+ must be a power of (?:2|two)", failed.text
     ):
         what = "the length of a `tl.arange`" if failed.text.startswith("arange") else "each side of a block"
+        others = [*_listed_sizes(failed)]
+        if len(others) == 1:
+            return (
+                f"{what} must be a power of two, and {others[0].value!r} in line {others[0].lineno} is none"
+            )
         return f"{what} must be a power of two: take the next one, and a mask"
+    if "32 bit `offsets/block_shape`" in failed.text:
+        return (
+            "the offsets of a block pointer are of 32 bits: what may be larger, as a place in memory, is "
+            "added to the base"
+        )
     if re.search(r"end argument must be greater than the start", failed.text):
         return "`tl.arange(start, end)` must have its end behind its start"
     found = _NUMEL.search(failed.text)
@@ -190,6 +200,23 @@ def arange(failed: Failed) -> str | None:
             "its axes, or give the work to more programs"
         )
     return None
+
+
+def _listed_sizes(failed: Failed) -> Iterator[ast.Constant]:
+    """Yield whole numbers of tables of the module that are no powers of two, and may be sides of blocks."""
+    for node in failed.source.tree.body:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            for one in ast.walk(node.value):
+                if isinstance(one, ast.List | ast.Tuple | ast.Dict):
+                    inside = [*ast.iter_child_nodes(one)]
+                    yield from (
+                        each
+                        for each in inside
+                        if isinstance(each, ast.Constant)
+                        and type(each.value) is int
+                        and each.value > 16
+                        and each.value & (each.value - 1)
+                    )
 
 
 def pointer_type(failed: Failed) -> str | None:

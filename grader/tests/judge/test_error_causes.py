@@ -446,3 +446,54 @@ def test_a_reduction_of_two_values_is_told_from_a_choice():
     assert cause("ValueError: axis 1 out of bounds for shape [64]", 8, text).startswith(
         "the block has no axis 1"
     )
+
+
+JOINING = """import triton
+import triton.language as tl
+
+
+@triton.jit
+def merge(left, right):
+    return left[0] + right[0], left[1] + right[1]
+
+
+@triton.jit
+def add_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs, mask=offs < n)
+    total, squares = tl.reduce((x, x * x), 0, merge)
+    tl.store(out_ptr, total + squares)
+"""
+
+
+@pytest.mark.parametrize(
+    ("joins", "where"),
+    [
+        ("merge(left, right)", "TypeError: merge() takes 2 positional arguments but 4 were given"),
+        ("merge(a, b, c, d, e)", "TypeError: merge() missing 1 required positional argument: 'e'"),
+    ],
+)
+def test_a_function_that_joins_is_told_how_many_numbers_it_gets(joins, where):
+    text = JOINING.replace("merge(left, right)", joins)
+    said = cause(where, 14, text)
+    assert "`tl.reduce` of a tuple of 2 blocks calls `merge` with 4 numbers" in said
+    assert said.endswith(f"it takes {joins.count(',') + 1}")
+
+
+def test_a_function_that_joins_with_the_right_number_of_parameters_is_not_named():
+    text = JOINING.replace("merge(left, right)", "merge(a, b, c, d)")
+    said = cause("TypeError: merge() takes 4 positional arguments but 5 were given", 14, text)
+    assert "numbers, those of one side and then of" not in said
+
+
+def test_a_size_of_a_table_that_is_no_power_of_two_is_named():
+    where = "ValueError: arange's range must be a power of 2"
+    table = "TILES = {(64, 192): (32, 4), (128, 64): (32, 4)}\n" + KERNEL
+    assert cause(where, 8, table).endswith("must be a power of two, and 192 in line 1 is none")
+    two = "TILES = [(96, 64), (192, 64)]\n" + KERNEL
+    assert cause(where, 8, two).endswith("take the next one, and a mask")
+
+
+def test_offsets_of_a_block_pointer_are_of_32_bits():
+    where = "AssertionError: Block pointers only support 32 bit `offsets/block_shape`, add a `.to(tl.int32)`"
+    assert "added to the base" in cause(where)
