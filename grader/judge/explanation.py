@@ -83,12 +83,13 @@ STEPS = "steps through"  # in a cause by an experiment, with which a case is rig
 MOST_FACTS = 2  # of an exercise, that are told before its cause is known
 MOST_BESIDE = 3  # cases of another exercise of the file that an edit must keep right
 RARE = 1e-3  # share of the elements
-LEAST_SEARCH_S = 4.0  # for which the cause is looked for, however long the cases of the lab took
+LEAST_SEARCH_S = 5.0  # for which the cause is looked for, however long the cases of the lab took
 EXPERIMENTS_S = 1.0  # after the search has ended by the clock, in which experiments still begin
-SHARE_OF_EARLIER = 0.7  # of the time, for a function of a file or lab that is not the last wrong one
-SHARE_OF_USUAL = 0.7  # of the time, for edits in cases of the usual sizes, before those in small calls
+SHARE_OF_EARLIER = 0.75  # of the time, for a function of a file or lab that is not the last wrong one
+SHARE_OF_USUAL = 0.75  # of the time, for edits in cases of the usual sizes, before those in small calls
 SHARE_OF_SMALL = 0.6  # of what is left then, for small calls; the rest is for experiments
 MOST_MISTAKES = 2  # that are looked for in one function
+MOST_LATE_S = 2.0  # after which nothing is measured any more
 MORE = "The file has another mistake"
 UNCLEAR = (UNLIKE, UNLIKE_IN_DOT)  # what an error says of shapes, and not where they come from
 FAILURES = (Verdict.CRASHED, Verdict.COMPILE_ERROR)
@@ -402,20 +403,23 @@ class Explainer:
         found = contrast(shown, right) if shown else ""
         has_one = not guessed and len(failed) > 1 and len({*facts.values()}) == 1
         if has_one and found and right:  # one symptom, that some cases have
-            return {name: replace(one, cause=f"{one.cause}; {found}") for name, one in seen.items()}
+            return {
+                name: replace(one, cause="; ".join(filter(None, (one.cause, found))))
+                for name, one in seen.items()
+            }
         if not guessed or (len(causes) == 1 and not doubtful):
             return failed | seen
         smallest = self._smallest(wrong)
         if smallest:  # and what separates has to hold in the calls that were tried, too
             found = contrast([*shown, *smallest.wrong], [*right, *smallest.right]) if shown else ""
         call = smallest.words if smallest and UP_TO not in found else ""  # else it has the same size again
-        related = self._shifted(wrong) or self._measured(wrong)
+        related = "" if self._is_late(MOST_LATE_S) else self._shifted(wrong) or self._measured(wrong)
         words = "; ".join(filter(None, ("not found", _never_launched(wrong), related, found, call)))
         return seen | {name: replace(outcome, cause=words, hint=hint) for name, outcome in guessed.items()}
 
-    def _is_late(self) -> bool:
-        """Return whether the time for the search is up, and some seconds more: little is looked at then."""
-        return time.monotonic() > self.until + EXPERIMENTS_S
+    def _is_late(self, by_s: float = EXPERIMENTS_S) -> bool:
+        """Return whether the time for the search, and so many seconds more, is up: little is done then."""
+        return time.monotonic() > self.until + by_s
 
     def _tried(self, wrong: Wrong) -> dict[str, str]:
         """Return the causes that experiments show, by the item's id; none once it is late."""
@@ -898,6 +902,18 @@ def _some_cases(items: Sequence[Item], names: Collection[str]) -> list[tuple[Exe
     ]
 
 
+def _reached(source: Source | None, name: str) -> set[str]:
+    """Return the functions of a file that one of its functions runs; none if it is not Python."""
+    return {one.name for one in source.reached_from(name)} if source else set()
+
+
+def _source_of(submission: Submission) -> Source | None:
+    try:
+        return Source(submission.text)
+    except SyntaxError:
+        return None
+
+
 def explained(
     answers: Sequence[Answered],
     submission_of: Callable[[Item], Submission],
@@ -919,11 +935,11 @@ def explained(
     changed: dict[tuple[Path, str], Outcome] = {}
     exercises = {(item.entry.folder, item.exercise): item.entry.lab for item, _, _ in answers}
     ends: dict[Path, float] = {}
-    last_wrong = {
-        item.entry.folder: (item.entry.folder, item.exercise)
-        for item, outcome, _ in answers
-        if is_open(outcome) and isinstance(item.exercise, Exercise)
-    }
+    wrong_in: dict[Path, list[Exercise]] = {}
+    for item, outcome, _ in answers:
+        if is_open(outcome) and isinstance(item.exercise, Exercise):
+            wrong = wrong_in.setdefault(item.entry.folder, [])
+            wrong += [] if item.exercise in wrong else [item.exercise]
     for (folder, exercise), lab in exercises.items():
         mine = [
             (_with_configs(item, outcome), outcome)
@@ -939,9 +955,11 @@ def explained(
                 left = max(LEAST_SEARCH_S, lab.search_s - took)
                 now = time.monotonic()
                 end = ends.setdefault(folder, now + left)
-                # A function that is looked at later may have a mistake of its own.
-                is_last = (folder, exercise) == last_wrong[folder]
-                explainer.until = end if is_last else now + SHARE_OF_EARLIER * (end - now)
+                # A function that is looked at later, and does not call this one, may have its own mistake.
+                later = wrong_in[folder][wrong_in[folder].index(exercise) + 1 :]
+                source = _source_of(submission_of(mine[0][0]))
+                apart = [one for one in later if exercise.name not in _reached(source, one.name)]
+                explainer.until = now + SHARE_OF_EARLIER * (end - now) if apart else end
             submission = submission_of(mine[0][0])
             beside = [pair for pair in answers if pair[0].entry.folder == folder]
             right = _all_right(beside, submission.path, submission_of)

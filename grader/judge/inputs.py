@@ -61,20 +61,22 @@ class Rng:
 class Placer:
     """Places tensors in an arena one after the other, each between its own guard bands."""
 
-    def __init__(self, start: int = 0, strides: Mapping[str, Shape] = MappingProxyType({})):
-        """Tensors in `strides`, by name, get these and not those of their layout."""
-        self.position, self._strides = start, strides
+    def __init__(
+        self, start: int = 0, strides: Mapping[str, Shape] = MappingProxyType({}), guard: int = GUARD
+    ):
+        """Tensors in `strides`, by name, get these and not those of their layout; `guard` is in bytes."""
+        self.position, self._strides, self._guard = start, strides, guard
 
     def place(self, name: str, shape: Shape, dtype: str, layout: Layout = PLAIN) -> Buffer:
         """Place a tensor of this shape; its first element is 256-byte aligned."""
         start = self.position
         if layout.far:
-            buffer = far_rows.place(name, tuple(shape), dtype, layout, start, GUARD)
+            buffer = far_rows.place(name, tuple(shape), dtype, layout, start, self._guard)
             self.position = buffer.stop
             return buffer
         strides = self._strides.get(name) or layout.strides(tuple(shape))
-        tensor = Tensor(start + GUARD, tuple(shape), strides, dtype)
-        stop = tensor.offset + tensor.span * TORCH_DTYPES[dtype].itemsize + GUARD
+        tensor = Tensor(start + self._guard, tuple(shape), strides, dtype)
+        stop = tensor.offset + tensor.span * TORCH_DTYPES[dtype].itemsize + self._guard
         self.position = math.ceil(stop / ALIGN) * ALIGN
         return Buffer(name, tensor, start, self.position)
 
@@ -279,9 +281,10 @@ def first_change_outside(arena: Arena, buffer: Buffer, before: torch.Tensor) -> 
     changed = (_now_outside(arena, buffer, before) != before).nonzero()
     if changed.numel() == 0:
         return None
-    behind = changed[changed >= GUARD // dtype.itemsize]
+    first = (buffer.tensor.offset - buffer.start) // dtype.itemsize
+    behind = changed[changed >= first]
     nearest = behind.min() if behind.numel() else changed.max()
-    return int(nearest) - GUARD // dtype.itemsize
+    return int(nearest) - first
 
 
 def _now_outside(arena: Arena, buffer: Buffer, before: torch.Tensor) -> torch.Tensor:
@@ -294,7 +297,7 @@ def _now_outside(arena: Arena, buffer: Buffer, before: torch.Tensor) -> torch.Te
 
 def _interior(buffer: Buffer, region: torch.Tensor) -> torch.Tensor:
     """Return the tensor's own elements within a copy of its region."""
-    first = GUARD // region.element_size()
+    first = (buffer.tensor.offset - buffer.start) // region.element_size()
     return region[first : first + buffer.tensor.span].as_strided(
         buffer.tensor.shape, buffer.tensor.strides, region.storage_offset() + first
     )

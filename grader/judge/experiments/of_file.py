@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -18,6 +19,7 @@ from grader.worker.submission_worker import SubmissionWorker
 MOST_ELEMENTS = 1 << 19  # of a case that is called, by the product of its sizes
 FEWEST_ELEMENTS = 64
 MOST_KINDS = 2  # of wrong cases
+PROGRAMS_S = 1.0  # after which no further case is launched with other numbers of programs
 
 
 class Failed(NamedTuple):
@@ -79,11 +81,12 @@ def _strides(exercise: Exercise, case: Case) -> Mapping[str, Laid]:
 def _by_programs(worker: SubmissionWorker, exercise: Exercise, failed: Sequence[Failed]) -> dict[str, str]:
     """Look at cases of each kind: elements not written, outside, or wrong."""
     found: dict[str, str] = {}
+    until = time.monotonic() + PROGRAMS_S
     for kind in list(dict.fromkeys(_kind(one) for one in failed))[:MOST_KINDS]:
         alike = [one for one in failed if _kind(one) == kind]
         called = [one.case for one in alike if one.can_be_called and elements(one.case) <= MOST_ELEMENTS]
         for case in _few(called):
-            if worker.start():  # a call may have ended its process
+            if worker.start() or time.monotonic() > until:  # a call may have ended its process
                 return found
             # In memory of the file's own it would not be seen which elements are stored twice.
             words = mistaken_programs(worker, exercise, replace(case, allocates=False))

@@ -86,8 +86,10 @@ class Effects:
             parts.append((place.span, f"{EITHER}({number}, {len(every)}, {chosen})"))
         return self._source.with_replaced(parts)
 
-    def known(self, seen: Mapping[str, Sequence[int]]) -> Known:
-        """Return the edits by what the runs have `seen` of them."""
+    def known(self, seen: Mapping[str, Sequence[int]], others: Sequence[Edit] = ()) -> Known:
+        """Return the edits by what the runs have `seen` of them; `others` come before those that say nothing
+        new.
+        """
         first, last, twins = list[Edit](), list[Edit](), dict[frozenset[tuple[int, int]], list[Edit]]()
         of: dict[tuple[Part, ...], list[Edit]] = {}
         selected: dict[tuple[Part, ...], Mapping[str, int]] = {}
@@ -105,7 +107,7 @@ class Effects:
             (first if is_new else last).append(edit)
             like.append(edit)
             of[edit.parts] = like
-        return Known([*first, *last], of, selected, tuple(self._before))
+        return Known([*first, *others, *last], of, selected, tuple(self._before))
 
 
 @dataclass(frozen=True)

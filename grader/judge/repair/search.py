@@ -41,7 +41,9 @@ SHARE_OF_OTHER = 0.5  # of the work, in another case where no edit mends the fir
 FEWEST_MENDED = 2  # cases that an edit makes right for which it is named, where it does not mend all
 FURTHER = 120  # edits that are tried after one that mends all, but lets programs do more than before
 MUCH_MORE = 2  # times the lanes that there were before
+SHARE_OF_OWN = 0.3  # of the time, for edits of such code
 MOST_OWN = 30  # edits of code that no right exercise runs, of which every two are tried together
+MOST_COMPARED = 1200  # edits whose effects are compared: few searches try as many
 MOST_STEPS = 4  # edits that bring a file nearer, on top of which a second one is tried
 FEWEST_TRIES = 20  # for which a second search is worth what it takes to begin it
 
@@ -286,14 +288,15 @@ class Search:
         ]
         if not self._right or not 0 < len(own) <= MOST_OWN:
             return None
-        left = self._one // 2
+        left, began = self._one // 2, time.monotonic()
+        until = began + SHARE_OF_OWN * (self._until - began)
         for first in (None, *own):
             others = own[own.index(first) + 1 :] if first else own
             mends, _ = self._try_all(others, first.parts if first else (), base, left)
             if mends and mends[0].is_all:
                 return Repair((first, mends[0].edit) if first else (mends[0].edit,))
             left -= self._took
-            if left <= 0:
+            if left <= 0 or time.monotonic() > until:
                 break
         self._one -= self._one // 2 - max(left, 0)
         return None
@@ -377,13 +380,18 @@ class Search:
 
     def _known(self, before: Sequence[Part]) -> Known:
         """Return the edits with the effect of each in the present case, on top of others."""
-        effects, count = Effects(self._source, self._edits, before), len(self._benches)
+        edits = self._ordered(self._edits)
+        effects, count = Effects(self._source, edits[:MOST_COMPARED], before), len(self._benches)
         shares = [(at, count) for at in range(count)]
         seen = dict[str, Sequence[int]]()
         with ThreadPoolExecutor(count) as pool:
             for found in pool.map(Bench.alternatives, self._benches, [effects.text] * count, shares):
                 seen |= found
-        return effects.known(seen)
+        return effects.known(seen, edits[MOST_COMPARED:])
+
+    def _ordered(self, edits: Sequence[Edit]) -> list[Edit]:
+        """Return edits in the order in which to try them, by what was seen of the case that is tried."""
+        return by_evidence(self._source, edits, self._seen.suspects, self._seen.settled, self._errors)
 
     def _aim(self, at: int, parts: Sequence[Part]) -> float:
         """Aim at a failing case, as small as it can be; return how much of it the edited file gets right."""
@@ -413,7 +421,7 @@ class Search:
         if self._found is None or work >= self._one:
             self._found = self._known(before)
         known = self._found
-        edits = by_evidence(self._source, known.edits, self._seen.suspects, self._seen.settled, self._errors)
+        edits = self._ordered(known.edits)
         if self._of_digits and not before:
             edits = of_digits_first(edits)
         usual = self._benches[0].work()

@@ -1,5 +1,6 @@
 """Which searches are begun."""
 
+import math
 import time
 from types import SimpleNamespace
 
@@ -121,7 +122,7 @@ def test_two_edits_are_tried_together_of_a_little_code_that_nothing_right_runs(
 ):
     monkeypatch.setattr("grader.judge.repair.search.MOST_OWN", most)
     one, tried = search_of("second", OF_THE_MODULE, OF_SHARED, OF_FIRST, OF_BOTH, *OWN), []
-    one._right, one._one, one._took = right, 100, 1
+    one._right, one._one, one._took, one._until = right, 100, 1, math.inf
 
     def try_all(edits, before, *_):
         tried.append((before, edits))
