@@ -1,0 +1,111 @@
+# labs/lab3_autotuned_matmul/autotuned_matmul.py | corner | `_launch` computes `out.T = b.T @ a.T` where `out.stride(0) < out.stride(1)`, but `matmul_kernel` still does `bias = tl.load(bias_ptr + cols, mask=cols < N, other=0.0)` and `acc + bias[None, :]`: there the bias belongs to the rows of the tile (`bias_ptr + rows`, mask `rows < M`, `bias[:, None]`). It shows only in `matmul_bias_relu` with a transposed (column-major) `out`: wrong values, and for more rows than columns reads past the end of the bias. All else, and all of `matmul`, is right.
+"""Matrix product tile by tile, autotuned, and the same with bias and ReLU in the epilogue."""
+
+import torch
+import triton
+import triton.language as tl
+
+
+def _config(block_m, block_n, block_k, num_stages, num_warps):
+    """One candidate: tile sizes, depth of the pipeline, warps per program."""
+    tile = {"BLOCK_M": block_m, "BLOCK_N": block_n, "BLOCK_K": block_k, "GROUP_M": 8}
+    return triton.Config(tile, num_stages=num_stages, num_warps=num_warps)
+
+
+CONFIGS = [
+    _config(128, 256, 64, 3, 8),
+    _config(128, 256, 64, 4, 8),
+    _config(256, 128, 64, 3, 8),
+    _config(128, 128, 64, 4, 8),
+    _config(64, 128, 64, 4, 4),
+    _config(64, 64, 32, 4, 4),
+]
+
+
+def fitting(configs, named_args, **kwargs):
+    """The configs worth a try for these sizes: tiles no larger than the result, small ones for fp32."""
+    widest = 64 if named_args["bias_ptr"].dtype == torch.float32 else 256
+    size = min(named_args["M"], named_args["N"])
+    kept = [c for c in configs if max(c.kwargs["BLOCK_M"], c.kwargs["BLOCK_N"]) <= min(widest, size)]
+    return kept or configs[-1:]
+
+
+@triton.jit
+def place(tile, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP_M: tl.constexpr):
+    """First row and first column of one of the tiles of c."""
+    per_group = GROUP_M * tl.cdiv(N, BLOCK_N)
+    first = tile // per_group * GROUP_M
+    height = min(tl.cdiv(M, BLOCK_M) - first, GROUP_M)
+    within = tile % per_group
+    return (first + within % height) * BLOCK_M, within // height * BLOCK_N
+
+
+@triton.jit
+def sum_of_products(
+    a_ptr, b_ptr, rows, cols, M, N, K, stride_am, stride_ak, stride_bk, stride_bn,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """The fp32 sums of one tile; rows and cols are int64."""
+    ks = tl.arange(0, BLOCK_K)
+    a_ptrs = a_ptr + rows[:, None] * stride_am + ks[None, :] * stride_ak
+    b_ptrs = b_ptr + ks[:, None] * stride_bk + cols[None, :] * stride_bn
+    row_exists = rows[:, None] < M
+    col_exists = cols[None, :] < N
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for k in range(0, K, BLOCK_K):
+        left = K - k
+        x = tl.load(a_ptrs, mask=row_exists & (ks[None, :] < left), other=0.0)
+        y = tl.load(b_ptrs, mask=col_exists & (ks[:, None] < left), other=0.0)
+        acc = tl.dot(x, y, acc, input_precision="ieee")
+        a_ptrs += BLOCK_K * stride_ak
+        b_ptrs += BLOCK_K * stride_bk
+    return acc
+
+
+@triton.autotune(configs=CONFIGS, key=["M", "N", "K"], prune_configs_by={"early_config_prune": fitting})
+@triton.jit
+def matmul_kernel(
+    a_ptr, b_ptr, c_ptr, bias_ptr, M, N, K,
+    stride_am, stride_ak, stride_bk, stride_bn, stride_cm, stride_cn, BIAS_RELU: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
+):  # fmt: skip
+    """c = a @ b, or relu(a @ b + bias); program pid owns one BLOCK_M x BLOCK_N tile of c."""
+    tl.assume(K > 0)
+    m, n = place(tl.program_id(axis=0), M, N, BLOCK_M, BLOCK_N, GROUP_M)
+    rows = (m + tl.arange(0, BLOCK_M)).to(tl.int64)
+    cols = (n + tl.arange(0, BLOCK_N)).to(tl.int64)
+    acc = sum_of_products(
+        a_ptr, b_ptr, rows, cols, M, N, K, stride_am, stride_ak, stride_bk, stride_bn,
+        BLOCK_M, BLOCK_N, BLOCK_K,
+    )  # fmt: skip
+    if BIAS_RELU:
+        bias = tl.load(bias_ptr + cols, mask=cols < N, other=0.0).to(tl.float32)
+        acc = tl.maximum(acc + bias[None, :], 0.0)
+    c_ptrs = c_ptr + rows[:, None] * stride_cm + cols[None, :] * stride_cn
+    inside = (rows[:, None] < M) & (cols[None, :] < N)
+    tl.store(c_ptrs, acc.to(c_ptr.dtype.element_ty), mask=inside)
+
+
+def _launch(a, b, bias, out, bias_relu):
+    if out is None:
+        out = torch.empty((a.shape[0], b.shape[1]), device=a.device, dtype=a.dtype)
+    x, y, z = a, b, out
+    if out.stride(0) < out.stride(1):
+        # The columns of out lie together. The kernel stores along rows best: out.T = b.T @ a.T.
+        x, y, z = b.T, a.T, out.T
+    (M, K), N = x.shape, y.shape[1]
+    grid = lambda meta: (triton.cdiv(M, meta["BLOCK_M"]) * triton.cdiv(N, meta["BLOCK_N"]),)  # noqa: E731
+    matmul_kernel[grid](
+        x, y, z, bias, M, N, K, *x.stride(), *y.stride(), *z.stride(), BIAS_RELU=bias_relu
+    )
+    return out
+
+
+def matmul(a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
+    """a @ b for a (M, K) and b (K, N) of one dtype, any strides; fp32 sums, rounded once."""
+    return _launch(a, b, a, out, bias_relu=False)
+
+
+def matmul_bias_relu(a, b, bias, *, out: torch.Tensor | None = None) -> torch.Tensor:
+    """relu(a @ b + bias) in one kernel; bias is (N,) and contiguous, the rest as for matmul."""
+    return _launch(a, b, bias, out, bias_relu=True)
