@@ -430,6 +430,8 @@ class Explainer:
         try:
             found = by_experiment(worker, wrong.exercise, failed) if wrong.begin(worker) else {}
             few = [one for one in failed if LAUNCHES in found.get(one.id, "")]
+            if all(elements(one.case) > MOST_ELEMENTS for one in failed):  # in which nothing else is tried
+                few = [one for one in failed if one.outcome.reason is Reason.UNWRITTEN]
             # Programs are too few, or each is given too little: a division says which.
             down = self._rounded(worker, wrong, [one.case for one in few if one.can_be_called])
             return found | (dict.fromkeys([one.id for one in few], down) if down else {})

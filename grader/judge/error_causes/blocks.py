@@ -179,7 +179,7 @@ def arange(failed: Failed) -> str | None:
         r"range must be a power of (?:2|two)|Shape element \d+ must be a power of (?:2|two)", failed.text
     ):
         what = "the length of a `tl.arange`" if failed.text.startswith("arange") else "each side of a block"
-        others = [*_listed_sizes(failed)]
+        others = _listed_sizes(failed)
         if len(others) == 1:
             return (
                 f"{what} must be a power of two, and {others[0].value!r} in line {others[0].lineno} is none"
@@ -202,21 +202,20 @@ def arange(failed: Failed) -> str | None:
     return None
 
 
-def _listed_sizes(failed: Failed) -> Iterator[ast.Constant]:
-    """Yield whole numbers of tables of the module that are no powers of two, and may be sides of blocks."""
-    for node in failed.source.tree.body:
-        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
-            for one in ast.walk(node.value):
-                if isinstance(one, ast.List | ast.Tuple | ast.Dict):
-                    inside = [*ast.iter_child_nodes(one)]
-                    yield from (
-                        each
-                        for each in inside
-                        if isinstance(each, ast.Constant)
-                        and type(each.value) is int
-                        and each.value > 16
-                        and each.value & (each.value - 1)
-                    )
+def _listed_sizes(failed: Failed) -> list[ast.Constant]:
+    """Return whole numbers of tables that are no powers of two, each once: they may be sides of blocks."""
+    of_kernels = {id(node) for kernel in failed.source.kernels.values() for node in ast.walk(kernel)}
+    tables = (
+        node
+        for node in ast.walk(failed.source.tree)
+        if isinstance(node, ast.List | ast.Tuple | ast.Dict) and id(node) not in of_kernels
+    )
+    found: dict[int, ast.Constant] = {}
+    for one in (inside for table in tables for inside in ast.iter_child_nodes(table)):
+        value = one.value if isinstance(one, ast.Constant) else None
+        if isinstance(one, ast.Constant) and type(value) is int and value > 16 and value & (value - 1):
+            found.setdefault(value, one)
+    return [*found.values()]
 
 
 def pointer_type(failed: Failed) -> str | None:

@@ -305,10 +305,12 @@ def _of_an_axis(source: Source, node: ast.Call, name: str, function: Function) -
 
 def _other_axis(source: Source, axis: ast.Constant, whole: ast.AST) -> Iterator[Edit]:
     if isinstance(axis.value, int):
-        for other in (0, 1, 2):
+        most = 3 if axis.value >= 2 else 2  # of a tensor with as many axes
+        for other in range(most + 1):
             if other != axis.value:
+                is_near = other < 2 if axis.value < 2 else abs(other - axis.value) == 1
                 mistake = f"{quoted(source.text_of(whole))} takes the wrong axis"
-                yield Edit.of_node(source, 0 if other < 2 else 2, axis, str(other), mistake)
+                yield Edit.of_node(source, 0 if is_near else 2, axis, str(other), mistake)
 
 
 def _of_a_cast(source: Source, node: ast.Call, name: str) -> Iterator[Edit]:

@@ -20,6 +20,7 @@ ONE_OBJECT = "asks whether both are one object"
 BEFORE = "_before"  # ends the name of what a value was
 PARTIAL_BLOCK = "drops the last, partial block"
 SET_ONCE = "set once, before the loop"
+OUT_OF_LOOP = "and must not be"  # in the mistake of a statement that a loop runs too often
 REMOVES = ("does not belong", "must not be")
 MOST_QUOTED = 60  # characters of code in a sentence
 

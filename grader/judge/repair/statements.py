@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations, permutations, takewhile
 from typing import TypeAlias
 
-from grader.judge.repair.edit import BEFORE, SET_ONCE, Edit, quoted, wrong_condition
+from grader.judge.repair.edit import BEFORE, OUT_OF_LOOP, SET_ONCE, Edit, quoted, wrong_condition
 from grader.judge.repair.kinds import maxima
 from grader.judge.repair.launched import kernel_of
 from grader.judge.repair.source import ALLOCATING, Function, Source, called, is_start, names_in
@@ -297,7 +297,7 @@ def _out_of(source: Source, statement: ast.stmt, block: Block) -> Iterator[Edit]
     code, indent = source.text_of(statement), " " * block.col_offset
     flat = textwrap.dedent(" " * statement.col_offset + code)
     moved = textwrap.indent(flat, indent)
-    mistake = f"{quoted(code)} runs in each iteration of the loop of line {block.lineno}, and must not be"
+    mistake = f"{quoted(code)} runs in each iteration of the loop of line {block.lineno}, {OUT_OF_LOOP}"
     if isinstance(block, ast.If):
         mistake = (
             f"{quoted(code)} runs only where {quoted(source.text_of(block.test))} holds, and must run always"

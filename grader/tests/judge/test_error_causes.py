@@ -490,6 +490,8 @@ def test_a_size_of_a_table_that_is_no_power_of_two_is_named():
     where = "ValueError: arange's range must be a power of 2"
     table = "TILES = {(64, 192): (32, 4), (128, 64): (32, 4)}\n" + KERNEL
     assert cause(where, 8, table).endswith("must be a power of two, and 192 in line 1 is none")
+    inside = KERNEL + "\n\ndef tiles():\n    return [(64, 192, 32), (128, 192, 64)]\n"
+    assert cause(where, 7, inside).endswith(f"and 192 in line {inside.count(chr(10))} is none")
     two = "TILES = [(96, 64), (192, 64)]\n" + KERNEL
     assert cause(where, 8, two).endswith("take the next one, and a mask")
 

@@ -835,3 +835,14 @@ def test_what_two_loops_in_each_other_use_is_loaded_at_the_block_of_the_inner_on
     source = Source(NESTED)
     (edit,) = [one for one in candidates(source, "function") if "loads its first block only" in one.mistake]
     assert [text for _, text in edit.parts] == ["tl.load(x_ptr + (start + lanes), mask=(start + lanes) < n)"]
+
+
+def test_of_a_tensor_with_four_axes_the_last_one_is_tried():
+    text = """
+def function(q):
+    return q.size(2) ** -0.5 * q.shape[0]
+"""
+    source = Source(text)
+    texts = {source.with_replaced(one.parts) for one in candidates(source, "function")}
+    assert any("q.size(3)" in one for one in texts)
+    assert not any("q.shape[3]" in one for one in texts)

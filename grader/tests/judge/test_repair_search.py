@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from grader.judge.repair.bench import Observed
-from grader.judge.repair.edit import Edit
+from grader.judge.repair.edit import OUT_OF_LOOP, Edit
 from grader.judge.repair.search import FEWEST_TRIES, Mend, Repair, Search, _most_first
 from grader.judge.repair.source import Source
 
@@ -36,6 +36,13 @@ def test_of_two_edits_that_mend_the_same_the_one_of_a_single_place_is_named():
     one = Edit(2, 70, "`tl.sum(dweight, axis=0)` takes the wrong axis", (((4, 5), "3"),))
     mends = [Mend(edit, frozenset({0}), is_all=True, lanes=1) for edit in (several, one)]
     assert min(mends, key=_most_first).edit is one
+
+
+def test_a_statement_that_only_comes_too_early_is_not_said_to_run_too_often():
+    out_of_loop = Edit(2, 40, f"`x = y` runs in each iteration of the loop of line 34, {OUT_OF_LOOP}", ())
+    order = Edit(3, 40, "`x = y` comes before `tl.store(p, x)`, which must come first", ())
+    mends = [Mend(out_of_loop, frozenset({0}), True, 5), Mend(order, frozenset({0}), True, 9)]
+    assert min(mends, key=_most_first).edit is order
 
 
 def test_a_second_search_is_begun_where_its_work_is_enough_for_a_few_tries():
