@@ -28,6 +28,7 @@ from grader.system.gpu_lock import NOTE, GpuLock
 RUN = pytest.StashKey[Run]()
 LOCK = pytest.StashKey[GpuLock]()
 ANSWERS = pytest.StashKey[list]()
+EXPLAINED = pytest.StashKey[set]()  # the places of answers for which a cause was looked for
 OUTCOME = pytest.StashKey[Outcome]()
 GPU_MISSING = pytest.StashKey[str]()
 PASSED = pytest.StashKey["Passed"]()
@@ -88,6 +89,7 @@ def pytest_configure(config):
         confined=asked.confined,
     )
     config.stash[RUN], config.stash[ANSWERS], config.stash[GPU_MISSING] = run, [], missing
+    config.stash[EXPLAINED] = set()
     record = config.getoption("resume")
     if record:
         config.stash[PASSED] = Passed(Path(record))
@@ -245,18 +247,27 @@ class Hooks:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtestloop(session):
-    """After all items, look for one cause of the wrong cases of each exercise."""
+    """After all items, look for one cause of the wrong cases of each exercise, where that was not done."""
     yield
     stash = session.config.stash
     if stash[ANSWERS]:
-        stash[ANSWERS].sort(key=lambda answer: stash[PLACES][_place(answer[0])])
-        hook = session.config.hook
-        stash[ANSWERS][:] = stash[RUN].explained(
-            stash[ANSWERS],
-            lambda name: hook.pytest_grader_explaining(exercise=name),
-            lambda name, causes: hook.pytest_grader_explained(exercise=name, causes=causes),
-            timed=True,
-        )
+        _explain(session.config, [one for one in stash[ANSWERS] if _place(one[0]) not in stash[EXPLAINED]])
+
+
+def _explain(config, answers):
+    """Look for one cause of the wrong cases of each exercise among these answers; put all in their order."""
+    stash, hook = config.stash, config.hook
+    answers.sort(key=lambda answer: stash[PLACES][_place(answer[0])])
+    found = stash[RUN].explained(
+        answers,
+        lambda name: hook.pytest_grader_explaining(exercise=name),
+        lambda name, causes: hook.pytest_grader_explained(exercise=name, causes=causes),
+        timed=True,
+    )
+    places = {_place(one[0]) for one in found}
+    others = [one for one in stash[ANSWERS] if _place(one[0]) not in places]
+    stash[ANSWERS][:] = sorted((*others, *found), key=lambda answer: stash[PLACES][_place(answer[0])])
+    stash[EXPLAINED] |= places
 
 
 def pytest_unconfigure(config):
@@ -286,7 +297,12 @@ class LabItem(pytest.Item):
         self.user_properties.append(("max_points", f"{item.points:g}"))
 
     def runtest(self):
-        """Let the judge grade the item."""
+        """Let the judge grade the item; before generated code the wrong cases of its lab are explained."""
+        stash, folder = self.config.stash, self.asked.entry.folder
+        if self.asked.kind == CODEGEN and stash[RUN].tier == "cpu":
+            cases = [one for one in stash[ANSWERS] if one[0].entry.folder == folder]
+            if not any(_place(one[0]) in stash[EXPLAINED] for one in cases):
+                _explain(self.config, cases)
         start = time.monotonic()
         outcome = self.config.stash[RUN].answer(self.asked)
         self.config.stash[ANSWERS].append((self.asked, outcome, time.monotonic() - start))

@@ -117,6 +117,7 @@ class _Experiment:
         self.got = self.wanted
         self.lines: dict[str, list[int]] = {}  # that load from an input
         self.reached: dict[str, list[Reach]] = {}  # by the loads from an input
+        self.programs = 1  # of the launch that has most
         self.between: dict[str, list[int]] = {}  # that load from a tensor of the file's own
 
     @classmethod
@@ -149,6 +150,8 @@ class _Experiment:
         experiment.lines = {
             name: sorted({one.line for one in found}) for name, found in experiment.reached.items()
         }
+        grids = [math.prod(one.grid) for one in worker.witnessed.launches]
+        experiment.programs = max(grids, default=1)
         for one in reaches:
             if one.offset < 0 and not one.writes and one.tensor.name:
                 experiment.between.setdefault(one.tensor.name, []).append(one.line)
@@ -265,9 +268,9 @@ def _misplaced(experiment: _Experiment, responses: Sequence[Response]) -> str:
                 mine = [one for one in responses if (one.part.name, one.part.axis) == (name, axis)]
                 words = _of_axis(element, mine, shape)
                 if words and not _is_cut_off(element, mine):
-                    where = _never_reached(words, shape, experiment.reached[name]) or _loaded(
-                        name, experiment.lines[name], experiment.between
-                    )
+                    where = _never_reached(
+                        words, shape, experiment.reached[name], experiment.programs
+                    ) or _loaded(name, experiment.lines[name], experiment.between)
                     found.append(words._replace(text=f"{words.text}{where}"))
     # One place in place of another says most, and that an input should not matter at all says least.
     found.sort(key=lambda words: words.rank)
@@ -312,14 +315,14 @@ def _loaded(name: str, lines: Sequence[int], between: Mapping[str, Sequence[int]
     return f"; {' and '.join(said)}: follow what is made of it from there"
 
 
-def _never_reached(words: _Words, shape: Sequence[int], reached: Sequence[Reach]) -> str:
+def _never_reached(words: _Words, shape: Sequence[int], reached: Sequence[Reach], programs: int) -> str:
     """Say that no program loads what an element of a vector should depend on; "" if some may, or one alone.
 
-    Then the address is wrong, and neither a mask, with which the element would depend on nothing, nor what is
-    made of the value.
+    Of one program nothing is said, which may lack a load. Else the address is wrong, and neither a mask, with
+    which the element would depend on nothing, nor what is made of the value.
     """
     lines = sorted({one.line for one in reached})
-    if len(shape) != 1 or len(lines) != 1 or words.rank != IN_PLACE_OF_ANOTHER:
+    if len(shape) != 1 or len(lines) != 1 or words.rank != IN_PLACE_OF_ANOTHER or programs < 2:
         return ""
     first, last = min(one.first for one in reached), max(one.last for one in reached)
     if any(part.start <= last and first < part.stop for part, _ in words.missing):

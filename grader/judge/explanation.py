@@ -730,7 +730,7 @@ class Explainer:
             if small is None:
                 break
             found, edit = small
-            words = f"{sentence(Repair((edit,)))}"
+            words = sentence(Repair((edit,)))
             said = f"{said}; and {words}" if said else words
         return found, said
 

@@ -15,7 +15,7 @@ MOST_NEAR = 64  # of larger whole numbers no other one is tried
 MOST_NUMBERS = 3  # in the definition of a constant
 FLOATS = {0.0: ("1.0", "-float('inf')"), 1.0: ("0.0", "2.0"), 2.0: ("1.0",)}
 SMALL = (1e-5, 1e-6, 1e-8, 1e-12)  # that are usual beside a square or a denominator
-# Numbers of formulas, which are often written with too few digits.
+# Numbers of formulas, which are often written with too few digits, or with wrong ones.
 KNOWN = {
     "log2(e)": 1.0 / math.log(2.0),
     "ln(2)": math.log(2.0),
@@ -26,7 +26,7 @@ KNOWN = {
     "pi": math.pi,
     "e": math.e,
 }
-FEW_DIGITS, ENOUGH_DIGITS = 2e-3, 1e-7  # of such a number, by its relative error: as in 1.44, and as in fp32
+FEW_DIGITS, ENOUGH_DIGITS = 1e-2, 1e-7  # of such a number, by its relative error: as in 1.44, and as in fp32
 LARGE = 1e3  # a number so far from 0 stands for infinity
 INFINITE = "float('inf')"
 
@@ -73,7 +73,7 @@ def _of_a_constant(
         return
     for name, known in KNOWN.items():
         if ENOUGH_DIGITS < abs(node.value / known - 1.0) < FEW_DIGITS:
-            yield Edit.of_node(source, 0, node, repr(known), f"{node.value} has too few digits of {name}")
+            yield Edit.of_node(source, 0, node, repr(known), f"{node.value} is not {name} to all digits")
     for other in _near(node.value):
         yield Edit.of_node(source, 3, node, other, f"{node.value} is the wrong number in {code}")
 

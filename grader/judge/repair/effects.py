@@ -97,7 +97,7 @@ class Effects:
             whole = len({text for _, text in edit.parts}) > 1
             numbered = None if places is None else [(self._numbers[at], text) for at, text in places]
             does = None if numbered is None else _does(numbered, seen, whole)
-            if numbered:
+            if numbered and seen:  # else the text with all alternatives does not run
                 selected[edit.parts] = {str(at): number + 1 for at, number in numbered}  # 0 is its own
             if does is None:
                 first.append(edit)

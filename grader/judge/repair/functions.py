@@ -9,6 +9,7 @@ from grader.judge.repair.edit import PARTIAL_BLOCK, Edit, quoted
 from grader.judge.repair.source import Function, Source, called, names_in
 
 RESHAPES = {"reshape", "view"}
+JOINING = {"reduce", "associative_scan"}
 DOWN = {"round", "int", "floor", "trunc"}  # of a quotient: none of them rounds up
 ONE_VALUE = {"maximum", "minimum", "max", "min", "exp", "exp2", "log", "sqrt", "rsqrt", "sigmoid", "abs"}
 
@@ -18,6 +19,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     module = "tl" if function.kernel else "triton"
     yield from _other_of_a_helper(source, function)
     yield from _results_that_are_lost(source, function)
+    yield from _joined_in_turn(source, function)
     for node in function.nodes:
         match node:
             case ast.Call(args=[ast.expr() as value, *_]) if function.kernel and called(node) in RESHAPES:
@@ -41,6 +43,42 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
                 yield from _moved_out(source, node, left, right)
                 if isinstance(node.args[0], ast.BinOp) and isinstance(node.args[0].op, ast.Mult):
                     yield from _moved_out(source, node, right, left)
+
+
+def _joined_in_turn(source: Source, function: Function) -> Iterator[Edit]:
+    """Let a function that joins tuples take all values of one side, and then all of the other.
+
+    So tl.reduce and tl.associative_scan hand them over; its own calls are changed alike.
+    """
+    for node in function.nodes if function.kernel else ():
+        match node:
+            case ast.Call(args=[ast.Tuple(blocks), *others], keywords=named) if called(node) in JOINING:
+                given = [*others, *(one.value for one in named)]
+            case _:
+                continue
+        names = [one.id for one in given if isinstance(one, ast.Name) and one.id in source.functions]
+        for name in names:
+            taken = source.functions[name].node.args.args
+            if len(blocks) < 2 or len(taken) != 2 * len(blocks):
+                continue
+            calls = [
+                one.args
+                for other in source.functions.values()
+                for one in ast.walk(other.node)
+                if isinstance(one, ast.Call) and called(one) == name and len(one.args) == len(taken)
+            ]
+            listed: list[list[ast.arg] | list[ast.expr]] = [taken, *calls]
+            parts = tuple(
+                (source.span(here), source.text_of(there))
+                for every in listed
+                for here, there in zip(every, (*every[::2], *every[1::2]), strict=True)
+                if here is not there
+            )
+            mistake = (
+                f"`{name}` takes the two sides in turn, and {quoted(source.text_of(node.func))} hands over "
+                "all values of one side before those of the other"
+            )
+            yield Edit(0, source.functions[name].node.lineno, mistake, parts)
 
 
 def _limited(node: ast.Call) -> ast.expr | None:

@@ -168,9 +168,10 @@ def test_a_load_that_reaches_no_needed_element_has_a_wrong_address_but_no_mask_d
         dependence.IN_PLACE_OF_ANOTHER, "out[0, 64] depends on bias[0..15]", [(part, 0)]
     )
     near, far = (Reach(NO_TENSOR, 0, 84, False, 0, last) for last in (63, 127))
-    said = dependence._never_reached(words, (128,), [near])
+    said = dependence._never_reached(words, (128,), [near], 2)
     assert "line 84 loads bias[0..63] and nothing else" in said
-    assert dependence._never_reached(words, (128,), [far]) == ""  # what is made of it may be wrong
+    assert dependence._never_reached(words, (128,), [near], 1) == ""  # its second load may be missing
+    assert dependence._never_reached(words, (128,), [far], 2) == ""  # what is made of it may be wrong
     assert (
-        dependence._never_reached(words._replace(rank=1), (128,), [near]) == ""
+        dependence._never_reached(words._replace(rank=1), (128,), [near], 2) == ""
     )  # depends on nothing: a mask

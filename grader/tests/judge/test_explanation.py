@@ -698,10 +698,17 @@ def test_where_no_edit_mends_a_file_its_launch_is_tried_with_more_programs(submi
         Search, "mend", lambda search, *_, **__: search._benches[0].score(search._source.text) and None
     )
     monkeypatch.setattr(Search, "mend_first", lambda *_: None)
-    text = changed(LAB_1, ("(triton.cdiv(n, BLOCK),)", "(max(n // BLOCK, 1),)"))
+    text = changed(LAB_1, ("(triton.cdiv(n, BLOCK),)", "(max(n >> 10, 1),)"))
     found, _ = causes(submissions, 1, text, *sizes(*SIZES))
     line = text.split("\n").index("        elementwise_add_kernel[grid](x, y, out, n, BLOCK=BLOCK)") + 1
     assert set(found.values()) == {f"line {line} launches 64 programs, and 65 are needed (n=65537)"}
+
+
+def test_where_every_wrong_case_is_too_large_for_edits_a_division_is_rounded_up(submissions):
+    text = changed(LAB_1, ("(triton.cdiv(n, BLOCK),)", "(max(n // BLOCK, 1),)"))
+    found, _ = causes(submissions, 1, text, *sizes("n=1009,fp32", "n=65537,fp32"))
+    line = line_of(text, "n // BLOCK")
+    assert set(found.values()) == {f"line {line}: `n // BLOCK` drops the last, partial block"}
 
 
 def test_an_input_that_was_changed_is_told_with_the_line_that_stores_into_it(submissions):

@@ -846,3 +846,57 @@ def function(q):
     texts = {source.with_replaced(one.parts) for one in candidates(source, "function")}
     assert any("q.size(3)" in one for one in texts)
     assert not any("q.shape[3]" in one for one in texts)
+
+
+def test_a_function_that_joins_tuples_is_tried_with_the_order_of_its_caller():
+    text = """
+@triton.jit
+def merge(m_a, m_b, d_a, d_b):
+    m = tl.maximum(m_a, m_b)
+    return m, d_a * tl.exp(m_a - m) + d_b * tl.exp(m_b - m)
+
+
+@triton.jit
+def kernel(x_ptr, n, BLOCK: tl.constexpr):
+    x = tl.load(x_ptr + tl.arange(0, BLOCK))
+    m, d = tl.reduce((x, tl.full((BLOCK,), 1.0, tl.float32)), 0, merge)
+    m, d = merge(m, x, d, n)
+    tl.store(x_ptr, m + d)
+
+
+def function(x):
+    kernel[(1,)](x, x.numel(), BLOCK=64)
+"""
+    source = Source(text)
+    (found,) = [one for one in candidates(source, "function") if "takes the two sides in turn" in one.mistake]
+    changed = source.with_replaced(found.parts)
+    assert "def merge(m_a, d_a, m_b, d_b):" in changed
+    assert "m, d = merge(m, d, x, n)" in changed
+    assert found.line == 3
+
+
+@pytest.mark.parametrize(
+    ("written", "name"), [("1.4426", "log2(e)"), ("1.4462950408889634", "log2(e)"), ("0.693", "ln(2)")]
+)
+def test_a_number_of_a_formula_is_tried_with_all_of_its_digits(written, name):
+    text = f"""
+FACTOR = tl.constexpr({written})
+
+
+@triton.jit
+def kernel(x_ptr, BLOCK: tl.constexpr):
+    at = x_ptr + tl.arange(0, BLOCK)
+    tl.store(at, tl.exp2(tl.load(at) * FACTOR))
+
+
+def function(x):
+    kernel[(1,)](x, BLOCK=64)
+"""
+    found = [one for one in candidates(Source(text), "function") if "to all digits" in one.mistake]
+    assert [one.mistake for one in found] == [f"{written} is not {name} to all digits"]
+    assert found[0].rank == 0
+
+
+def test_a_number_that_has_all_digits_of_fp32_is_not_taken_for_another_one():
+    text = "FACTOR = 1.44269504\n\n\ndef function(x):\n    return x * FACTOR\n"
+    assert not any("to all digits" in one.mistake for one in candidates(Source(text), "function"))

@@ -183,3 +183,10 @@ def test_what_a_method_computes_is_selected_as_well(lab_2):
     found = known(bench, source, [saved])
     text = source.with_replaced(saved.parts)
     assert bench.score(text, selected=found.selected[saved.parts]) == bench.score(text) == 1.0
+
+
+def test_where_the_text_with_alternatives_does_not_run_nothing_is_selected(lab_1):
+    _, source = lab_1
+    effects = Effects(source, [edit(source, "x - y", "x + y")])
+    assert effects.known({}).selected == {}
+    assert len(effects.known({"0": [1]}).selected) == 1
