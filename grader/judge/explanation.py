@@ -657,7 +657,9 @@ class Explainer:
                 of_digits = all(one.reason is Reason.PRECISION for one in others)
                 tell = lambda edit: self._tell_of(wrong, edit)  # noqa: E731
                 now = time.monotonic()
-                until = self.until if again else now + SHARE_OF_USUAL * (self.until - now)
+                # However long experiments took, some of the time is for edits.
+                least = LEAST_SEARCH_S / 2 if is_whole and not self._is_late() else 0.0
+                until = self.until if again else now + max(least, SHARE_OF_USUAL * (self.until - now))
                 search = Search(workers, text, *given, tell=tell, of_digits=of_digits, until=until)
                 known = self._mended.get(key, ())
                 found = search.again(known) if again else search.mend(known, bool(unclear))
