@@ -438,9 +438,10 @@ class Search:
         mends, steps = self._try_all(edits, before, base, work)
         if mends and mends[0].is_all and mends[0].edit.goes_around:
             # The mistake is in what that lets run: edits near to it are tried before the rest.
-            rest = edits[self._tried :]
-            near = [one for one in rest if self._is_in_one_function(one, mends[0].edit)]
-            for some in (near, [one for one in rest if one not in near]):
+            near, others = list[Edit](), list[Edit]()
+            for one in edits[self._tried :]:
+                (near if self._is_in_one_function(one, mends[0].edit) else others).append(one)
+            for some in (near, others):
                 if mends[0].edit.goes_around and work > self._took:
                     work -= self._took
                     more, _ = self._try_all(some, before, base, work)
