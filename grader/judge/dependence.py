@@ -19,7 +19,7 @@ from grader.judge import comparison
 from grader.judge.inputs import tensors
 from grader.judge.trial import Trial
 from grader.worker.submission_worker import SubmissionWorker
-from grader.worker.witness.record import Reach
+from grader.worker.witness.record import Influence, Reach
 
 MOST_CASES = 2  # that are looked at
 MOST_CALLS = 90  # of the function, in all
@@ -243,6 +243,12 @@ class _Experiment:
         got = self._sampled(called.outputs) - self.got
         return Response(part, got.nan_to_num(), self._sampled(wanted.reference) - self.wanted)
 
+    def way(self, part: Part, at: int) -> Influence | None:
+        """Return the way of a part into a sampled element; None if it is not found."""
+        followed = self._trial.way(*part, self.output, self._wrong[at].tolist())
+        called = self._trial.call(self._worker, followed=followed)
+        return self._worker.witnessed.influence if called else None
+
     def _sampled(self, outputs: Sequence[torch.Tensor]) -> torch.Tensor:
         return outputs[self._k].double()[tuple(self._wrong.T)]
 
@@ -268,14 +274,36 @@ def _misplaced(experiment: _Experiment, responses: Sequence[Response]) -> str:
                 mine = [one for one in responses if (one.part.name, one.part.axis) == (name, axis)]
                 words = _of_axis(element, mine, shape)
                 if words and not _is_cut_off(element, mine):
-                    where = _never_reached(
-                        words, shape, experiment.reached[name], experiment.programs
-                    ) or _loaded(name, experiment.lines[name], experiment.between)
-                    found.append(words._replace(text=f"{words.text}{where}"))
+                    found.append((words, name))
     # One place in place of another says most, and that an input should not matter at all says least.
-    found.sort(key=lambda words: words.rank)
-    held = (words for words in found if all(experiment.is_deaf(part, at) for part, at in words.missing))
-    return next((words.text for words in held), "")
+    found.sort(key=lambda one: one[0].rank)
+    for words, name in found:
+        if all(experiment.is_deaf(part, at) for part, at in words.missing):
+            shape, reached = experiment.shapes[name], experiment.reached[name]
+            where = (
+                _never_reached(words, shape, reached, experiment.programs)
+                or _way(experiment, words, shape)
+                or _loaded(name, experiment.lines[name], experiment.between)
+            )
+            return f"{words.text}{where}"
+    return ""
+
+
+def _way(experiment: _Experiment, words: _Words, shape: Sequence[int]) -> str:
+    """Say on which way an element gets what it should not depend on; "" if that is not seen."""
+    if words.extra is None:
+        return ""
+    part, at = words.extra
+    found = experiment.way(part, at)
+    if found is None:
+        return ""
+    name = _named([part], shape)
+    if found.loaded:
+        return (
+            f"; line {found.loaded} loads what line {found.stored} has stored of {name}: these two lines do "
+            "not agree on where it lies"
+        )
+    return f"; line {found.line} uses {name} for it" if found.line else ""
 
 
 def _is_cut_off(element: Element, responses: Sequence[Response]) -> bool:
@@ -316,22 +344,23 @@ def _loaded(name: str, lines: Sequence[int], between: Mapping[str, Sequence[int]
 
 
 def _never_reached(words: _Words, shape: Sequence[int], reached: Sequence[Reach], programs: int) -> str:
-    """Say that no program loads what an element of a vector should depend on; "" if some may, or one alone.
+    """Say that no program loads what an element of a vector should depend on; "" if some may.
 
-    Of one program nothing is said, which may lack a load. Else the address is wrong, and neither a mask, with
-    which the element would depend on nothing, nor what is made of the value.
+    Where it depends on something else the address is wrong; of one program nothing is said then, which may
+    lack a load.
     """
     lines = sorted({one.line for one in reached})
-    if len(shape) != 1 or len(lines) != 1 or words.rank != IN_PLACE_OF_ANOTHER or programs < 2:
+    is_another = words.rank == IN_PLACE_OF_ANOTHER
+    if len(shape) != 1 or len(lines) != 1 or not words.missing or (is_another and programs < 2):
         return ""
     first, last = min(one.first for one in reached), max(one.last for one in reached)
     if any(part.start <= last and first < part.stop for part, _ in words.missing):
         return ""
     name = words.missing[0][0].name
-    return (
-        f"; line {lines[0]} loads {name}[{first}..{last}] and nothing else, whichever program runs: what its "
-        "address adds to the pointer lacks the place where a program's block begins"
-    )
+    loads = f"; line {lines[0]} loads {name}[{first}..{last}] and nothing else, whichever program runs"
+    if not is_another:
+        return f"{loads}: its mask, or its address, leaves out the rest"
+    return f"{loads}: what its address adds to the pointer lacks the place where a program's block begins"
 
 
 class _Words(NamedTuple):
@@ -340,6 +369,7 @@ class _Words(NamedTuple):
     rank: int
     text: str
     missing: Sequence[tuple[Part, int]] = ()
+    extra: tuple[Part, int] | None = None  # on which it depends, and should not
 
 
 def _of_axis(element: Element, responses: Sequence[Response], shape: Sequence[int]) -> _Words | None:
@@ -352,9 +382,10 @@ def _of_axis(element: Element, responses: Sequence[Response], shape: Sequence[in
         return None
     deaf = [(one.part, element.at) for one in missing[:: max(1, len(missing) - 1)]]
     name = responses[0].part.name
+    also = (extra[0].part, element.at) if extra else None
     has = f"{element.name} depends on {_named([one.part for one in got], shape)}" if got else ""
     if not wanted:
-        return _Words(2, f"{has}, and should not depend on `{name}`")
+        return _Words(2, f"{has}, and should not depend on `{name}`", extra=also)
     should = f"should depend on {_named([one.part for one in wanted], shape)}"
     if not got:
         return _Words(1, f"{element.name} does not depend on `{name}`, and {should}", deaf)
@@ -362,6 +393,7 @@ def _of_axis(element: Element, responses: Sequence[Response], shape: Sequence[in
         IN_PLACE_OF_ANOTHER if extra and missing else 1,
         f"{has}, and {should}{'' if missing else ' alone'}",
         deaf,
+        also,
     )
 
 

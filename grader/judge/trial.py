@@ -30,9 +30,9 @@ from grader.judge.inputs import (
 )
 from grader.results.outcome import Outcome
 from grader.worker.messages import Kept, OneProgram, Programs
-from grader.worker.shared_memory import Arena, Buffer
+from grader.worker.shared_memory import TORCH_DTYPES, Arena, Buffer
 from grader.worker.submission_worker import SubmissionWorker
-from grader.worker.witness.record import Reach, Witnessed
+from grader.worker.witness.record import Followed, Reach, Witnessed
 
 MOST_ELEMENTS = 1 << 16  # of a case that is called many times, by the product of its sizes
 # In bytes: what reaches farther out of a tensor is seen by its address, and each call fills these bands.
@@ -97,6 +97,7 @@ class Trial:
         products_idle: bool = False,
         selected: Mapping[str, int] = MappingProxyType({}),
         compared: tuple[int, int] = (0, 1),
+        followed: Followed | None = None,
     ) -> Called | None:
         """Call the worker's present file, with another number of `programs` if given; None if that fails.
 
@@ -107,7 +108,8 @@ class Trial:
         only those outside of a tensor, if `bounds`; or where NaN and inf came from, if they were `traced`.
         What is watched fails after `most` loads and stores. With `products_idle`, tl.dot adds nothing. Of a
         text with other expressions beside its own, those that are `selected` run; see `SubmissionWorker.go`
-        for those that are `compared`.
+        for those that are `compared`. How a part that is `followed` gets into an element is in
+        `worker.witnessed`, too.
         """
         arena = worker.arena
         lent, poisoned = self._lay(arena)
@@ -136,6 +138,7 @@ class Trial:
             products_idle=products_idle,
             selected=selected,
             compared=compared,
+            followed=followed,
         ):
             return None
         is_clean = all(
@@ -169,6 +172,20 @@ class Trial:
     def buffers(self) -> tuple[Buffer, ...]:
         """The places of the inputs and the outputs."""
         return (*self._inputs, *self._outputs)
+
+    def way(self, name: str, axis: int, start: int, stop: int, output: str, index: Sequence[int]) -> Followed:
+        """Return a part of an input, indices `start` up to `stop` of an axis, and an element of an output."""
+        given = next(one.tensor for one in self._inputs if one.name == name)
+        place = next(one.tensor for one in self._outputs if one.name == output)
+        size = TORCH_DTYPES[self.case.dtype].itemsize
+        at = sum(k * stride for k, stride in zip(index, place.strides, strict=True))
+        number = 0
+        for k, many in zip(index, place.shape, strict=True):
+            number = number * many + k
+        return Followed(
+            given.offset, size, tuple(given.shape), tuple(given.strides), axis, start, stop,
+            place.offset + at * size, number,
+        )  # fmt: skip
 
     def loads_of(self, reaches: Sequence[Reach], name: str) -> list[Reach]:
         """Return how far loads from an input reach, of those that were seen in a call."""

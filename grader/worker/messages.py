@@ -14,7 +14,7 @@ from grader.course.signatures import Shape
 from grader.sandbox.confine import Confinement
 from grader.system.text import one_line
 from grader.worker.protocol import Json, JsonObject
-from grader.worker.witness.record import Witnessed
+from grader.worker.witness.record import Followed, Witnessed
 
 IN_BACKWARD = " in backward"  # behind the name of an operator that ran in a backward pass
 MOST_LINES, MOST_PLACES = 10**7, 8  # of a file; lines that a worker reports of one run
@@ -111,7 +111,8 @@ class Go:
     is faster; if `traced`, every operation on floats in place of them. With a `most`, a call that is watched
     fails after so many loads and stores. If `products_idle`, tl.dot adds nothing to its accumulator there.
     Of a file that has other expressions beside its own, those that are `selected` run, by the number of the
-    place; if none is, those are compared whose number leaves the rest `compared[0]` by `compared[1]`.
+    place; if none is, those are compared whose number leaves the rest `compared[0]` by `compared[1]`. Of a
+    part that is `followed`, the interpreter finds the way into an element of an output.
     """
 
     plan: int
@@ -124,6 +125,7 @@ class Go:
     products_idle: bool = False
     selected: dict[str, int] = field(default_factory=dict)
     compared: tuple[int, int] = (0, 1)
+    followed: Followed | None = None
 
 
 @dataclass(frozen=True)

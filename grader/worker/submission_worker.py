@@ -46,7 +46,7 @@ from grader.worker.protocol import JsonObject, Kind, encode
 from grader.worker.session import Session
 from grader.worker.shared_memory import Arena, Buffer, Call
 from grader.worker.waiting import explained
-from grader.worker.witness.record import Witnessed
+from grader.worker.witness.record import Followed, Witnessed
 
 LOAD_LIMIT_S = 60.0
 QUEUE_LIMIT_S = 2.0  # to queue the calls of a plan, which takes milliseconds; longer, and something waits
@@ -297,6 +297,7 @@ class SubmissionWorker:
         products_idle: bool = False,
         selected: Mapping[str, int] = MappingProxyType({}),
         compared: tuple[int, int] = (0, 1),
+        followed: Followed | None = None,
         meanwhile: Callable[[], None] | None = None,
     ) -> Outcome | None:
         """Run a prepared plan, and call `meanwhile` while it runs; return an outcome if it failed.
@@ -306,7 +307,8 @@ class SubmissionWorker:
         if `traced`, where NaN and inf come from. With a `most`, what is watched fails after so many loads and
         stores. With `products_idle`, tl.dot adds nothing to its accumulator in the interpreter. Of a text
         that is kept, the expressions that are `selected` run; if none is, those of places are compared whose
-        number leaves the rest `compared[0]` by `compared[1]`.
+        number leaves the rest `compared[0]` by `compared[1]`. Of a part of an input that is `followed`, the
+        interpreter finds the way into an element of an output.
         """
         asked = Go(
             plan,
@@ -319,6 +321,7 @@ class SubmissionWorker:
             products_idle,
             dict(selected),
             compared,
+            followed,
         )
         began = time.monotonic()
         failed = self._ask(Kind.GO, encode(asked), limit_s, exchanger=exchanger, meanwhile=meanwhile)

@@ -58,7 +58,7 @@ from grader.worker.protocol import (
     unpack_payload,
 )
 from grader.worker.shared_memory import Arena, Tensor
-from grader.worker.witness import births, recorder
+from grader.worker.witness import births, influence, recorder
 from grader.worker.witness.record import Witnessed
 
 # What watches a run, with a function that returns what was seen.
@@ -410,13 +410,15 @@ class _Frames:
 
 def _witness(go: Go, setup: Setup, module: ModuleType | nvcc.Library | None, arena: Arena) -> Witness:
     """Return what watches a run in the interpreter, if that is asked."""
-    if not (go.witnessed or go.traced or go.bounds):
+    if not (go.witnessed or go.traced or go.bounds or go.followed):
         return contextlib.nullcontext(Witnessed)
     # Lines are those of the file itself, also where it calls a function of another one. An edited file has
     # another path than the submitted one.
     files = [str(getattr(module, "__file__", setup.file))]
     if go.traced:
         return births.traced(files)
+    if go.followed:
+        return influence.followed(files, arena.addresses, go.followed)
     return recorder.recorded(files, arena.addresses, only_bounds=not go.witnessed, most=go.most)
 
 

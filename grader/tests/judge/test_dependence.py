@@ -10,7 +10,7 @@ from grader.course import catalog
 from grader.judge import dependence
 from grader.judge.trial import Called, Trial
 from grader.tests.helpers.course import SEED
-from grader.worker.witness.record import NO_TENSOR, Reach, Witnessed
+from grader.worker.witness.record import NO_TENSOR, Influence, Reach, Witnessed
 
 EXERCISES = {each.name: each for entry in catalog.find() for each in entry.lab.exercises}
 
@@ -19,8 +19,10 @@ EXERCISES = {each.name: each for entry in catalog.find() for each in entry.lab.e
 def say(monkeypatch):
     """Says on what the outputs of a wrong function of torch depend, in the case nearest to some sizes."""
 
-    def call(trial, worker, witnessed=False):
+    def call(trial, worker, witnessed=False, followed=None):
         worker.calls += 1
+        if followed:
+            worker.witnessed = Witnessed(influence=worker.influence)
         if witnessed:
             first = min(buffer.tensor.offset for buffer in trial._inputs)
             seen = ((first, 17, False), (first, 12, False), (first + 1, 5, False), (first, 3, True))
@@ -32,10 +34,11 @@ def say(monkeypatch):
 
     monkeypatch.setattr(Trial, "call", call)
 
-    def say_it(name, function, sizes, dtype="fp32", label=""):
+    def say_it(name, function, sizes, dtype="fp32", label="", influence=None):
         cases = [one for one in EXERCISES[name].cases if one.dtype == dtype and not one.layouts]
         cases.sort(key=lambda one: sum(abs(one.params[size] - n) for size, n in sizes.items()))
         worker = SimpleNamespace(session=SimpleNamespace(seed=SEED), function=function, calls=0)
+        worker.influence = influence
         words = dependence.dependence(worker, EXERCISES[name], [replace(cases[0], label=label)])
         confirming = 6 * len(
             dependence.STRONGER
@@ -162,7 +165,7 @@ def test_a_part_of_a_sum_that_is_cut_off_is_no_part_that_does_not_count(say):
         assert "column" not in say("matmul_bias_relu", cut_off, {"m": 65, "n": 40, "k": k})
 
 
-def test_a_load_that_reaches_no_needed_element_has_a_wrong_address_but_no_mask_does():
+def test_a_load_that_reaches_no_needed_element_has_a_wrong_address_or_mask():
     part = dependence.Part("bias", 0, 64, 80)
     words = dependence._Words(
         dependence.IN_PLACE_OF_ANOTHER, "out[0, 64] depends on bias[0..15]", [(part, 0)]
@@ -172,6 +175,13 @@ def test_a_load_that_reaches_no_needed_element_has_a_wrong_address_but_no_mask_d
     assert "line 84 loads bias[0..63] and nothing else" in said
     assert dependence._never_reached(words, (128,), [near], 1) == ""  # its second load may be missing
     assert dependence._never_reached(words, (128,), [far], 2) == ""  # what is made of it may be wrong
-    assert (
-        dependence._never_reached(words._replace(rank=1), (128,), [near], 2) == ""
-    )  # depends on nothing: a mask
+    on_nothing = dependence._never_reached(words._replace(rank=1), (128,), [near], 2)
+    assert on_nothing.endswith("its mask, or its address, leaves out the rest")
+
+
+def test_the_way_of_a_wrong_element_is_said_in_place_of_where_its_input_is_loaded(say):
+    asked = "elementwise_add", lambda x, y: x.roll(1) + y, {"n": 129}
+    joined = say(*asked, influence=Influence(19))
+    assert joined == "out[0] depends on x[128], and should depend on x[0]; line 19 uses x[128] for it"
+    stored = say(*asked, influence=Influence(19, loaded=17, stored=12))
+    assert "; line 17 loads what line 12 has stored of x[128]: these two lines do not agree" in stored

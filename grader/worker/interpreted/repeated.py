@@ -189,7 +189,7 @@ def _recorded(
     `tensors` are those among its arguments, in their order.
     """
     # Of the same values, but no two are one object: the next call may have two.
-    own = [tl.tensor(TensorHandle(one.handle.data, one.handle.dtype), one.type) for one in tensors]
+    own = [tl.tensor(_apart(one.handle), one.type) for one in tensors]
     left = iter(own)
 
     def apart(value: object) -> object:
@@ -210,6 +210,13 @@ def _recorded(
         if result is mine:
             return tensors[at], partial(_handed_back, at)
     return result, _plan(recorder, result, len(own))
+
+
+def _apart(handle: TensorHandle) -> TensorHandle:
+    """Return another object with the same data, of which the same is known."""
+    found = TensorHandle(handle.data, handle.dtype)
+    found.attr.update(handle.attr)
+    return found
 
 
 def _handed_back(at: int, _builder: object, tensors: Sequence[tl.tensor]) -> tl.tensor:

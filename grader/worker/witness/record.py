@@ -78,6 +78,39 @@ class Birth:
 
 
 @dataclass(frozen=True)
+class Followed:
+    """A part of an input, indices `start` up to `stop` of one axis, and an element of an output.
+
+    The input begins `offset` bytes into the lent memory, and the element lies `target` bytes into it. It is
+    number `place` of the output, whose rows may be stored one behind the other in a tensor of the file's own.
+    `size` is that of an element, in bytes.
+    """
+
+    offset: int
+    size: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    axis: int
+    start: int
+    stop: int
+    target: int
+    place: int
+
+
+@dataclass(frozen=True)
+class Influence:
+    """The way of a part of an input into an element of an output.
+
+    `line` is where it first meets numbers that do not depend on it, 0 if nowhere. On its way it was stored in
+    a tensor of the file's own by line `stored`, and loaded from there by line `loaded`; both are 0 if not.
+    """
+
+    line: int
+    loaded: int = 0
+    stored: int = 0
+
+
+@dataclass(frozen=True)
 class Reach:
     """How far a line reaches into a tensor in one call: its lowest and its highest active lane.
 
@@ -129,6 +162,7 @@ class Witnessed:
     accesses: int = field(default=0, compare=False)  # loads, stores and atomics of all programs
     lanes: int = field(default=0, compare=False)  # of all accesses, those that are masked off as well
     again: int = field(default=0, compare=False)  # lanes that store an element of lent memory once more
+    influence: Influence | None = field(default=None, compare=False)  # only if a part was followed
 
     @classmethod
     def claimed(cls, claim: Json) -> Witnessed:
@@ -144,6 +178,7 @@ class Witnessed:
             *map(_is_possible_birth, found.births),
             *map(_is_possible_reach, found.reaches),
             *map(_is_possible_left, found.left),
+            found.influence is None or _is_possible_influence(found.influence),
             *(_are_possible(NO_TENSOR, one.grid, (one.line,)) for one in found.launches),
             len(found.reaches) <= MOST_REACHES,
             len(found.launches) <= MOST_LAUNCHES,
@@ -161,6 +196,7 @@ class Witnessed:
             found.accesses,
             found.lanes,
             found.again,
+            influence=found.influence,
         )
 
 
@@ -186,6 +222,10 @@ def _is_possible_reach(reach: Reach) -> bool:
 def _is_possible_left(left: Left) -> bool:
     places = left.offset, left.line, left.first, left.last, left.count
     return all(0 <= place < LARGEST for place in places) and left.line < MOST_LINES
+
+
+def _is_possible_influence(found: Influence) -> bool:
+    return all(0 <= line < MOST_LINES for line in (found.line, found.loaded, found.stored))
 
 
 def _is_possible_race(fact: Race) -> bool:
