@@ -71,9 +71,13 @@ def candidates(source: Source, function: str, settled: Collection[str] = ()) -> 
         and not _tunes(source, edit, divisors, made)
     ]
     choices = [node for one in reached if not one.kernel for node in _choices(one)]
-    tests, whole = ([source.span(one) for one in of] for of in ([node.test for node in choices], choices))
+    decided = [
+        *(one.test for one in choices),
+        *(test for one in reached if not one.kernel for test in _handed_on(one)),
+    ]
+    tests, whole = ([source.span(one) for one in of] for of in (decided, choices))
     singles = [
-        _of_a_choice(source, edit, [one.test for one in choices])
+        _of_a_choice(source, edit, decided)
         if CONDITION_OF_COPY not in edit.kind and _is_within(edit, tests)
         else edit.avoiding()
         if CONDITION_OF_COPY not in edit.kind and REMOVES[0] in edit.kind and _is_within(edit, whole)
@@ -115,6 +119,16 @@ def _choices(function: Function) -> Iterator[ast.If]:
             for one in node.body
         ):
             yield node
+
+
+def _handed_on(function: Function) -> Iterator[ast.expr]:
+    """Give the conditions that host code names, or passes to a kernel, where they are decided on."""
+    for node in function.nodes:
+        match node:
+            case ast.Assign([ast.Name()], ast.Compare() | ast.BoolOp() as test):
+                yield test
+            case ast.Call(keywords=keywords):
+                yield from (one.value for one in keywords if isinstance(one.value, ast.Compare | ast.BoolOp))
 
 
 def _tunes(

@@ -74,6 +74,9 @@ def _of_a_constant(
     for name, known in KNOWN.items():
         if ENOUGH_DIGITS < abs(node.value / known - 1.0) < FEW_DIGITS:
             yield Edit.of_node(source, 0, node, repr(known), f"{node.value} is not {name} to all digits")
+    if function.kernel and type(node.value) is int and node.value > 1:
+        for name in sorted(function.constexprs):
+            yield Edit.of_node(source, 3, node, name, f"{node.value} is the wrong number in {code}")
     for other in _near(node.value):
         yield Edit.of_node(source, 3, node, other, f"{node.value} is the wrong number in {code}")
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
+from typing import TypeGuard
 
 from grader.judge.repair.edit import PARTIAL_BLOCK, Edit, quoted
 from grader.judge.repair.source import Function, Source, called, names_in
@@ -20,6 +22,9 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     yield from _other_of_a_helper(source, function)
     yield from _results_that_are_lost(source, function)
     yield from _joined_in_turn(source, function)
+    yield from _joined_again(source, function)
+    yield from _advanced_to(source, function)
+    yield from _moved_into_a_name(source, function)
     for node in function.nodes:
         match node:
             case ast.Call(args=[ast.expr() as value, *_]) if function.kernel and called(node) in RESHAPES:
@@ -79,6 +84,89 @@ def _joined_in_turn(source: Source, function: Function) -> Iterator[Edit]:
                 "all values of one side before those of the other"
             )
             yield Edit(0, source.functions[name].node.lineno, mistake, parts)
+
+
+def _joined_again(source: Source, function: Function) -> Iterator[Edit]:
+    """Let a function that joins partial results add them alone: what it makes of each is made once before."""
+    blocks = dict[str, list[ast.expr]]()  # that are reduced, by the function that joins
+    for node in function.nodes if function.kernel else ():
+        match node:
+            case ast.Call(args=[block, *others], keywords=named) if called(node) in JOINING:
+                for given in (*others, *(each.value for each in named)):
+                    if isinstance(given, ast.Name) and given.id in source.functions:
+                        blocks.setdefault(given.id, []).append(block)
+    for name, reduced in blocks.items():
+        joining = source.functions[name]
+        match joining.parameters, joining.node.body[-1]:
+            case [a, b], ast.Return(ast.BinOp(left, ast.Add(), right) as whole):
+                of = [{name.id for name in names_in(side)} for side in (left, right)]
+            case _:
+                continue
+        if of != [{a}, {b}] or isinstance(left, ast.Name) or isinstance(right, ast.Name):
+            continue
+        part, both = source.text_of(left), quoted(source.text_of(whole))
+        parts = [(source.span(whole), f"({a} + {b})")]
+        for block in reduced:
+            made = re.sub(rf"\b{a}\b", f"({source.text_of(block)})", part)
+            parts.append((source.span(block), f"({made})"))
+        mistake = (
+            f"`{name}` is called with what it has returned before, and {both} makes {quoted(part)} of it"
+        )
+        yield Edit(0, whole.lineno, f"{mistake} again", tuple(parts))
+
+
+def _advanced_to(source: Source, function: Function) -> Iterator[Edit]:
+    """Advance block pointers by a block, and not to its place: an offset is added to the last one."""
+    offsets = [
+        (node, one)
+        for node in function.nodes
+        if isinstance(node, ast.Call) and called(node) == "advance"
+        for given in node.args[-1:]
+        for one in ast.walk(given)
+        if isinstance(one, ast.Name)
+    ]
+    loops = {
+        one.target.id
+        for one in function.nodes
+        if isinstance(one, ast.For) and isinstance(one.target, ast.Name)
+    }
+    for name in dict.fromkeys(one.id for _, one in offsets if one.id in loops):
+        mine = [(node, one) for node, one in offsets if one.id == name]
+        call = mine[0][0]
+        mistake = f"{quoted(source.text_of(call))} adds `{name}` to where the block pointer is already"
+        for size in sorted(function.constexprs):
+            parts = tuple((source.span(one), size) for _, one in mine)
+            yield Edit(0, call.lineno, mistake, parts)
+
+
+def _moved_into_a_name(source: Source, function: Function) -> Iterator[Edit]:
+    """`root = sqrt(x)`, and then `root + eps`, becomes `root = sqrt(x + eps)`, and then `root`."""
+    for node in function.nodes if function.kernel else ():
+        match node:
+            case ast.BinOp(ast.Name(name) as kept, ast.Add() | ast.Sub() as operator, other):
+                pass
+            case _:
+                continue
+        made = [one for one in function.nodes if _is_made(one, name)]
+        if len(made) != 1 or name in {one.id for one in names_in(other)}:
+            continue
+        call = made[0].value
+        if node.lineno <= (made[0].end_lineno or 0):
+            continue
+        if not isinstance(call, ast.Call) or called(call) not in ONE_VALUE or not call.args:
+            continue
+        sign, code = "+" if isinstance(operator, ast.Add) else "-", source.text_of(other)
+        mistake = f"{quoted(code)} stands outside of {quoted(source.text_of(call))}, and belongs inside"
+        inside = f"({source.text_of(call.args[0])}) {sign} ({code})"
+        parts = ((source.span(call.args[0]), inside), (source.span(node), source.text_of(kept)))
+        yield Edit(1, node.lineno, mistake, parts)
+
+
+def _is_made(node: ast.AST, name: str) -> TypeGuard[ast.Assign]:
+    match node:
+        case ast.Assign([ast.Name(target)]):
+            return target == name
+    return False
 
 
 def _limited(node: ast.Call) -> ast.expr | None:

@@ -9,6 +9,7 @@ from typing import TypeGuard
 
 from grader.judge.repair.edit import PARTIAL_BLOCK, Edit, quoted
 from grader.judge.repair.kinds import WHOLE_KINDS, Kind, kinds_of, maxima, of_an_expression
+from grader.judge.repair.operators import COMPARISONS
 from grader.judge.repair.source import Function, Source, called, names_in, stored
 
 FUNCTIONS = ("tl.exp", "tl.log", "tl.sqrt", "tl.rsqrt")
@@ -36,6 +37,8 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
         if isinstance(one, ast.Compare) and isinstance(one.comparators[0], ast.Name)
     } - {*source.tuned}
     yield from _in_functions(source, function, kinds)
+    yield from _in_terms(source, function, kinds)
+    yield from _in_both_sides(source, function, kinds)
     yield from _rescaled_too(source, function)
     has_powers = any(called(one) in OF_2 for one in ast.walk(source.tree))
     for node, line in _places(source, function.node):
@@ -58,6 +61,8 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
                     continue
                 if kind in (Kind.SIZE, Kind.CONSTANT) and sign in "+-":
                     continue
+                if is_whole and kind is Kind.VALUE and name not in function.parameters:
+                    continue  # a real number, which is no part of a place
                 if sign == "-" and is_whole and name in {one.id for one in names_in(node)}:
                     continue  # it would cancel out, and so only leave out what says where a program works
                 if kind is Kind.CONSTANT and (sign != "*" or not is_count):
@@ -73,7 +78,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
                 mistake = f"{quoted(code)} is not rescaled before it is summed"
                 for exp in ("tl.exp", "tl.exp2"):
                     yield Edit.of_node(source, 2, node, f"(({code}) * {exp}({old} - {new}))", mistake)
-        for name in source.numbers:
+        for name in () if is_whole else source.numbers:
             mistake = f"the factor `{name}` is missing in {quoted(code)}"
             yield Edit.of_node(source, 1, node, f"(({code}) * {name})", mistake)
         for step in (name for name in bound if kinds.get(name) is Kind.STRIDE):
@@ -98,6 +103,69 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
             yield Edit.of_node(source, 5, node, f"{around}({code})", mistake)
         mistake = f"what is below 0 is not set to 0 (ReLU) in {quoted(code)}"
         yield Edit.of_node(source, 4, node, f"tl.maximum({code}, 0.0)", mistake)
+
+
+def _in_terms(source: Source, function: Function, kinds: dict[str, Kind]) -> Iterator[Edit]:
+    """Put a factor or a divisor to one term of a sum of real numbers, such as eps: a size, or a value."""
+    real = (Kind.VALUE, Kind.CONSTANT)
+    for whole in function.nodes:
+        if not isinstance(whole, ast.BinOp) or not isinstance(whole.op, ast.Add | ast.Sub):
+            continue
+        if of_an_expression(whole, kinds) is not Kind.VALUE:
+            continue
+        bound = _bound_before(function, whole.lineno)
+        for term in (whole.left, whole.right):
+            is_known = isinstance(term, ast.Name) and term.id in source.numbers
+            if isinstance(term, ast.Constant) or not (is_known or of_an_expression(term, kinds) in real):
+                continue
+            code, around = source.text_of(term), quoted(source.text_of(whole))
+            inside = {one.id for one in names_in(term)}
+            for name in bound:
+                is_size = kinds.get(name) is Kind.SIZE or (
+                    kinds.get(name) is Kind.CONSTANT and name not in source.tuned
+                )
+                if name in inside or not (is_size or kinds.get(name) is Kind.VALUE):
+                    continue
+                missing = f"the factor `{name}` is missing in the term {quoted(code)} of {around}"
+                yield Edit.of_node(source, 4, term, f"(({code}) * {name})", missing)
+                divided = f"the term {quoted(code)} of {around} is not divided by `{name}`"
+                yield Edit.of_node(source, 4, term, f"(({code}) / {name})", divided)
+
+
+def _in_both_sides(source: Source, function: Function, kinds: dict[str, Kind]) -> Iterator[Edit]:
+    """Compare places in a tensor, and not lanes of two blocks: where each block begins is added."""
+    places = set[str]()  # a turn of a loop, or the number of a block times its size
+    for node in function.nodes:
+        match node:
+            case ast.For(target=ast.Name(name)):
+                places.add(name)
+            case ast.Assign([ast.Name(name)], ast.BinOp(op=ast.Mult())) if kinds.get(name) is Kind.INDEX:
+                places.add(name)
+    named = dict[str, ast.Compare]()
+    for node in function.nodes:
+        match node:
+            case ast.Assign([ast.Name(name)], ast.Compare() as compared):
+                named[name] = compared
+    for node in function.nodes:
+        match node:
+            case ast.Compare() as compared:
+                pass
+            case ast.Name(name, ast.Load()) if name in named:  # where it is read a loop may have begun
+                compared = named[name]
+            case _:
+                continue
+        sign = COMPARISONS.get(type(compared.ops[0]))
+        sides = (compared.left, compared.comparators[0])
+        if sign is None or not all(isinstance(one, ast.Subscript) for one in sides):
+            continue  # numbers of two axes, such as rows[:, None] and cols[None, :]
+        used = {one.id for one in names_in(compared)}
+        begins = [
+            name for name in _bound_before(function, node.lineno) if name in places and name not in used
+        ]
+        code, (one, other) = quoted(source.text_of(compared)), (source.text_of(side) for side in sides)
+        for first, second in permutations(begins, 2):
+            mistake = f"{code} compares lanes of two blocks, which begin at `{first}` and `{second}`"
+            yield Edit.of_node(source, 3, node, f"(({one}) + {first} {sign} ({other}) + {second})", mistake)
 
 
 def _in_functions(source: Source, function: Function, kinds: dict[str, Kind]) -> Iterator[Edit]:

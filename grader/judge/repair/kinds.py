@@ -26,6 +26,7 @@ ARITHMETIC = {"exp", "exp2", "log", "log2", "sqrt", "rsqrt", "maximum", "minimum
 OF_REAL_NUMBERS = {"exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sigmoid", "tanh", "erf", "dot"}
 CHOOSING = {"minimum", "maximum", "min", "max"}  # of whole numbers they give a whole number
 WHOLE_KINDS = {Kind.SIZE, Kind.INDEX, Kind.CONSTANT, Kind.STRIDE}
+POINTERS = {"make_block_ptr", "make_tensor_descriptor", "advance"}
 WHOLE = {"arange", "program_id", "num_programs", "cdiv", "multiple_of", "max_contiguous"}
 
 
@@ -141,6 +142,8 @@ def of_an_expression(node: ast.expr, known: dict[str, Kind]) -> Kind | None:
             return Kind.INDEX if kinds - {None} else None
         case ast.Call():
             name = called(node)
+            if name in POINTERS:
+                return Kind.POINTER
             if name in CHOOSING:
                 kinds = {of_an_expression(one, known) for one in node.args}
                 return Kind.INDEX if kinds <= WHOLE_KINDS else Kind.VALUE
@@ -148,7 +151,9 @@ def of_an_expression(node: ast.expr, known: dict[str, Kind]) -> Kind | None:
                 return Kind.VALUE
             if name in WHOLE:
                 return Kind.INDEX
-            if name in ("to", "cast") and isinstance(node.func, ast.Attribute):
+            if name == "cast" and node.args:
+                return of_an_expression(node.args[0], known)
+            if name == "to" and isinstance(node.func, ast.Attribute):
                 return of_an_expression(node.func.value, known)
     return None
 

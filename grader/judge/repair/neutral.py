@@ -47,6 +47,10 @@ def neutral(source: Source, edit: Edit) -> Iterator[Neutral]:
     for value in _values(source, node):
         if value != becomes:
             yield Neutral(source.text_of(node), (source.span(node), value))
+    if not isinstance(node, ast.Compare):  # a number of a comparison, which may hold always, or never
+        for whole in (one for one in outside if isinstance(one, ast.Compare)):
+            code = source.text_of(whole)
+            yield from (Neutral(code, (source.span(whole), value)) for value in _values(source, whole))
     outer = outside[0] if outside else None
     if isinstance(outer, ast.Call) and called(outer) in CHOOSING and node in outer.args:
         for other in outer.args[CHOOSING[called(outer)] :]:

@@ -43,7 +43,7 @@ from grader.worker.submission_worker import SubmissionWorker
 
 # What is tried is counted in work and not in seconds, so that two runs say the same. A unit is about a
 # millisecond of one core where a kernel is short; where it is long, rewriting it takes more.
-WORK_FOR_ONE, WORK_FOR_TWO = 11_000, 4_000  # of single edits, and of second ones
+WORK_FOR_ONE, WORK_FOR_TWO = 18_000, 6_000  # of single edits, and of second ones
 SHARE_OF_AGAIN = 0.3  # of the work, without the edits of another function, on top of which all were tried
 SHARE_OF_OTHER = 0.5  # of the work, in another case where no edit mends the first
 FEWEST_MENDED = 2  # cases that an edit makes right for which it is named, where it does not mend all
@@ -184,8 +184,12 @@ class Search:
             one
             for one in _candidates(self._source.text, self._name, frozenset(self._settled))
             if (self._masks or "mask" not in one.kind)
-            and (len(one.parts) == 1 or one.parts[0][1] not in tuned)
+            and not (len(one.parts) > 1 and one.parts[0][1] in tuned and self._replaced_by(one) in tuned)
         ]
+
+    def _replaced_by(self, edit: Edit) -> str:
+        """Return the text of the file that an edit replaces first."""
+        return self._source.between(*edit.parts[0][0])
 
     def mend(self, likely: Sequence[Edit] = (), may_fail: bool = False) -> Repair | None:
         """Return the first edit by rank with which all cases are right, or two edits; None if none is found.

@@ -183,6 +183,8 @@ def _is_bound_before(statement: ast.Assign, function: Function) -> bool:
 def _moved_down(source: Source, body: Sequence[ast.stmt]) -> Iterator[Edit]:
     """Let the first of some statements come behind each of the others."""
     first = source.text_of(body[0])
+    if isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
+        return  # a docstring
     for at, other in enumerate(body[1:], 1):
         if isinstance(other, ast.For | ast.While | ast.If | ast.Return | ast.FunctionDef):
             return
