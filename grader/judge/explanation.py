@@ -83,8 +83,11 @@ STEPS = "steps through"  # in a cause by an experiment, with which a case is rig
 MOST_FACTS = 2  # of an exercise, that are told before its cause is known
 MOST_BESIDE = 3  # cases of another exercise of the file that an edit must keep right
 RARE = 1e-3  # share of the elements
+MOST_WRONG = 0.9  # share of the elements, from which a wrong result has no right part
 LEAST_SEARCH_S = 5.0  # for which the cause is looked for, however long the cases of the lab took
+LEAST_FOR_RELATION_S = 8.0  # that must be left for edits, if a relation is looked for before them
 EXPERIMENTS_S = 1.0  # after the search has ended by the clock, in which experiments still begin
+LEAST_DEPENDENCE_S = 1.5  # for which it is asked on which inputs a wrong element depends
 SHARE_OF_EARLIER = 0.75  # of the time, for a function of a file or lab that is not the last wrong one
 SHARE_OF_USUAL = 0.75  # of the time, for edits in cases of the usual sizes, before those in small calls
 SHARE_OF_SMALL = 0.6  # of what is left then, for small calls; the rest is for experiments
@@ -157,6 +160,17 @@ def _share_wrong(outcome: Outcome) -> float:
     return found.wrong / max(math.prod(found.shape), 1) if found else 0.0
 
 
+def _is_wrong_throughout(wrong: Wrong) -> bool:
+    """Return whether no case is right, and most elements of each are wrong numbers.
+
+    With too few programs, or a wrong stride, some cases are right, or some elements are.
+    """
+    failed = [outcome for _, outcome in wrong.answers if is_open(outcome)]
+    return not wrong.cases(right=True) and all(
+        one.reason is Reason.MISMATCH and _share_wrong(one) > MOST_WRONG for one in failed
+    )
+
+
 def is_rare(outcome: Outcome) -> bool:
     """Return whether few elements are wrong: of a random choice any other numbers may have none of these."""
     found = outcome.error_map
@@ -216,7 +230,7 @@ class Explainer:
                 if found and found.cases is None and not found.outputs:
                     repair, another = found, ""
             # A launch with too few programs, or a wrong stride, is found within a second.
-            if not another and not repair:
+            if not another and not repair and not _is_wrong_throughout(wrong):
                 tried = self._tried(wrong)
             needed = [words for words in (tried or {}).values() if _is_of_programs(words)]
             if len(needed) >= MOST_TOLD * max(1, len(failed)):
@@ -274,9 +288,9 @@ class Explainer:
             others_step = any(STEPS in words for name, words in (tried or {}).items() if name not in named)
             if not told_already or (_is_of_strides(repair) and not others_step) or _mends_all(repair):
                 stepped = {}  # the edit says where the stride comes from, or that the strides are right
+        words = "; ".join(filter(None, (sentence(repair), self._on_what_it_depends(wrong, repair))))
         causes = {
-            name: replace(one, cause=stepped.get(name, sentence(repair)), hint=hint)
-            for name, one in named.items()
+            name: replace(one, cause=stepped.get(name, words), hint=hint) for name, one in named.items()
         }
         if exchanged:
             causes |= {name: replace(one, cause=sentence(repair)) for name, one in _returned(wrong).items()}
@@ -291,6 +305,18 @@ class Explainer:
             said = {tried[name] for name in named if name in tried and name not in stepped}
             tried = {name: words for name, words in tried.items() if words not in said}
         return causes | self._not_mended(left, rest, formula, tried)
+
+    def _on_what_it_depends(self, wrong: Wrong, repair: Repair) -> str:
+        """Say on which inputs a wrong element depends, where edits only go around what is wrong."""
+        cases = [case for case in wrong.cases(right=False) if repair.mends(case) and not case.is_far]
+        if not any(edit.goes_around for edit in repair.edits) or self._is_late(MOST_LATE_S):
+            return ""
+        worker = self._workers_for(wrong.answers[0][0])[0]
+        until = max(self.until + EXPERIMENTS_S, time.monotonic() + LEAST_DEPENDENCE_S)
+        try:
+            return dependence(worker, wrong.exercise, cases, until) if wrong.begin(worker) else ""
+        finally:
+            worker.close()
 
     @staticmethod
     def _is_told_too_much(wrong: Wrong, repair: Repair, tried: dict[str, str]) -> bool:
@@ -630,10 +656,12 @@ class Explainer:
             unclear = [(item.case.name, one) for item, one in wrong.answers if is_unclear(one)]
             is_first = key not in self._mended and not told and most == 1.0 and not unclear
             follows = relation = ""
+            is_related = False  # whether a relation was looked for
             is_whole = most == 1.0
             if is_first and not self._is_late() and not workers[0].start():
                 follows = formula_of_file(workers[0], wrong.exercise, failing)
-                if not follows:
+                if not follows and self.until - time.monotonic() > LEAST_FOR_RELATION_S:
+                    is_related = True
                     relation = measured_of_file(workers[0], wrong.exercise, failing, telling=True)
                 if follows or relation:  # which says as much as an edit
                     self._tell(wrong.exercise.name, follows or relation)
@@ -693,13 +721,13 @@ class Explainer:
             formula = follows or relation if is_known else ""
             if not formula and not is_known and not self._is_late():
                 formula = formula_of_file(workers[0], wrong.exercise, left)
-            if not (formula or is_known or found or self._is_late()):
+            if not (formula or (is_known and is_related) or found or self._is_late()):
                 formula = measured_of_file(workers[0], wrong.exercise, left, telling=True)
             if not formula and not self._is_late():
                 laid = wrong if not found else wrong._replace(repair=found)
                 shown = [one for one in left if not one.label and elements(one) >= FEWEST_ELEMENTS]
                 formula = self._rounded(workers[0], laid, shown)
-                end = self.until + EXPERIMENTS_S
+                end = max(self.until + EXPERIMENTS_S, time.monotonic() + LEAST_DEPENDENCE_S)
                 formula = formula or dependence(workers[0], wrong.exercise, left, until=end)
             return found, formula
         except SyntaxError:
