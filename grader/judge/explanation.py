@@ -13,37 +13,37 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 from grader.course.items import CORRECTNESS, CaseItem, Item
-from grader.course.spec import WRONG_RESULTS, Case, Exercise, Reason, Verdict
+from grader.course.spec import Case, Exercise, Reason, Verdict
 from grader.course.submission import Submission
 from grader.course.symptoms import Symptom
 from grader.judge.contrast import UP_TO, contrast
 from grader.judge.dependence import dependence
-from grader.judge.error_causes.shapes import UNLIKE, UNLIKE_IN_DOT
-from grader.judge.experiments.configs import right_with
 from grader.judge.experiments.numbers import MOST_CASES, other_number
-from grader.judge.experiments.of_file import Failed, by_experiment
-from grader.judge.experiments.outputs import exchanged_outputs
-from grader.judge.experiments.programs import LAUNCHES, NEEDED, NEVER_STORED
-from grader.judge.experiments.rounding import rounded_down
-from grader.judge.experiments.shifts import breaking_shift
+from grader.judge.experiments.of_exercise import Experiments
+from grader.judge.experiments.programs import NEEDED, NEVER_STORED
 from grader.judge.experiments.small_calls import by_small_calls
-from grader.judge.experiments.smallest import MOST_S, Smallest, smallest_wrong
-from grader.judge.facts import births
+from grader.judge.experiments.smallest import MOST_S
 from grader.judge.formula.of_file import formula_of_file
 from grader.judge.measured import measured_of_file
 from grader.judge.repair.bench import FEWEST_ELEMENTS
 from grader.judge.repair.edit import CONDITION_OF_COPY, LATER_TURNS, PARTIAL_BLOCK, Edit
-from grader.judge.repair.search import NotRunError, Repair, Search, lay, parts_of
+from grader.judge.repair.search import NotRunError, Repair, Search, lay
 from grader.judge.repair.smaller import by_smaller_blocks, is_long
 from grader.judge.repair.source import Source
 from grader.judge.trial import MOST_ELEMENTS, Trial, elements
-from grader.judge.usual_config import separated, unlike
+from grader.judge.wrong import (
+    Wrong,
+    is_open,
+    is_rare,
+    is_unclear,
+    is_wrong_throughout,
+    seen_apart,
+    with_configs,
+)
 from grader.results.outcome import Outcome
 from grader.worker.submission_worker import SubmissionWorker
-from grader.worker.witness.record import Birth
 
 # Where the wrong elements lie, or that they are wrong: many mistakes look like this. Their usual cause is not
 # named when no edit of the line that it means has helped.
@@ -63,12 +63,6 @@ DOUBTFUL = {
     Symptom.OUT_OF_BOUNDS_READ,
     Symptom.PADDED_WRITE,
 }
-PLAIN_REASONS = (
-    Reason.STALE,
-    Reason.NONDETERMINISTIC,
-    Reason.RETURNED,
-    Reason.RACE,
-)  # they say by themselves what is wrong
 TRACED = (Reason.NONFINITE, Reason.PRECISION)  # of which every operation of a case is looked at
 SHARE_OF_MORE = 0.3  # of the work, for another function of a file in which one was looked for in vain
 SHARE_OF_LONG = 0.4  # of the work, in long rows, after short ones with smaller blocks have not helped
@@ -82,8 +76,6 @@ ROW_STRIDE = "row stride"
 STEPS = "steps through"  # in a cause by an experiment, with which a case is right
 MOST_FACTS = 2  # of an exercise, that are told before its cause is known
 MOST_BESIDE = 3  # cases of another exercise of the file that an edit must keep right
-RARE = 1e-3  # share of the elements
-MOST_WRONG = 0.9  # share of the elements, from which a wrong result has no right part
 LEAST_SEARCH_S = 5.0  # for which the cause is looked for, however long the cases of the lab took
 LEAST_FOR_RELATION_S = 8.0  # that must be left for edits, if a relation is looked for before them
 EXPERIMENTS_S = 1.0  # after the search has ended by the clock, in which experiments still begin
@@ -94,55 +86,8 @@ SHARE_OF_SMALL = 0.6  # of what is left then, for small calls; the rest is for e
 MOST_MISTAKES = 2  # that are looked for in one function
 MOST_LATE_S = 2.0  # after which nothing is measured any more
 MORE = "The file has another mistake"
-UNCLEAR = (UNLIKE, UNLIKE_IN_DOT)  # what an error says of shapes, and not where they come from
 FAILURES = (Verdict.CRASHED, Verdict.COMPILE_ERROR)
 Answered = tuple[Item, Outcome, float]
-
-
-class Wrong(NamedTuple):
-    """An exercise with a wrong case: what was answered for its cases, and its file."""
-
-    exercise: Exercise
-    submission: Submission
-    answers: Sequence[tuple[CaseItem, Outcome]]
-    right: Collection[str] = ()  # other exercises of the file, of which every case is right
-    beside: Sequence[tuple[Exercise, Case]] = ()  # a few of these cases
-    repair: Repair | None = None  # with which what is left is looked at: another mistake shows by itself
-
-    def begin(self, worker: SubmissionWorker) -> bool:
-        """Start a worker with the file, and with its repair; return whether it runs."""
-        if worker.start():
-            return False
-        if self.repair:
-            lay(worker, self.submission.text, self.repair)
-        return True
-
-    def cases(self, right: bool, hidden: bool = True) -> list[Case]:
-        """Return the cases that are right or wrong, by size; without hidden ones their sizes may be shown."""
-        found = [
-            item.case
-            for item, outcome in self.answers
-            if (outcome.verdict is Verdict.PASS if right else is_open(outcome))
-            and (hidden or not item.case.label)
-        ]
-        return sorted(found, key=elements)
-
-
-def is_open(outcome: Outcome) -> bool:
-    """Return whether the cause of an outcome is looked for: it is wrong, and does not say by itself why."""
-    return (outcome.verdict in WRONG_RESULTS and outcome.reason not in PLAIN_REASONS) or is_unclear(outcome)
-
-
-def is_unclear(outcome: Outcome) -> bool:
-    """Return whether a file fails, and its error says no more than where, or that shapes are unlike."""
-    return outcome.verdict is Verdict.CRASHED and (not outcome.cause or outcome.cause.startswith(UNCLEAR))
-
-
-def _seen_apart(wrong: Wrong) -> set[str]:
-    """Return the names of wrong cases of which something was seen to be wrong, if others lack that."""
-    failed = [(item.case.name, outcome) for item, outcome in wrong.answers if is_open(outcome)]
-    seen = {name for name, outcome in failed if outcome.plain_cause}
-    return seen if len(seen) < len(failed) else set()
 
 
 def _never_launched(wrong: Wrong) -> str:
@@ -154,29 +99,6 @@ def _never_launched(wrong: Wrong) -> str:
     return f"nothing launches {' or '.join(names)}" if names else ""
 
 
-def _share_wrong(outcome: Outcome) -> float:
-    """Return the share of wrong elements; 0 where it was not counted."""
-    found = outcome.error_map
-    return found.wrong / max(math.prod(found.shape), 1) if found else 0.0
-
-
-def _is_wrong_throughout(wrong: Wrong) -> bool:
-    """Return whether no case is right, and most elements of each are wrong numbers.
-
-    With too few programs, or a wrong stride, some cases are right, or some elements are.
-    """
-    failed = [outcome for _, outcome in wrong.answers if is_open(outcome)]
-    return not wrong.cases(right=True) and all(
-        one.reason is Reason.MISMATCH and _share_wrong(one) > MOST_WRONG for one in failed
-    )
-
-
-def is_rare(outcome: Outcome) -> bool:
-    """Return whether few elements are wrong: of a random choice any other numbers may have none of these."""
-    found = outcome.error_map
-    return found is not None and found.wrong < RARE * math.prod(found.shape)
-
-
 class Explainer:
     """Explains the wrong exercises of one run; remembers the edits that have mended a file."""
 
@@ -186,7 +108,7 @@ class Explainer:
         tell: Callable[[str, str], object],
     ):
         """`tell` gets the name of an exercise and what is found of it before all of it is known."""
-        self._workers_for, self._tell = workers_for, tell
+        self._workers_for, self._tell, self._ask = workers_for, tell, Experiments(workers_for)
         self.until = math.inf  # seconds of the monotonic clock, at which no further edits are tried
         self._mended: dict[str, list[Edit]] = {}  # by the hash of a file
         self._wrong: dict[str, list[str]] = {}  # names of wrong functions, by the hash of their file
@@ -204,8 +126,8 @@ class Explainer:
         wrong = wrong._replace(answers=[pair for pair in wrong.answers if not _is_of_far_rows(pair[1])])
         if not any(is_open(outcome) for _, outcome in wrong.answers):
             return {}
-        wrong = self._by_config(wrong)
-        numbered = {} if key in self._mended else self._by_numbers(wrong)
+        wrong = self._ask.by_config(wrong)
+        numbered = {} if key in self._mended else self._ask.by_numbers(wrong)
         if numbered:
             others = [(item, one) for item, one in wrong.answers if item.id not in numbered]
             is_left = any(is_open(one) for _, one in others)
@@ -224,13 +146,13 @@ class Explainer:
             if imports:  # what is wrong here is seen when that is right
                 hint = _common_hint(failed)
                 return {name: replace(outcome, cause=imports, hint=hint) for name, outcome in failed.items()}
-            another = exchanged = "" if repair else self._exchanged(wrong)
+            another = exchanged = "" if repair else self._ask.exchanged(wrong)
             if exchanged:  # an edit says where as well
                 found, _ = self._by_edits(wrong, key, SHARE_OF_SAID)
                 if found and found.cases is None and not found.outputs:
                     repair, another = found, ""
             # A launch with too few programs, or a wrong stride, is found within a second.
-            if not another and not repair and not _is_wrong_throughout(wrong):
+            if not another and not repair and not is_wrong_throughout(wrong):
                 tried = self._tried(wrong)
             needed = [words for words in (tried or {}).values() if _is_of_programs(words)]
             if len(needed) >= MOST_TOLD * max(1, len(failed)):
@@ -245,7 +167,7 @@ class Explainer:
                 for name, words in (tried or {}).items()
                 if NEVER_STORED not in words and LATER_TURNS not in words
             }
-            told = {item.case.name for item, _ in wrong.answers if item.id in shown} or _seen_apart(wrong)
+            told = {item.case.name for item, _ in wrong.answers if item.id in shown} or seen_apart(wrong)
             if told_already:  # the few others may have the same mistake
                 told = set()
                 self._tell(wrong.exercise.name, sure[0])
@@ -258,7 +180,7 @@ class Explainer:
             if repair and repair.cases and told and self._is_told_too_much(wrong, repair, tried or {}):
                 more, _ = self._by_edits(wrong, key, 1.0)
                 repair = more if more and len(more.edits) > len(repair.edits) else repair
-            if repair and (_is_of_few_elements(wrong, repair) or self._leaves_its_error(wrong, repair)):
+            if repair and (_is_of_few_elements(wrong, repair) or self._ask.leaves_its_error(wrong, repair)):
                 repair, another = None, exchanged
             # Of a function that edits have mended in all of its cases, nothing is left that could be why.
             is_open_still = bool(unmended) or key not in self._mended
@@ -288,7 +210,10 @@ class Explainer:
             others_step = any(STEPS in words for name, words in (tried or {}).items() if name not in named)
             if not told_already or (_is_of_strides(repair) and not others_step) or _mends_all(repair):
                 stepped = {}  # the edit says where the stride comes from, or that the strides are right
-        words = "; ".join(filter(None, (sentence(repair), self._on_what_it_depends(wrong, repair))))
+        words = sentence(repair)
+        if any(edit.goes_around for edit in repair.edits) and not self._is_late(MOST_LATE_S):
+            depends = self._ask.on_what_it_depends(wrong, repair, self._end_of_dependence())
+            words = "; ".join(filter(None, (words, depends)))
         causes = {
             name: replace(one, cause=stepped.get(name, words), hint=hint) for name, one in named.items()
         }
@@ -306,18 +231,6 @@ class Explainer:
             tried = {name: words for name, words in tried.items() if words not in said}
         return causes | self._not_mended(left, rest, formula, tried)
 
-    def _on_what_it_depends(self, wrong: Wrong, repair: Repair) -> str:
-        """Say on which inputs a wrong element depends, where edits only go around what is wrong."""
-        cases = [case for case in wrong.cases(right=False) if repair.mends(case) and not case.is_far]
-        if not any(edit.goes_around for edit in repair.edits) or self._is_late(MOST_LATE_S):
-            return ""
-        worker = self._workers_for(wrong.answers[0][0])[0]
-        until = max(self.until + EXPERIMENTS_S, time.monotonic() + LEAST_DEPENDENCE_S)
-        try:
-            return dependence(worker, wrong.exercise, cases, until) if wrong.begin(worker) else ""
-        finally:
-            worker.close()
-
     @staticmethod
     def _is_told_too_much(wrong: Wrong, repair: Repair, tried: dict[str, str]) -> bool:
         """Return whether an experiment says the same of cases that a repair mends, and of others."""
@@ -326,35 +239,6 @@ class Explainer:
             tried.get(item.id) for item, one in wrong.answers if is_open(one) and not repair.mends(item.case)
         }
         return bool((mended & left) - {None})
-
-    def _leaves_its_error(self, wrong: Wrong, repair: Repair) -> bool:
-        """Return whether cases fail as before with a repair of others that fail at the same line.
-
-        What is wrong there is not what the repair changes: in the others it happens not to matter.
-        """
-        mended = {
-            outcome.frames[0].line
-            for item, outcome in wrong.answers
-            if is_unclear(outcome) and outcome.frames and repair.mends(item.case)
-        }
-        left = [
-            item.case
-            for item, outcome in wrong.answers
-            if is_unclear(outcome)
-            and outcome.frames
-            and outcome.frames[0].line in mended
-            and not (repair.mends(item.case) or item.case.needs_gpu or item.case.is_far)
-        ]
-        if not left:
-            return False
-        worker = self._workers_for(wrong.answers[0][0])[0]
-        try:
-            if worker.start():
-                return False
-            lay(worker, wrong.submission.text, repair)
-            return Trial(wrong.exercise, min(left, key=elements), worker.session.seed).call(worker) is None
-        finally:
-            worker.close()
 
     def _of_its_own(
         self, wrong: Wrong, failed: dict[str, Outcome], calls: str, key: str, known: Repair | None
@@ -391,7 +275,7 @@ class Explainer:
         """
         hint = _common_hint(failed)
         # A NaN, and lost digits, may come of the mistake that the formula shows.
-        born = {} if formula else {one: self._born(wrong, one) for one in TRACED}
+        born = {} if formula else {one: self._ask.born(wrong, one) for one in TRACED}
         tried = self._tried(wrong) if tried is None else tried
         # What is not found makes some values quite wrong, and others a little: that is no loss of digits.
         plain = {item.id for item, _ in wrong.answers if item.case.params.get("values") is None}
@@ -435,195 +319,25 @@ class Explainer:
             }
         if not guessed or (len(causes) == 1 and not doubtful):
             return failed | seen
-        smallest = self._smallest(wrong)
+        smallest = self._ask.smallest(wrong, MOST_S / 3 if self._is_late() else MOST_S)
         if smallest:  # and what separates has to hold in the calls that were tried, too
             found = contrast([*shown, *smallest.wrong], [*right, *smallest.right]) if shown else ""
         call = smallest.words if smallest and UP_TO not in found else ""  # else it has the same size again
-        related = "" if self._is_late(MOST_LATE_S) else self._shifted(wrong) or self._measured(wrong)
+        related = "" if self._is_late(MOST_LATE_S) else self._ask.shifted(wrong) or self._ask.measured(wrong)
         words = "; ".join(filter(None, ("not found", _never_launched(wrong), related, found, call)))
         return seen | {name: replace(outcome, cause=words, hint=hint) for name, outcome in guessed.items()}
+
+    def _tried(self, wrong: Wrong) -> dict[str, str]:
+        """Return the causes that experiments show, by the item's id; none once it is late."""
+        return {} if self._is_late() else self._ask.tried(wrong)
+
+    def _end_of_dependence(self) -> float:
+        """Return until when it is asked on what an element depends, in seconds of the monotonic clock."""
+        return max(self.until + EXPERIMENTS_S, time.monotonic() + LEAST_DEPENDENCE_S)
 
     def _is_late(self, by_s: float = EXPERIMENTS_S) -> bool:
         """Return whether the time for the search, and so many seconds more, is up: little is done then."""
         return time.monotonic() > self.until + by_s
-
-    def _tried(self, wrong: Wrong) -> dict[str, str]:
-        """Return the causes that experiments show, by the item's id; none once it is late."""
-        if self._is_late():
-            return {}
-        worker = self._workers_for(wrong.answers[0][0])[0]
-        failed = [Failed(item.id, item.case, outcome) for item, outcome in wrong.answers if is_open(outcome)]
-        try:
-            found = by_experiment(worker, wrong.exercise, failed) if wrong.begin(worker) else {}
-            few = [one for one in failed if LAUNCHES in found.get(one.id, "")]
-            if all(elements(one.case) > MOST_ELEMENTS for one in failed):  # in which nothing else is tried
-                few = [one for one in failed if one.outcome.reason is Reason.UNWRITTEN]
-            # Programs are too few, or each is given too little: a division says which.
-            down = self._rounded(worker, wrong, [one.case for one in few if one.can_be_called])
-            return found | (dict.fromkeys([one.id for one in few], down) if down else {})
-        except SyntaxError:
-            return {}
-        finally:
-            worker.close()
-
-    @staticmethod
-    def _rounded(worker: SubmissionWorker, wrong: Wrong, cases: Sequence[Case]) -> str:
-        """Say which division of host code rounds down, so that elements of these cases are wrong."""
-        text = Source(wrong.submission.text).with_replaced(parts_of(wrong.repair))
-        ordered = sorted(cases, key=elements)
-        return rounded_down(worker, wrong.exercise, ordered, text) if cases else ""
-
-    def _by_config(self, wrong: Wrong) -> Wrong:
-        """Return an exercise in which all cases that are right with another config have that as their cause.
-
-        Of a case that is wrong in its first call no other config has been tried: those that make other cases
-        right are. Of all configs that were tried it is said what separates the right ones from the wrong.
-        """
-        told = {
-            tuple(one.right_configs.items()): one
-            for _, one in wrong.answers
-            if is_open(one) and one.right_configs
-        }
-        answers = [*wrong.answers]
-        worker = self._workers_for(answers[0][0])[0]
-        try:
-            for known in told.values():
-                asked = [
-                    item.case
-                    for item, one in answers
-                    if is_open(one) and not (one.configs or item.case.needs_gpu or item.case.is_far)
-                ]
-                right = right_with(worker, wrong.exercise, asked, known.right_configs)
-                for at, (item, one) in enumerate(answers):
-                    if is_open(one) and not one.configs and item.case.name in right:
-                        same = replace(one, cause=known.cause, plain_cause=known.cause, configs=known.configs)
-                        answers[at] = _with_configs(item, same), same
-            every = list(told.values())
-            kernels = self._deciding(worker, wrong, every)
-        finally:
-            worker.close()
-        words = separated([one.right_configs for one in every], [one.configs for one in every], kernels)
-        if words:
-            answers = [
-                (item, replace(one, cause=words, plain_cause=words) if one.configs else one)
-                for item, one in answers
-            ]
-        return wrong._replace(answers=answers)
-
-    @staticmethod
-    def _deciding(worker: SubmissionWorker, wrong: Wrong, told: Sequence[Outcome]) -> list[str]:
-        """Return the kernels whose config decides: with it in place of a right one a case is wrong."""
-        found = dict[str, None]()
-        for one in told:
-            case = next(item.case for item, outcome in wrong.answers if outcome is one)
-            kernels = unlike(one.right_configs, one.configs)
-            for kernel in kernels:
-                mixed = {**one.right_configs, kernel: one.configs[kernel]}
-                if len(kernels) == 1 or not right_with(worker, wrong.exercise, [case], mixed):
-                    found[kernel] = None
-        return list(found)
-
-    def _by_numbers(self, wrong: Wrong) -> dict[str, Outcome]:
-        """Return the outcomes of wrong cases that are right for another number, by the item's id."""
-        asked = {
-            item.case.name: (item.id, outcome)
-            for item, outcome in wrong.answers
-            if is_open(outcome) and not (item.case.needs_gpu or item.case.is_far or item.case.label)
-        }
-        cases = [case for case in wrong.cases(right=False) if case.name in asked]
-        worker = self._workers_for(wrong.answers[0][0])[0]
-        try:
-            told = (
-                {} if worker.start() else other_number(worker, wrong.exercise, cases, wrong.submission.text)
-            )
-        finally:
-            worker.close()
-        pairs = [(asked[name], words) for name, words in told.items()]
-        return {at: replace(outcome, cause=words) for (at, outcome), words in pairs}
-
-    def _exchanged(self, wrong: Wrong) -> str:
-        """Say which outputs have each other's values; "" if none have."""
-        plain = [one for one in wrong.cases(right=False) if not (one.needs_gpu or one.is_far or one.label)]
-        worker = self._workers_for(wrong.answers[0][0])[0]
-        try:
-            return "" if worker.start() else exchanged_outputs(worker, wrong.exercise, plain)
-        finally:
-            worker.close()
-
-    def _born(self, wrong: Wrong, reason: Reason) -> str:
-        """Say where the first NaN or inf of the smallest such case comes from, or where digits are lost.
-
-        "" if there is no such case, or nothing is seen.
-        """
-        found = [
-            (item.case, outcome)
-            for item, outcome in wrong.answers
-            if outcome.reason is reason and not item.case.needs_gpu and not item.case.label
-        ]
-        if not found:
-            return ""
-        cases = [min((case for case, _ in found), key=elements)]
-        if reason is Reason.PRECISION:  # where most elements are wrong digits are lost in plain sight
-            small = [pair for pair in found if elements(pair[0]) <= MOST_ELEMENTS]
-            worst = max(small, key=lambda pair: _share_wrong(pair[1]), default=None)
-            cases = [*([worst[0]] if worst else []), *cases]
-        told = (self._born_in(wrong, reason, case) for case in dict.fromkeys(cases))
-        return next(filter(None, told), "")
-
-    def _born_in(self, wrong: Wrong, reason: Reason, case: Case) -> str:
-        """Say the same of one case."""
-        worker = self._workers_for(wrong.answers[0][0])[0]
-        trial = Trial(wrong.exercise, case, worker.session.seed)
-        try:
-            if not wrong.begin(worker) or trial.call(worker, traced=True) is None:
-                return ""
-            seen = [*worker.witnessed.births]
-            if reason is Reason.PRECISION:
-                return births([one for one in seen if one.exact])
-            # Values that are wrong everywhere may be too large for a result: that is no mistake of its own.
-            others = any(is_open(one) and one.reason is not reason for _, one in wrong.answers)
-            seen = [one for one in seen if not (one.exact or (others and one.operation.startswith("to ")))]
-            return births(outside_of_right(wrong, seen))
-        finally:
-            worker.close()
-
-    def _shifted(self, wrong: Wrong) -> str:
-        """Say that a constant added to an input spoils a result, where only some values of inputs do."""
-        if any(case.params.get("values") is None for case in wrong.cases(right=False)):
-            return ""
-        right = [
-            case for case in wrong.cases(right=True) if FEWEST_ELEMENTS <= elements(case) <= MOST_ELEMENTS
-        ]
-        plain = [
-            case
-            for case in right
-            if case.params.get("values") is None and not (case.needs_gpu or case.is_far)
-        ]
-        worker = self._workers_for(wrong.answers[0][0])[0]
-        try:
-            return breaking_shift(worker, wrong.exercise, plain) if wrong.begin(worker) else ""
-        finally:
-            worker.close()
-
-    def _smallest(self, wrong: Wrong) -> Smallest | None:
-        """Return the smallest wrong call, and what was tried to find it."""
-        worker = self._workers_for(wrong.answers[0][0])[0]
-        try:
-            wrong.begin(worker)
-            shown = wrong.cases(right=False, hidden=False)
-            most_s = MOST_S / 3 if self._is_late() else MOST_S
-            return smallest_wrong(worker, wrong.exercise, shown, most_s)
-        finally:
-            worker.close()
-
-    def _measured(self, wrong: Wrong) -> str:
-        """Say how the wrong results relate to the right ones."""
-        worker = self._workers_for(wrong.answers[0][0])[0]
-        try:
-            failing = wrong.cases(right=False)
-            return measured_of_file(worker, wrong.exercise, failing) if wrong.begin(worker) else ""
-        finally:
-            worker.close()
 
     def _by_edits(
         self, wrong: Wrong, key: str, most: float, told: Collection[str] = (), again: bool = False
@@ -633,7 +347,7 @@ class Explainer:
         `most` is the share of the usual work that may be done: a small one where an experiment has told what
         is wrong, which an edit would only say in other words. Edits are tried on other cases than those in
         `told`, of which an experiment has done so: these may have another mistake. If `again`, only the edits
-        that have mended another function of the file are tried.
+        that have mended another function of the file are tried, also where other random numbers would mend.
         """
         if again and key not in self._mended:
             return None, ""
@@ -642,8 +356,8 @@ class Explainer:
             item.case
             for item, outcome in sorted(wrong.answers, key=lambda answer: elements(answer[0].case))
             if is_open(outcome) and not item.case.needs_gpu and not item.case.is_far
-            and outcome.symptom not in wrong.exercise.of_random_numbers
-            and not (wrong.exercise.follow and is_rare(outcome))
+            and (again or outcome.symptom not in wrong.exercise.of_random_numbers)
+            and (again or not (wrong.exercise.follow and is_rare(outcome)))
         ]  # fmt: skip
         if not failing:
             return None, ""
@@ -726,8 +440,8 @@ class Explainer:
             if not formula and not self._is_late():
                 laid = wrong if not found else wrong._replace(repair=found)
                 shown = [one for one in left if not one.label and elements(one) >= FEWEST_ELEMENTS]
-                formula = self._rounded(workers[0], laid, shown)
-                end = max(self.until + EXPERIMENTS_S, time.monotonic() + LEAST_DEPENDENCE_S)
+                formula = self._ask.rounded(workers[0], laid, shown)
+                end = self._end_of_dependence()
                 formula = formula or dependence(workers[0], wrong.exercise, left, until=end)
             return found, formula
         except SyntaxError:
@@ -771,7 +485,7 @@ class Explainer:
             for outcome in failed.values()
         ]
         if any(outcome.reason is Reason.NONFINITE for outcome in failed.values()):
-            seen.append(self._born(wrong, Reason.NONFINITE))
+            seen.append(self._ask.born(wrong, Reason.NONFINITE))
         for words in [*dict.fromkeys(filter(None, seen))][:MOST_FACTS]:
             self._tell(wrong.exercise.name, words)
 
@@ -832,21 +546,6 @@ def _are_near(worker: SubmissionWorker, exercise: Exercise, cases: Sequence[Case
     return near > len(cases[:MOST_CASES]) / 2
 
 
-def outside_of_right(wrong: Wrong, seen: Sequence[Birth]) -> Sequence[Birth]:
-    """Return what was seen, or nothing if it was in a function that another exercise shows to be right.
-
-    Then what went in was wrong before.
-    """
-    source = Source(wrong.submission.text)
-    right = [function for name in wrong.right for function in source.reached_from(name)]
-    inside = any(
-        function.node.lineno <= one.line <= (function.node.end_lineno or 0)
-        for one in seen
-        for function in right
-    )
-    return () if inside else seen
-
-
 def _is_of_far_rows(outcome: Outcome) -> bool:
     """Return whether a case is right where rows lie close together: then that is its cause."""
     return is_open(outcome) and outcome.symptom is Symptom.OFFSETS_WRAP
@@ -898,11 +597,6 @@ def _is_of_strides(found: Repair) -> bool:
 def _listed(names: Sequence[str]) -> str:
     quoted = [f"`{name}`" for name in names]
     return f"{' and '.join(quoted)} {'is' if len(names) == 1 else 'are'}"
-
-
-def _with_configs(item: CaseItem, outcome: Outcome) -> CaseItem:
-    """Return a case with the configs with which alone it is wrong."""
-    return replace(item, case=replace(item.case, configs=outcome.configs)) if outcome.configs else item
 
 
 def _all_right(
@@ -974,7 +668,7 @@ def explained(
             wrong += [] if item.exercise in wrong else [item.exercise]
     for (folder, exercise), lab in exercises.items():
         mine = [
-            (_with_configs(item, outcome), outcome)
+            (with_configs(item, outcome), outcome)
             for item, outcome, _ in answers
             if isinstance(item, CaseItem) and item.exercise is exercise and item.kind == CORRECTNESS
         ]

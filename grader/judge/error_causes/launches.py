@@ -12,6 +12,9 @@ from grader.judge.error_causes.roles import is_number
 _NO_LENGTH = re.compile(
     r"object of type '(\w+)' has no len\(\)|'(int)' object is not (?:subscriptable|iterable)"
 )
+_NO_CONFIGS = re.compile(
+    r"'(Config|NoneType|bool)' object is not iterable|m(?:in|ax)\(\) (?:arg|iterable argument) is an? empty"
+)
 _NO_INTEGER = re.compile(r"'(float|Tensor|str|NoneType)' object cannot be interpreted as an integer")
 _POINTER = re.compile(r"Unsupported ptr type .*? in `?tl\.(\w+)`?")
 _CPU_TENSOR = re.compile(r"Pointer argument .*cannot be accessed from Triton \(cpu tensor")
@@ -58,6 +61,27 @@ def grid_name(failed: Failed) -> str | None:
         f"; the kernel has `{near}`" if near else f"; the kernel's constants are {_listed(constants(kernel))}"
     )
     return f"the grid function asks for `{name}`, which no launch or config gives{has}"
+
+
+def pruned(failed: Failed) -> str | None:
+    """What `early_config_prune` returns is no list of configs, or an empty one."""
+    launch, found = failed.launch(), _NO_CONFIGS.search(failed.text)
+    if launch is None or failed.in_kernel or found is None:
+        return None
+    names = {
+        value.id
+        for one in launch[0].decorator_list
+        for node in ast.walk(one)
+        if isinstance(node, ast.Dict)
+        for key, value in zip(node.keys, node.values, strict=True)
+        if isinstance(key, ast.Constant) and key.value == "early_config_prune" and isinstance(value, ast.Name)
+    }
+    function = failed.source.defined(min(names, default=""))
+    if function is None:
+        return None
+    what = {None: "no config at all", "Config": "a config by itself"}.get(found[1], _a(found[1]))
+    asked = f"`{function.name}`, the kernel's `early_config_prune`, must return a list of configs"
+    return f"{asked}, and returns {what} in this call"
 
 
 def _decorator(node: ast.expr) -> str:
@@ -166,4 +190,4 @@ def _listed(names: list[str]) -> str:
     return ", ".join(f"`{one}`" for one in names) or "none"
 
 
-RULES = (grid_name, grid, whole_shape, no_pointer, order, options)
+RULES = (grid_name, pruned, grid, whole_shape, no_pointer, order, options)

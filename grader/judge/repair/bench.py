@@ -16,7 +16,7 @@ from grader.course.spec import Case, Exercise
 from grader.judge.inputs import same_bits
 from grader.judge.repair.new_sizes import of_other_sizes
 from grader.judge.repair.relevance import Touched, touched
-from grader.judge.trial import LIMIT_S, LOOSELY, MOST_ELEMENTS, Called, Trial, elements
+from grader.judge.trial import LIMIT_S, LOOSELY, MOST_ELEMENTS, SIZES, Called, Trial, elements
 from grader.worker.messages import Kept, OneProgram
 from grader.worker.submission_worker import SubmissionWorker
 from grader.worker.witness.record import Index
@@ -42,6 +42,7 @@ MOST_REPEATED, OTHER_DRAWS = 3, (1, 2)  # mended cases that are called on other 
 MOST_LIKE_FAILING, MOST_LIKE_PASSING = 4, 2  # cases of new sizes like the failing and the passing ones
 MOST_IN_CASES = 5_000  # work of an edit in all failing cases that are small: it may make calls much longer
 MISSES = 3  # failing cases that an edit leaves wrong, after which the others are not looked at
+COSTLY = 40  # work of a case, from which sizes are tried that no listed case has
 SHRINKING_S = 3.0  # for a smaller case; calls without an end take longest
 KEEPING_S = 10.0  # to read a text with all alternatives, which is long
 LARGE_LIMIT_S = 10.0  # of one call of a larger case, which few texts get to
@@ -354,25 +355,42 @@ class Bench:
         self.aim(case)
         # Beside those that are told a large one counts: a smaller one may have what is told.
         called = elements(case) <= MOST_ELEMENTS or (self._told and at < len(self._small))
-        base = self.score(text) if called else None
-        for name, value in case.params.items():
+        found = _Scored(case, self.score(text), self.work()) if called else _Scored(case)
+        listed = [{key: one.params.get(key) for key in case.params} for one in sizes]
+        found = self._with_smaller_sizes(text, found, listed, end)
+        if found.work > COSTLY and found.score is not None:
+            self.aim(found.case)
+            known = _dimensions(self._target)
+            free = [key for key, value in found.case.params.items() if type(value) is int and value in known]
+            found = self._with_smaller_sizes(text, found, [dict.fromkeys(free, size) for size in SIZES], end)
+        return found.case
+
+    def _with_smaller_sizes(
+        self, text: str, found: _Scored, sizes: Sequence[Mapping[str, object]], end: float
+    ) -> _Scored:
+        """Return a case with smaller ones of these `sizes`, by name, that shows what the one `found` does.
+
+        Nothing is called after the `end`.
+        """
+        for name, value in found.case.params.items():
             if type(value) is not int:
                 continue
-            seen = {one.params.get(name) for one in sizes} - {value}
+            seen = {one.get(name) for one in sizes} - {value}
             for other in sorted(one for one in seen if type(one) is int and 0 < one < value):
-                smaller = replace(case, params={**case.params, name: other})
+                smaller = replace(found.case, params={**found.case.params, name: other})
                 if elements(smaller) < FEWEST_ELEMENTS:
                     continue
                 if time.monotonic() > end:
-                    return case
+                    return found
                 try:
                     self.aim(smaller)
                 except (RuntimeError, ValueError):  # no such case can be drawn
                     continue
-                if _is_like(self.score(text), base):
-                    case = smaller
+                score = self.score(text)
+                if _is_like(score, found.score):
+                    found = _Scored(smaller, score, self.work())
                     break
-        return case
+        return found
 
     def keeps(self, beside: bool = True) -> bool:
         """Return whether the text of the last score is right in the cases that were right before.
@@ -434,9 +452,7 @@ class Bench:
         return found
 
     def _of_other_sizes(self, trial: Trial, cases: Sequence[Case]) -> Trial | None:
-        shapes = [buffer.tensor.shape for buffer in trial.buffers]
-        dimensions = frozenset(size for shape in shapes for size in shape)
-        for other in of_other_sizes(trial.case, cases, dimensions, FEWEST_ELEMENTS, MOST_ELEMENTS):
+        for other in of_other_sizes(trial.case, cases, _dimensions(trial), FEWEST_ELEMENTS, MOST_ELEMENTS):
             with contextlib.suppress(RuntimeError, ValueError):  # no such case can be drawn
                 return self._trial(other)
         return None
@@ -575,6 +591,19 @@ def _particulars(case: Case) -> int:
 def slowest(seconds: float) -> float:
     """Return how long the call of an edited file may take where that of the unedited one took `seconds`."""
     return max(SHORTEST_S, SLOWER * seconds)
+
+
+class _Scored(NamedTuple):
+    """A case that is wrong, its score, None if it was not called, and its work."""
+
+    case: Case
+    score: float | None = None
+    work: int = 0
+
+
+def _dimensions(trial: Trial) -> frozenset[int]:
+    """Return the sizes of the tensors of a case."""
+    return frozenset(size for buffer in trial.buffers for size in buffer.tensor.shape)
 
 
 def _is_like(score: float, base: float | None) -> bool:

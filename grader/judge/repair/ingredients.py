@@ -29,6 +29,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     yield from _values_of_one_name(source, definitions)
     yield from _parts_of_definitions(source, function, definitions)
     yield from _updates_of_one_name(source, function, definitions)
+    yield from _value_of_before(source, function, definitions)
     yield from _factor_as_elsewhere(source, function)
     yield from _vector_as_elsewhere(source, function)
     yield from _sum_as_elsewhere(source, function)
@@ -141,6 +142,25 @@ def _updates_of_one_name(
                     f"what `{name}` was before is not rescaled in {code}, as it is in line {other.lineno}"
                 )
             yield Edit.of_node(source, 1, node, source.text_of(other), mistake)
+
+
+def _value_of_before(
+    source: Source, function: Function, definitions: dict[str, list[ast.Assign]]
+) -> Iterator[Edit]:
+    """Compute a name anew where it is read after what it was made of has changed, as in Welford's sums."""
+    bound = [one for one in names_in(function.node) if isinstance(one.ctx, ast.Store)]
+    for name, found in definitions.items():
+        if len(found) != 1 or not isinstance(found[0].value, ast.BinOp):
+            continue
+        made, of = found[0].lineno, {one.id for one in names_in(found[0].value)} - {name}
+        for node in function.nodes:
+            if not isinstance(node, ast.Name) or not _is_read_as(node, name):
+                continue
+            changed = [one for one in bound if one.id in of and made < one.lineno < node.lineno]
+            if changed:
+                what, line = changed[0].id, changed[0].lineno
+                mistake = f"`{name}` is read after line {line} has changed `{what}`, of which it was made"
+                yield Edit.of_node(source, 1, node, f"({source.text_of(found[0].value)})", mistake)
 
 
 def _is_scaled(value: ast.BinOp, name: str) -> bool:

@@ -113,6 +113,8 @@ def _in_terms(source: Source, function: Function, kinds: dict[str, Kind]) -> Ite
             continue
         if of_an_expression(whole, kinds) is not Kind.VALUE:
             continue
+        if Kind.INDEX in (of_an_expression(one, kinds) for one in (whole.left, whole.right)):
+            continue  # a place, of which a part has a name that does not say so
         bound = _bound_before(function, whole.lineno)
         for term in (whole.left, whole.right):
             is_known = isinstance(term, ast.Name) and term.id in source.numbers

@@ -22,6 +22,7 @@ class Kind(enum.Enum):
 
 
 ARITHMETIC = {"exp", "exp2", "log", "log2", "sqrt", "rsqrt", "maximum", "minimum", "sum", "max", "min", "dot",
+              "reduce", "associative_scan", "cumsum",
               "zeros", "full", "sigmoid", "rand", "fma", "abs", "where", "softmax"}  # fmt: skip
 OF_REAL_NUMBERS = {"exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sigmoid", "tanh", "erf", "dot"}
 CHOOSING = {"minimum", "maximum", "min", "max"}  # of whole numbers they give a whole number

@@ -26,6 +26,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     if not function.kernel:
         yield from _filled_for_nothing(source, function)
     yield from _exchanged_in_a_statement(source, function, kinds)
+    yield from _both_of_a_comparison(source, function, names)
     if function.kernel:
         yield from _part_of_what_is_meant(source, function, whole)
     for node in function.nodes:
@@ -106,6 +107,36 @@ def _exchanged_in_a_statement(source: Source, function: Function, kinds: dict[st
                 yield Edit(2, statement.lineno, mistake, parts)
 
 
+def _both_of_a_comparison(source: Source, function: Function, names: list[str]) -> Iterator[Edit]:
+    """Compare two other names that are to those compared as `m_a` and `m_b` are to `d_a` and `d_b`."""
+    for node in function.nodes:
+        match node:
+            case ast.Compare(ast.Name(one), [_], [ast.Name(other)]) if one != other:
+                sides = (node.left, node.comparators[0])
+            case _:
+                continue
+        for first in (name for name in names if name not in (one, other)):
+            second = _in_the_same_way(one, first, other)
+            if second in names and second not in (one, other, first):
+                mistake = f"{quoted(source.text_of(node))} compares the wrong values"
+                parts = tuple(
+                    (source.span(side), name) for side, name in zip(sides, (first, second), strict=True)
+                )
+                yield Edit(1, node.lineno, mistake, parts)
+
+
+def _in_the_same_way(one: str, becomes: str, other: str) -> str:
+    """Return what a name becomes that changes as `one` does: "m_b" for d_a, m_a and d_b; "" if it cannot."""
+    end = next((k for k in range(1, len(one)) if becomes.endswith(one[k:])), 0)
+    head, tail = one[:end], one[end:]
+    if end and other.startswith(head):
+        return becomes[: len(becomes) - len(tail)] + other[end:]
+    start = next((k for k in range(len(one) - 1, 0, -1) if becomes.startswith(one[:k])), 0)
+    if start and other.endswith(one[start:]):
+        return other[: len(other) - len(one[start:])] + becomes[start:]
+    return ""
+
+
 def _part_of_what_is_meant(
     source: Source, function: Function, whole: Mapping[int, ast.AST]
 ) -> Iterator[Edit]:
@@ -166,7 +197,9 @@ def _other_names(
 def _rank(function: Function, name: str, around: ast.AST, other: str, known: _Known) -> int:
     """Return how common it is that a name stands in the place of another: 1 if it is likely."""
     alike = _alike(name, other)
-    step = Kind.STRIDE in (known.kinds.get(name), known.kinds.get(other))
+    # A stride in the place of an index, or of the size of a block, is rare.
+    step = known.kinds.get(other) is Kind.STRIDE and known.kinds.get(name) in (Kind.STRIDE, Kind.SIZE, None)
+    step = step or (known.kinds.get(name) is Kind.STRIDE and known.kinds.get(other) is Kind.SIZE)
     related = other in known.made[name] or name in known.made[other]
     # What was handed in is handed back, and not what was made of it.
     handed_back = isinstance(around, ast.Return | ast.Tuple) and name in function.parameters

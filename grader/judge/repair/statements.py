@@ -36,7 +36,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
             for other in body[at + 1 : at + 3]:
                 yield from _values_exchanged(source, statement, other)
             if not isinstance(statement, ast.For | ast.While | ast.If):
-                yield from _moved_down(source, body[at : at + 1 + FARTHEST])
+                yield from _moved_down(source, function, body[at : at + 1 + FARTHEST])
             if isinstance(statement, ast.Expr) and called(statement.value) == "store":
                 yield from _moved_up(source, body[max(0, at - FARTHEST - 1) : at + 1])
             if isinstance(block, Loop) and isinstance(statement, ast.AugAssign):
@@ -180,7 +180,7 @@ def _is_bound_before(statement: ast.Assign, function: Function) -> bool:
     return targets <= earlier | set(function.parameters)
 
 
-def _moved_down(source: Source, body: Sequence[ast.stmt]) -> Iterator[Edit]:
+def _moved_down(source: Source, function: Function, body: Sequence[ast.stmt]) -> Iterator[Edit]:
     """Let the first of some statements come behind each of the others."""
     first = source.text_of(body[0])
     if isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
@@ -193,7 +193,30 @@ def _moved_down(source: Source, body: Sequence[ast.stmt]) -> Iterator[Edit]:
             continue
         parts = tuple((source.span(one), text) for one, text in zip(body, texts, strict=False))
         mistake = f"{quoted(first)} comes before {quoted(texts[-2])}, which must come first"
-        yield Edit(3, body[0].lineno, mistake, parts)
+        rank = (
+            1 if at == 1 and (_is_completed(body[0], other) or _is_changed(body[0], other, function)) else 3
+        )
+        yield Edit(rank, body[0].lineno, mistake, parts)
+
+
+def _is_changed(first: ast.stmt, second: ast.stmt, function: Function) -> bool:
+    """Return whether a statement gives a name another value, and the next one reads it."""
+    match first:
+        case ast.Assign([ast.Name(name)]):
+            read = {one.id for one in names_in(second) if isinstance(one.ctx, ast.Load)}
+            return name in read and _is_bound_before(first, function)
+    return False
+
+
+def _is_completed(first: ast.stmt, second: ast.stmt) -> bool:
+    """Return whether a statement makes something of a name that the one before it has read, as by a mask."""
+    match second:
+        case ast.Assign([ast.Name(name)], value) | ast.AugAssign(ast.Name(name), _, value):
+            own = isinstance(second, ast.AugAssign) or name in {one.id for one in names_in(value)}
+        case _:
+            return False
+    read = {one.id for one in names_in(first) if isinstance(one.ctx, ast.Load)}
+    return own and name in read
 
 
 def _moved_up(source: Source, body: Sequence[ast.stmt]) -> Iterator[Edit]:

@@ -101,11 +101,21 @@ def _of_a_term(
             if kinds.get(name) is Kind.SIZE and name not in used:
                 mistake = f"the term {quoted(text)} of {code} is not divided by `{name}`"
                 yield Edit.of_node(source, 3, term, f"(({text}) / {name})", mistake)
-    elif isinstance(term, ast.BinOp) and isinstance(term.op, ast.Mult) and Kind.POINTER not in found:
+    elif _is_a_number_of_blocks(term, whole, kinds) and Kind.POINTER not in found:
         for name in function.parameters:
             if kinds.get(name) in (Kind.SIZE, Kind.CONSTANT) and name not in used:
                 mistake = f"the factor `{name}` is missing in the term {quoted(text)} of {code}"
                 yield Edit.of_node(source, 2, term, f"({text} * {name})", mistake)
+
+
+def _is_a_number_of_blocks(term: ast.expr, whole: ast.BinOp, kinds: dict[str, Kind]) -> bool:
+    """Return whether a term may lack the size of a block: a product, or an index that is subtracted."""
+    match term:
+        case ast.BinOp(op=ast.Mult()):
+            return True
+        case ast.Name(name):
+            return isinstance(whole.op, ast.Sub) and kinds.get(name) is Kind.INDEX
+    return False
 
 
 def _values(function: Function, kinds: dict[str, Kind], line: int) -> list[str]:

@@ -10,13 +10,15 @@ import pytest
 from grader.course.spec import Verdict
 from grader.course.submission import Submission
 from grader.judge import explanation
-from grader.judge.explanation import Explainer, Wrong, outside_of_right
+from grader.judge.experiments.of_exercise import Experiments, outside_of_right
+from grader.judge.explanation import Explainer
 from grader.judge.repair.bench import ACCESSES_OF_WORK, Bench
 from grader.judge.repair.edit import Edit
 from grader.judge.repair.search import WORK_FOR_ONE, Repair, Search
 from grader.judge.repair.smaller import by_smaller_blocks, smaller_blocks
 from grader.judge.repair.source import Source
 from grader.judge.usual_config import separated
+from grader.judge.wrong import Wrong
 from grader.system.text import one_line
 from grader.worker.witness.record import Birth
 
@@ -320,9 +322,9 @@ def test_a_config_that_some_wrong_cases_name_is_tried_in_the_others(submissions,
     """A case that is wrong in its first call was tried with no other config."""
     names = sizes(*(f"n={n},fp32" for n in (7, 127, 1009)))
     names += [f"elementwise_add/n=4099,values={kind},fp32" for kind in ("edges", "spikes")]
-    seen, by_config = [], Explainer._by_config
+    seen, by_config = [], Experiments.by_config
     monkeypatch.setattr(
-        Explainer, "_by_config", lambda self, wrong: seen.extend((wrong, by_config(self, wrong))) or seen[1]
+        Experiments, "by_config", lambda self, wrong: seen.extend((wrong, by_config(self, wrong))) or seen[1]
     )
     causes(submissions, 1, TUNED, *names)
     before, after = (
@@ -363,9 +365,9 @@ def test_what_separates_right_configs_from_wrong_ones(right, wrong, words):
 
 def test_the_kernel_whose_config_decides_is_named_and_none_that_ran_beside_it(submissions, monkeypatch):
     """A second kernel has a config of its own in each call; what the compiler alone looks at is not named."""
-    seen, by_config = [], Explainer._by_config
+    seen, by_config = [], Experiments.by_config
     monkeypatch.setattr(
-        Explainer, "_by_config", lambda self, wrong: seen.append(by_config(self, wrong)) or seen[-1]
+        Experiments, "by_config", lambda self, wrong: seen.append(by_config(self, wrong)) or seen[-1]
     )
     text = changed(
         TUNED,
@@ -387,7 +389,7 @@ def test_lost_digits_are_not_said_beside_values_that_are_quite_wrong_without_a_c
 ):
     """What is not found makes a little difference in some cases, and a large one in others."""
     monkeypatch.setattr(Explainer, "_by_edits", lambda *_, **__: (None, ""))
-    monkeypatch.setattr(Explainer, "_born", lambda *asked: f"line 7 loses digits: {asked[-1]}")
+    monkeypatch.setattr(Experiments, "born", lambda *asked: f"line 7 loses digits: {asked[-1]}")
     little = changed(LAB_2, ("(tl.exp(x - m) / d)", "(tl.exp(x - m) / d * 1.001)"))
     found, _ = causes(submissions, 2, little, *(f"softmax_forward/{one}" for one in ROWS))
     assert all(cause.startswith("line 7 loses digits") for cause in found.values())
@@ -540,10 +542,10 @@ def test_where_no_formula_is_found_it_is_said_on_what_an_element_depends(submiss
     text = changed(LAB_1, ("y_ptr + offs, mask=mask", "y_ptr + (offs * 5 + 3) % n, mask=mask, other=0.0"))
     # Among the ends of a dtype the same mistake adds inf and -inf.
     found, _ = causes(submissions, 1, text, *sizes("n=127,fp32", "n=129,fp32", "n=4099,values=edges,fp16"))
-    line = line_of(text, "y_ptr + (offs")
-    said = "out[0] depends on y[3], and should depend on y[0]; "
-    said += f"`y` is loaded in line {line}: follow what is made of it from there"
-    assert set(found.values()) == {said}
+    line = line_of(text, "y_ptr + (offs") + 1  # where it is added
+    assert set(found.values()) == {
+        f"out[0] depends on y[3], and should depend on y[0]; line {line} uses y[3] for it"
+    }
 
 
 def test_a_function_that_calls_a_wrong_one_has_the_same_cause(submissions):
