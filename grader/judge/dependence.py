@@ -39,6 +39,7 @@ CHANCE = 0.2  # so many changes may be alike although the input has a wrong infl
 ALIKE = 0.02  # two changes that differ by this share are the same
 
 
+DISAGREE = "these two lines do not agree"
 IN_PLACE_OF_ANOTHER = 0  # the rank of what is said of a part on which an element depends in place of another
 
 
@@ -300,8 +301,8 @@ def _way(experiment: _Experiment, words: _Words, shape: Sequence[int]) -> str:
     name = _named([part], shape)
     if found.loaded:
         return (
-            f"; line {found.loaded} loads what line {found.stored} has stored of {name}: these two lines do "
-            "not agree on where it lies"
+            f"; line {found.loaded} loads what line {found.stored} has stored of {name}: "
+            f"{DISAGREE} on where it lies"
         )
     return f"; line {found.line} uses {name} for it" if found.line else ""
 

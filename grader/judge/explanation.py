@@ -19,7 +19,7 @@ from grader.course.spec import Case, Exercise, Reason, Verdict
 from grader.course.submission import Submission
 from grader.course.symptoms import Symptom
 from grader.judge.contrast import UP_TO, contrast
-from grader.judge.dependence import dependence
+from grader.judge.dependence import DISAGREE, dependence
 from grader.judge.experiments.numbers import MOST_CASES, other_number
 from grader.judge.experiments.of_exercise import Experiments
 from grader.judge.experiments.programs import NEEDED, NEVER_STORED
@@ -437,6 +437,10 @@ class Explainer:
                 formula = formula_of_file(workers[0], wrong.exercise, left)
             if not (formula or (is_known and is_related) or found or self._is_late()):
                 formula = measured_of_file(workers[0], wrong.exercise, left, telling=True)
+            if formula and formula == relation and not self._is_late():
+                # A relation says how the numbers are wrong, and two lines that do not agree why.
+                depends = dependence(workers[0], wrong.exercise, left, until=self._end_of_dependence())
+                formula = depends if DISAGREE in depends else formula
             if not formula and not self._is_late():
                 laid = wrong if not found else wrong._replace(repair=found)
                 shown = [one for one in left if not one.label and elements(one) >= FEWEST_ELEMENTS]

@@ -172,8 +172,8 @@ def _blocks(results: Sequence[Seen]) -> str:
         found = [_of_blocks(one, block) for one in results]
         if None not in found and any(found):
             return (
-                f"in a row, each block of {block} columns is right but for a factor of its own: what belongs "
-                "to a whole row, its sum or its maximum, is that of one block alone"
+                f"in a row, each block of {block} columns is right but for a factor of its own: its sum, or "
+                "its maximum, is not that of the whole row, but of one block alone, or of another row"
             )
     return ""
 

@@ -356,39 +356,53 @@ class Bench:
         # Beside those that are told a large one counts: a smaller one may have what is told.
         called = elements(case) <= MOST_ELEMENTS or (self._told and at < len(self._small))
         found = _Scored(case, self.score(text), self.work()) if called else _Scored(case)
-        listed = [{key: one.params.get(key) for key in case.params} for one in sizes]
-        found = self._with_smaller_sizes(text, found, listed, end)
+        found = self._with_smaller_sizes(text, found, sizes, end)
         if found.work > COSTLY and found.score is not None:
             self.aim(found.case)
             known = _dimensions(self._target)
-            free = [key for key, value in found.case.params.items() if type(value) is int and value in known]
-            found = self._with_smaller_sizes(text, found, [dict.fromkeys(free, size) for size in SIZES], end)
+            for name, value in found.case.params.items():
+                if type(value) is int and value in known:
+                    found = self._with_a_smaller_size(text, found, name, value, end)
         return found.case
 
-    def _with_smaller_sizes(
-        self, text: str, found: _Scored, sizes: Sequence[Mapping[str, object]], end: float
-    ) -> _Scored:
-        """Return a case with smaller ones of these `sizes`, by name, that shows what the one `found` does.
+    def _with_a_smaller_size(self, text: str, found: _Scored, name: str, largest: int, end: float) -> _Scored:
+        """Return a case in which one size is smaller, as if all above it showed what the one `found` does."""
+        sizes = [size for size in SIZES if size < largest]
+        low, high = 0, len(sizes)
+        while low < high and time.monotonic() < end:
+            middle = (low + high) // 2
+            smaller = replace(found.case, params={**found.case.params, name: sizes[middle]})
+            shows = self._shows(text, smaller, found) if elements(smaller) >= FEWEST_ELEMENTS else None
+            low, high, found = (low, middle, shows) if shows else (middle + 1, high, found)
+        return found
+
+    def _shows(self, text: str, case: Case, found: _Scored) -> _Scored | None:
+        """Return a case with its score, if that is like the one `found`; None if not, or if there is none."""
+        try:
+            self.aim(case)
+        except (RuntimeError, ValueError):  # no such case can be drawn
+            return None
+        score = self.score(text)
+        return _Scored(case, score, self.work()) if _is_like(score, found.score) else None
+
+    def _with_smaller_sizes(self, text: str, found: _Scored, others: Sequence[Case], end: float) -> _Scored:
+        """Return a case with smaller sizes, those of `others`, that shows what the one `found` does.
 
         Nothing is called after the `end`.
         """
         for name, value in found.case.params.items():
             if type(value) is not int:
                 continue
-            seen = {one.get(name) for one in sizes} - {value}
+            seen = {one.params.get(name) for one in others} - {value}
             for other in sorted(one for one in seen if type(one) is int and 0 < one < value):
                 smaller = replace(found.case, params={**found.case.params, name: other})
                 if elements(smaller) < FEWEST_ELEMENTS:
                     continue
                 if time.monotonic() > end:
                     return found
-                try:
-                    self.aim(smaller)
-                except (RuntimeError, ValueError):  # no such case can be drawn
-                    continue
-                score = self.score(text)
-                if _is_like(score, found.score):
-                    found = _Scored(smaller, score, self.work())
+                shows = self._shows(text, smaller, found)
+                if shows:
+                    found = shows
                     break
         return found
 

@@ -106,17 +106,23 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
 
 
 def _in_terms(source: Source, function: Function, kinds: dict[str, Kind]) -> Iterator[Edit]:
-    """Put a factor or a divisor to one term of a sum of real numbers, such as eps: a size, or a value."""
+    """Put a factor or a divisor, a size or a value, to one term of a sum of real numbers, or to a choice."""
     real = (Kind.VALUE, Kind.CONSTANT)
     for whole in function.nodes:
-        if not isinstance(whole, ast.BinOp) or not isinstance(whole.op, ast.Add | ast.Sub):
-            continue
-        if of_an_expression(whole, kinds) is not Kind.VALUE:
-            continue
-        if Kind.INDEX in (of_an_expression(one, kinds) for one in (whole.left, whole.right)):
+        match whole:
+            case ast.BinOp(left, ast.Add() | ast.Sub(), right) if (
+                of_an_expression(whole, kinds) is Kind.VALUE
+            ):
+                terms = [left, right]
+            case ast.Call(args=[_, left, right]) if called(whole) == "where":
+                terms = [left, right]
+            case _:
+                continue
+        assert isinstance(whole, ast.expr)
+        if Kind.INDEX in (of_an_expression(one, kinds) for one in terms):
             continue  # a place, of which a part has a name that does not say so
         bound = _bound_before(function, whole.lineno)
-        for term in (whole.left, whole.right):
+        for term in terms:
             is_known = isinstance(term, ast.Name) and term.id in source.numbers
             if isinstance(term, ast.Constant) or not (is_known or of_an_expression(term, kinds) in real):
                 continue

@@ -45,8 +45,8 @@ FOUND = {
     ),
     "factor of a block": (
         lambda x: x * (1 + (line(x) - 1) // 32) / 10,
-        "in a row, each block of 32 columns is right but for a factor of its own: what belongs to a whole "
-        "row, its sum or its maximum, is that of one block alone",
+        "in a row, each block of 32 columns is right but for a factor of its own: its sum, or its maximum, "
+        "is not that of the whole row, but of one block alone, or of another row",
     ),
     "reversed": (lambda x: x.flip(1), "the values are right, and each row has them in the reverse order"),
     "shifted": (
