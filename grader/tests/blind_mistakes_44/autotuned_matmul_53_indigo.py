@@ -1,0 +1,101 @@
+# labs/lab3_autotuned_matmul/autotuned_matmul.py | corner | In `matmul_kernel` (both functions) the product of the rest of K, `acc = tl.dot(a, b, acc)`, lacks `input_precision="ieee"`, which the loop over whole steps has. Only fp32 with K no multiple of BLOCK_K: the last K % BLOCK_K products are TF32 and lose digits.
+"""Matrix product with a loop over whole steps of K, which needs no mask along K, and one step for the rest."""
+
+import torch
+import triton
+import triton.language as tl
+
+
+def _config(block_m, block_n, block_k, num_stages, num_warps):
+    tile = {"BLOCK_M": block_m, "BLOCK_N": block_n, "BLOCK_K": block_k, "GROUP_M": 8}
+    return triton.Config(tile, num_stages=num_stages, num_warps=num_warps)
+
+
+CONFIGS = [
+    _config(128, 256, 32, 4, 8),
+    _config(256, 128, 32, 4, 8),
+    _config(128, 128, 64, 4, 8),
+    _config(128, 128, 32, 4, 8),
+    _config(64, 128, 64, 4, 4),
+    _config(64, 64, 64, 3, 4),
+]
+
+
+def fitting(configs, named_args, **kwargs):
+    """The configs worth a try for these sizes: tiles no larger than the result, small ones for fp32."""
+    widest = 64 if named_args["bias_ptr"].dtype == torch.float32 else 256
+    size = min(named_args["M"], named_args["N"])
+    kept = [c for c in configs if max(c.kwargs["BLOCK_M"], c.kwargs["BLOCK_N"]) <= min(widest, size)]
+    return kept or configs[-1:]
+
+
+@triton.jit
+def place(tile, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP_M: tl.constexpr):
+    """First row and first column of one of the tiles of c."""
+    tiles_m, tiles_n = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N)
+    in_group = GROUP_M * tiles_n
+    first = tile // in_group * GROUP_M
+    height = tl.minimum(tiles_m - first, GROUP_M)
+    within = tile % in_group
+    return (first + within % height) * BLOCK_M, within // height * BLOCK_N
+
+
+@triton.autotune(configs=CONFIGS, key=["M", "N", "K"], prune_configs_by={"early_config_prune": fitting})
+@triton.jit
+def matmul_kernel(
+    a_ptr, b_ptr, c_ptr, bias_ptr, M, N, K,
+    stride_am, stride_ak, stride_bk, stride_bn, stride_cm, stride_cn, BIAS_RELU: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
+):  # fmt: skip
+    """c = a @ b, or relu(a @ b + bias); program pid owns one BLOCK_M x BLOCK_N tile of c."""
+    m, n = place(tl.program_id(axis=0), M, N, BLOCK_M, BLOCK_N, GROUP_M)
+    rows = (m + tl.arange(0, BLOCK_M)).to(tl.int64)[:, None]
+    cols = (n + tl.arange(0, BLOCK_N)).to(tl.int64)[None, :]
+    ks = tl.arange(0, BLOCK_K)
+    row_exists = rows < M
+    col_exists = cols < N
+    a_ptrs = a_ptr + rows * stride_am + ks[None, :] * stride_ak
+    b_ptrs = b_ptr + ks[:, None] * stride_bk + cols * stride_bn
+
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    whole = K // BLOCK_K
+    for _ in range(0, whole):
+        a = tl.load(a_ptrs, mask=row_exists, other=0.0)
+        b = tl.load(b_ptrs, mask=col_exists, other=0.0)
+        acc = tl.dot(a, b, acc, input_precision="ieee")
+        a_ptrs += BLOCK_K * stride_ak
+        b_ptrs += BLOCK_K * stride_bk
+
+    rest = K - whole * BLOCK_K
+    if rest > 0:
+        a = tl.load(a_ptrs, mask=row_exists & (ks[None, :] < rest), other=0.0)
+        b = tl.load(b_ptrs, mask=(ks[:, None] < rest) & col_exists, other=0.0)
+        acc = tl.dot(a, b, acc)
+
+    if BIAS_RELU:
+        bias = tl.load(bias_ptr + cols, mask=col_exists, other=0.0).to(tl.float32)
+        acc = tl.maximum(acc + bias, 0.0)
+    c_ptrs = c_ptr + rows * stride_cm + cols * stride_cn
+    tl.store(c_ptrs, acc.to(c_ptr.dtype.element_ty), mask=row_exists & col_exists)
+
+
+def _launch(a, b, bias, out, bias_relu):
+    (M, K), N = a.shape, b.shape[1]
+    out = torch.empty((M, N), device=a.device, dtype=a.dtype) if out is None else out
+    grid = lambda meta: (triton.cdiv(M, meta["BLOCK_M"]) * triton.cdiv(N, meta["BLOCK_N"]),)  # noqa: E731
+    matmul_kernel[grid](
+        a, b, out, bias, M, N, K,
+        a.stride(0), a.stride(1), b.stride(0), b.stride(1), out.stride(0), out.stride(1),
+        BIAS_RELU=bias_relu,
+    )  # fmt: skip
+    return out
+
+
+def matmul(a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
+    """a @ b for a (M, K) and b (K, N) of one dtype, bf16, fp16 or fp32, any strides."""
+    return _launch(a, b, a, out, bias_relu=False)
+
+
+def matmul_bias_relu(a, b, bias, *, out: torch.Tensor | None = None) -> torch.Tensor:
+    """relu(a @ b + bias) in one kernel; bias is (N,) and contiguous, the rest as for matmul."""
+    return _launch(a, b, bias, out, bias_relu=True)

@@ -1,0 +1,156 @@
+# labs/lab4_production_slice/layer_norm_backward.py | two mistakes | (1) `dx_kernel`, function `layer_norm_backward`: `store(dx_row, cols, N_COLS, rstd * (g - mean_g - d * mean_gn))` uses the difference d = x - mean where it should use n, i.e. `d * rstd * mean_gn`: dx is wrong in (nearly) all cases, as rstd is not 1. (2) `weight_gradient_kernel`: `share = n_rows // groups` should be rounded up (`tl.cdiv(n_rows, groups)`, with `last` at most n_rows): the last rows are in no group, so dweight and dbias lack them wherever the groups do not divide n_rows (37, 301, 600, 1000 rows; right up to 16 rows).
+"""The gradients of LayerNorm, and LayerNorm as a differentiable operator."""
+
+import torch
+import triton
+import triton.language as tl
+from layer_norm import layer_norm_op
+from rows import WARPS, block_of, column_sums, load, on, store
+from torch.library import triton_op
+
+GROUPS = 32  # of rows at most, each with its own sums
+ROWS, COLS = tl.constexpr(16), tl.constexpr(128)  # the tile that a program of weight_gradient_kernel loads
+
+
+@triton.jit
+def centred(row_ptr, cols, n_cols, mean):
+    """Differences from the mean, 0 where the row has no such column."""
+    return tl.where(cols < n_cols, load(row_ptr, cols, n_cols) - mean, 0.0)
+
+
+@triton.jit
+def weighted(dy_row, weight_ptr, cols, n_cols):
+    """What arrives at the normalised row: dy * weight."""
+    return load(dy_row, cols, n_cols) * load(weight_ptr, cols, n_cols)
+
+
+@triton.autotune(configs=WARPS, key=["N_COLS"])
+@triton.jit
+def dx_kernel(
+    dy_ptr,
+    x_ptr,
+    weight_ptr,
+    dx_ptr,
+    mean_ptr,
+    rstd_ptr,
+    stride_dy,
+    stride_x,
+    stride_dx,
+    eps,
+    N_COLS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """dx of one row; mean and rstd of row i go to element i of two fp32 vectors."""
+    row = tl.program_id(axis=0).to(tl.int64)
+    dy_row = dy_ptr + row * stride_dy
+    x_row = x_ptr + row * stride_x
+    dx_row = dx_ptr + row * stride_dx
+    lanes = tl.arange(0, BLOCK)
+
+    total = 0.0
+    for start in range(0, N_COLS, BLOCK):
+        total += tl.sum(load(x_row, start + lanes, N_COLS), axis=0)
+    mean = total / N_COLS
+
+    squares, sum_g, sum_gd = 0.0, 0.0, 0.0
+    for start in range(0, N_COLS, BLOCK):
+        cols = start + lanes
+        d = centred(x_row, cols, N_COLS, mean)
+        g = weighted(dy_row, weight_ptr, cols, N_COLS)
+        squares += tl.sum(d * d, axis=0)
+        sum_g += tl.sum(g, axis=0)
+        sum_gd += tl.sum(g * d, axis=0)
+    rstd = tl.rsqrt(squares / N_COLS + tl.cast(eps, tl.float32))
+    tl.store(mean_ptr + row, mean)
+    tl.store(rstd_ptr + row, rstd)
+
+    mean_g = sum_g / N_COLS
+    mean_gn = rstd * sum_gd / N_COLS
+    for start in range(0, N_COLS, BLOCK):
+        cols = start + lanes
+        d = centred(x_row, cols, N_COLS, mean)
+        g = weighted(dy_row, weight_ptr, cols, N_COLS)
+        store(dx_row, cols, N_COLS, rstd * (g - mean_g - d * mean_gn))
+
+
+@triton.jit
+def weight_gradient_kernel(dy_ptr, x_ptr, mean_ptr, rstd_ptr, sums_ptr, n_rows, n_cols, stride_dy, stride_x):
+    """Sums over a group of neighbouring rows of dy * n and of dy; program (i, k) adds COLS columns of group k.
+
+    The sums of group k go to row k of the two matrices in sums, (2, groups, n_cols) fp32.
+    """
+    group = tl.program_id(axis=1)
+    groups = tl.num_programs(axis=1)
+    cols = tl.program_id(axis=0) * COLS + tl.arange(0, COLS)
+    share = n_rows // groups
+    first = group * share
+    last = first + share
+    dweight = tl.zeros((ROWS, COLS), dtype=tl.float32)
+    dbias = tl.zeros((ROWS, COLS), dtype=tl.float32)
+    for start in range(first, last, ROWS):
+        rows = start + tl.arange(0, ROWS)
+        inside = (rows < last)[:, None] & (cols < n_cols)[None, :]
+        wide = rows.to(tl.int64)[:, None]
+        dy = tl.load(dy_ptr + wide * stride_dy + cols[None, :], mask=inside, other=0.0).to(tl.float32)
+        x = tl.load(x_ptr + wide * stride_x + cols[None, :], mask=inside, other=0.0).to(tl.float32)
+        mean = tl.load(mean_ptr + rows, mask=rows < last, other=0.0)
+        rstd = tl.load(rstd_ptr + rows, mask=rows < last, other=0.0)
+        dweight += dy * (x - mean[:, None]) * rstd[:, None]
+        dbias += dy
+    store(sums_ptr + group * n_cols, cols, n_cols, tl.sum(dweight, axis=0))
+    store(sums_ptr + (groups + group) * n_cols, cols, n_cols, tl.sum(dbias, axis=0))
+
+
+def layer_norm_backward(dy, x, weight, *, eps: float = 1e-5, dx=None, dweight=None, dbias=None):
+    """Gradients of layer_norm for x, weight and bias, in this order, from dy, which is like x.
+
+    They go to `dx`, `dweight` and `dbias` where these are given.
+    """
+    dx = torch.empty_like(x) if dx is None else dx
+    dweight = torch.empty_like(weight) if dweight is None else dweight
+    dbias = torch.empty_like(weight) if dbias is None else dbias
+    n_rows, n_cols = x.shape
+    mean, rstd = torch.empty((2, n_rows), device=x.device, dtype=torch.float32)
+    groups = min(GROUPS, triton.cdiv(n_rows, ROWS))
+    sums = x.new_empty((2, groups, n_cols), dtype=torch.float32)
+    strides = dy.stride(0), x.stride(0), dx.stride(0)
+    on(dx_kernel, x)[(n_rows,)](
+        dy, x, weight, dx, mean, rstd, *strides, eps, N_COLS=n_cols, BLOCK=block_of(n_cols)
+    )
+    on(weight_gradient_kernel, x)[(triton.cdiv(n_cols, COLS), groups)](
+        dy, x, mean, rstd, sums, n_rows, n_cols, dy.stride(0), x.stride(0)
+    )
+    column_sums(sums[0], dweight)
+    column_sums(sums[1], dbias)
+    return dx, dweight, dbias
+
+
+@triton_op("course::layer_norm_backward", mutates_args=())
+def backward_op(
+    dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, eps: float
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """layer_norm_backward as an operator that torch.compile can look into."""
+    return layer_norm_backward(dy, x, weight, eps=eps)
+
+
+class LayerNorm(torch.autograd.Function):
+    """The operator with its gradients."""
+
+    @staticmethod
+    def forward(ctx, x, weight, bias, eps):
+        """Return y for x."""
+        ctx.save_for_backward(x, weight)
+        ctx.eps = eps
+        return layer_norm_op(x, weight, bias, eps)
+
+    @staticmethod
+    def backward(ctx, dy):
+        """Return dx, dweight and dbias for dy, and None for eps."""
+        x, weight = ctx.saved_tensors
+        dx, dweight, dbias = backward_op(dy.contiguous(), x, weight, ctx.eps)
+        return dx, dweight, dbias, None
+
+
+def layer_norm(x, weight, bias, eps: float = 1e-5) -> torch.Tensor:
+    """Differentiable layer_norm_forward, also under torch.compile."""
+    return LayerNorm.apply(x, weight, bias, eps)
