@@ -84,3 +84,65 @@ def test_nothing_is_computed_with_a_block_pointer_and_no_docstring_is_moved():
     assert not [one for one in tried if "Scores of one block" in one.mistake]
     around = [one.mistake for one in tried if "tl.make_block_ptr" in one.mistake]
     assert not [words for words in around if "is missing" in words or "divided" in words], around
+
+
+SUMS = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def meet(m_a, d_a, m_b, d_b):
+    scale = tl.exp(-tl.abs(m_a - m_b))
+    return tl.maximum(m_a, m_b), tl.where(m_a > m_b, d_a + d_b * scale, d_b + d_a * scale)
+
+
+@triton.jit
+def kernel(x_ptr, weight_ptr, out_ptr, n_cols, BLOCK: tl.constexpr):
+    lanes = tl.arange(0, BLOCK)
+    means = tl.zeros((BLOCK,), dtype=tl.float32)
+    squares = tl.zeros((BLOCK,), dtype=tl.float32)
+    shift = 0.0
+    count = 0.0
+    for start in range(0, n_cols, BLOCK):
+        cols = start + lanes
+        inside = cols < n_cols
+        x = tl.load(x_ptr + cols, mask=inside, other=0.0)
+        row = tl.load(weight_ptr + cols, mask=inside, other=0.0)
+        count += 1.0
+        delta = x - means
+        means = means + delta / count
+        squares += delta * (x - means)
+        shift += tl.sum(row, axis=0)
+        row = row * x
+        squares += row
+        rest = tl.where(x >= 0.0, row, row * shift)
+        tl.store(out_ptr + cols, rest, mask=inside)
+    m, d = tl.reduce((means, squares), 0, meet)
+    tl.store(out_ptr, m + d)
+
+
+def function(x, weight, out):
+    kernel[(1,)](x, weight, out, x.numel(), BLOCK=64)
+"""
+WRONG_SUMS = {
+    "the sums are compared in place of the maxima": ("tl.where(m_a > m_b", "tl.where(d_a > d_b"),
+    "a difference from the mean of before is squared": ("delta * (x - means)", "delta * delta"),
+    "a name is changed before it is summed": (
+        "shift += tl.sum(row, axis=0)\n        row = row * x",
+        "row = row * x\n        shift += tl.sum(row, axis=0)",
+    ),
+    "a factor of one choice": ("row * shift)\n        tl.store", "row)\n        tl.store"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", WRONG_SUMS)
+def test_an_edit_of_sums_gives_the_right_text(mistake):
+    right, wrong = WRONG_SUMS[mistake]
+    assert SUMS.count(right) == 1
+    source = Source(SUMS.replace(right, wrong))
+    tried = candidates(source, "function")
+    found = [one for one in tried if plain_or_none(source, one) == plain(SUMS)]
+    assert found, f"none of {len(tried)} edits"
+    assert min(one.rank for one in found) <= (4 if "factor" in mistake else 1)
