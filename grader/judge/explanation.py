@@ -280,8 +280,10 @@ class Explainer:
         # What is not found makes some values quite wrong, and others a little: that is no loss of digits.
         plain = {item.id for item, _ in wrong.answers if item.case.params.get("values") is None}
         far_off = [name for name, one in failed.items() if one.reason is Reason.MISMATCH]
+        nan = ""  # where it is born is then no cause by itself
         if any(name in plain and not tried.get(name) for name in far_off):
             born.pop(Reason.PRECISION, None)
+            nan = born.pop(Reason.NONFINITE, "")
         signs = DOUBTFUL | {*wrong.answers[0][0].entry.lab.signs}
         # Where other cases are wrong in another way, a symptom of random numbers may come of that mistake.
         by_chance = wrong.exercise.bad_choice is not None and all(
@@ -328,7 +330,8 @@ class Explainer:
             found = contrast([*shown, *smallest.wrong], [*right, *smallest.right]) if shown else ""
         call = smallest.words if smallest and UP_TO not in found else ""  # else it has the same size again
         related = "" if self._is_late(MOST_LATE_S) else self._ask.shifted(wrong) or self._ask.measured(wrong)
-        words = "; ".join(filter(None, ("not found", _never_launched(wrong), related, found, call)))
+        nan = nan if any(one.reason is Reason.NONFINITE for one in guessed.values()) else ""
+        words = "; ".join(filter(None, ("not found", _never_launched(wrong), related, found, call, nan)))
         return seen | {name: replace(outcome, cause=words, hint=hint) for name, outcome in guessed.items()}
 
     def _tried(self, wrong: Wrong) -> dict[str, str]:

@@ -419,7 +419,21 @@ def python_function(failed: Failed) -> str | None:
     return None
 
 
+def block_pointer_has_no_mask(failed: Failed) -> str | None:
+    """A mask, or a value for masked lanes, beside a block pointer."""
+    found = re.search(r"cannot be specified for (loading|storing) block pointers", failed.text)
+    if not found:
+        return None
+    if found[1] == "storing":
+        return "a store to a block pointer takes no `mask`: `boundary_check` names the axes that may end"
+    return (
+        "a load from a block pointer takes neither `mask` nor `other`: `boundary_check` names the axes that "
+        "may end, and `padding_option` what is loaded there"
+    )
+
+
 RULES = (
+    block_pointer_has_no_mask,
     statement,
     loop,
     part,

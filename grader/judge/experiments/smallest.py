@@ -13,9 +13,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from grader.course.spec import Case, Exercise
-from grader.judge.trial import SIZES, Trial, elements
+from grader.judge.trial import Trial, elements
 from grader.worker.submission_worker import SubmissionWorker
 
+POWERS = tuple(1 << power for power in range(1, 15))
+SIZES = tuple(sorted({1, *(size + by for size in POWERS for by in (-1, 0, 1))}))  # blocks, and their tails
 MOST_S = 3.0
 MOST_ELEMENTS = 1 << 23  # of a call, by the product of its sizes
 SEED = "seed"  # a number that is no size

@@ -16,7 +16,7 @@ from grader.course.spec import Case, Exercise
 from grader.judge.inputs import same_bits
 from grader.judge.repair.new_sizes import of_other_sizes
 from grader.judge.repair.relevance import Touched, touched
-from grader.judge.trial import LIMIT_S, LOOSELY, MOST_ELEMENTS, SIZES, Called, Trial, elements
+from grader.judge.trial import LIMIT_S, LOOSELY, MOST_ELEMENTS, Called, Trial, elements
 from grader.worker.messages import Kept, OneProgram
 from grader.worker.submission_worker import SubmissionWorker
 from grader.worker.witness.record import Index
@@ -42,7 +42,6 @@ MOST_REPEATED, OTHER_DRAWS = 3, (1, 2)  # mended cases that are called on other 
 MOST_LIKE_FAILING, MOST_LIKE_PASSING = 4, 2  # cases of new sizes like the failing and the passing ones
 MOST_IN_CASES = 5_000  # work of an edit in all failing cases that are small: it may make calls much longer
 MISSES = 3  # failing cases that an edit leaves wrong, after which the others are not looked at
-COSTLY = 40  # work of a case, from which sizes are tried that no listed case has
 SHRINKING_S = 3.0  # for a smaller case; calls without an end take longest
 KEEPING_S = 10.0  # to read a text with all alternatives, which is long
 LARGE_LIMIT_S = 10.0  # of one call of a larger case, which few texts get to
@@ -355,56 +354,25 @@ class Bench:
         self.aim(case)
         # Beside those that are told a large one counts: a smaller one may have what is told.
         called = elements(case) <= MOST_ELEMENTS or (self._told and at < len(self._small))
-        found = _Scored(case, self.score(text), self.work()) if called else _Scored(case)
-        found = self._with_smaller_sizes(text, found, sizes, end)
-        if found.work > COSTLY and found.score is not None:
-            self.aim(found.case)
-            known = _dimensions(self._target)
-            for name, value in found.case.params.items():
-                if type(value) is int and value in known:
-                    found = self._with_a_smaller_size(text, found, name, value, end)
-        return found.case
-
-    def _with_a_smaller_size(self, text: str, found: _Scored, name: str, largest: int, end: float) -> _Scored:
-        """Return a case in which one size is smaller, as if all above it showed what the one `found` does."""
-        sizes = [size for size in SIZES if size < largest]
-        low, high = 0, len(sizes)
-        while low < high and time.monotonic() < end:
-            middle = (low + high) // 2
-            smaller = replace(found.case, params={**found.case.params, name: sizes[middle]})
-            shows = self._shows(text, smaller, found) if elements(smaller) >= FEWEST_ELEMENTS else None
-            low, high, found = (low, middle, shows) if shows else (middle + 1, high, found)
-        return found
-
-    def _shows(self, text: str, case: Case, found: _Scored) -> _Scored | None:
-        """Return a case with its score, if that is like the one `found`; None if not, or if there is none."""
-        try:
-            self.aim(case)
-        except (RuntimeError, ValueError):  # no such case can be drawn
-            return None
-        score = self.score(text)
-        return _Scored(case, score, self.work()) if _is_like(score, found.score) else None
-
-    def _with_smaller_sizes(self, text: str, found: _Scored, others: Sequence[Case], end: float) -> _Scored:
-        """Return a case with smaller sizes, those of `others`, that shows what the one `found` does.
-
-        Nothing is called after the `end`.
-        """
-        for name, value in found.case.params.items():
+        base = self.score(text) if called else None
+        for name, value in case.params.items():
             if type(value) is not int:
                 continue
-            seen = {one.params.get(name) for one in others} - {value}
+            seen = {one.params.get(name) for one in sizes} - {value}
             for other in sorted(one for one in seen if type(one) is int and 0 < one < value):
-                smaller = replace(found.case, params={**found.case.params, name: other})
+                smaller = replace(case, params={**case.params, name: other})
                 if elements(smaller) < FEWEST_ELEMENTS:
                     continue
                 if time.monotonic() > end:
-                    return found
-                shows = self._shows(text, smaller, found)
-                if shows:
-                    found = shows
+                    return case
+                try:
+                    self.aim(smaller)
+                except (RuntimeError, ValueError):  # no such case can be drawn
+                    continue
+                if _is_like(self.score(text), base):
+                    case = smaller
                     break
-        return found
+        return case
 
     def keeps(self, beside: bool = True) -> bool:
         """Return whether the text of the last score is right in the cases that were right before.
@@ -466,7 +434,9 @@ class Bench:
         return found
 
     def _of_other_sizes(self, trial: Trial, cases: Sequence[Case]) -> Trial | None:
-        for other in of_other_sizes(trial.case, cases, _dimensions(trial), FEWEST_ELEMENTS, MOST_ELEMENTS):
+        shapes = [buffer.tensor.shape for buffer in trial.buffers]
+        dimensions = frozenset(size for shape in shapes for size in shape)
+        for other in of_other_sizes(trial.case, cases, dimensions, FEWEST_ELEMENTS, MOST_ELEMENTS):
             with contextlib.suppress(RuntimeError, ValueError):  # no such case can be drawn
                 return self._trial(other)
         return None
@@ -605,19 +575,6 @@ def _particulars(case: Case) -> int:
 def slowest(seconds: float) -> float:
     """Return how long the call of an edited file may take where that of the unedited one took `seconds`."""
     return max(SHORTEST_S, SLOWER * seconds)
-
-
-class _Scored(NamedTuple):
-    """A case that is wrong, its score, None if it was not called, and its work."""
-
-    case: Case
-    score: float | None = None
-    work: int = 0
-
-
-def _dimensions(trial: Trial) -> frozenset[int]:
-    """Return the sizes of the tensors of a case."""
-    return frozenset(size for buffer in trial.buffers for size in buffer.tensor.shape)
 
 
 def _is_like(score: float, base: float | None) -> bool:

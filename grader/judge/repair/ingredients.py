@@ -12,7 +12,7 @@ from itertools import zip_longest
 
 from grader.judge.repair.edit import Edit, quoted
 from grader.judge.repair.kinds import Kind, kinds_of
-from grader.judge.repair.source import Function, Source, called, names_in
+from grader.judge.repair.source import Function, Source, called, names_in, stored
 
 REDUCTIONS = {"sum", "max", "min"}
 MOST_CASTS = 4  # and names, through which a value is followed
@@ -26,6 +26,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     kinds = kinds_of(function)
     definitions = _definitions(function)
     yield from _loads_of_an_unused_pointer(source, function, kinds)
+    yield from _rounded_as_stored(source, function)
     yield from _values_of_one_name(source, definitions)
     yield from _parts_of_definitions(source, function, definitions)
     yield from _updates_of_one_name(source, function, definitions)
@@ -52,6 +53,25 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
             yield from _axis(source, node)
             if called(node) == "sum" and node.args:
                 yield from _load_as_a_factor(source, function, node.args[0])
+
+
+def _rounded_as_stored(source: Source, function: Function) -> Iterator[Edit]:
+    """Go on with what a store has rounded to the dtype of its tensor, and not with the fp32 number."""
+    for call in function.nodes:
+        kept = stored(source, call)
+        while isinstance(kept, ast.Call) and called(kept) == "to" and isinstance(kept.func, ast.Attribute):
+            kept = kept.func.value
+        match call, kept:
+            case ast.Call(args=[address, *_]), ast.Name(name):
+                pointers = [one.id for one in names_in(address) if one.id.endswith(("ptr", "row", "rows"))]
+            case _:
+                continue
+        own = {id(one) for one in ast.walk(call)}
+        for node in function.nodes:
+            if pointers and isinstance(node, ast.Name) and _is_read_as(node, name) and id(node) not in own:
+                mistake = f"`{name}` is used before it is rounded, as line {call.lineno} stores it"
+                text = f"({name}.to({pointers[0]}.dtype.element_ty).to(tl.float32))"
+                yield Edit.of_node(source, 1, node, text, mistake)
 
 
 def _sum_as_elsewhere(source: Source, function: Function) -> Iterator[Edit]:
@@ -176,6 +196,7 @@ def _parts_of_definitions(
     source: Source, function: Function, definitions: dict[str, list[ast.Assign]]
 ) -> Iterator[Edit]:
     """Exchange what has a name, such as a product, and one of its two parts, behind the definition."""
+    around = {id(inner): node for node in function.nodes for inner in ast.iter_child_nodes(node)}
     for name, every in definitions.items():
         found = [one for one in every if not _is_cast_of(one.value, name)]
         for one, after in zip_longest(found, found[1:]):
@@ -190,7 +211,10 @@ def _parts_of_definitions(
                         mistake = f"{lacks} in {quoted(source.text_of(node))}"
                         yield Edit.of_node(source, 1, node, name, mistake)
                     elif _is_read_as(node, name):
-                        yield Edit.of_node(source, 1, node, f"({source.text_of(part)})", f"{has} `{name}`")
+                        whole = around.get(id(node))
+                        code = source.text_of(whole) if isinstance(whole, ast.expr | ast.stmt) else name
+                        mistake = f"`{name}` {has}, which does not belong in {quoted(code)}"
+                        yield Edit.of_node(source, 1, node, f"({source.text_of(part)})", mistake)
 
 
 def _is_cast_of(value: ast.expr, name: str) -> bool:
@@ -231,13 +255,13 @@ def _parts(source: Source, value: ast.expr, names: bool) -> Iterator[tuple[ast.e
         told = quoted(source.text_of(other))
         match value.op:
             case ast.Mult():
-                yield part, f"the factor {told} is missing", f"the factor {told} does not belong in"
+                yield part, f"the factor {told} is missing", f"has the factor {told}"
             case ast.Add():
-                yield part, f"{told} is not added", f"{told} must not be added in"
+                yield part, f"{told} is not added", f"has the term {told}"
             case ast.Sub():
-                yield part, f"{told} is not subtracted", f"{told} must not be subtracted in"
+                yield part, f"{told} is not subtracted", f"has {told} subtracted"
             case ast.Div():
-                yield part, f"no division by {told}", f"the division by {told} does not belong in"
+                yield part, f"no division by {told}", f"is divided by {told}"
 
 
 def _is_read_as(node: ast.expr, name: str) -> bool:

@@ -91,11 +91,11 @@ def _filled_for_nothing(source: Source, function: Function) -> Iterator[Edit]:
 
 
 def _exchanged_in_a_statement(source: Source, function: Function, kinds: dict[str, Kind]) -> Iterator[Edit]:
-    """Exchange two sizes, constants or indices of one statement with each other."""
+    """Exchange two sizes, constants, indices or values of one statement with each other."""
     for statement in function.nodes:
         if not isinstance(statement, ast.Assign | ast.AugAssign | ast.Return | ast.Expr):
             continue
-        for kind in (Kind.CONSTANT, Kind.INDEX, Kind.SIZE):
+        for kind in (Kind.CONSTANT, Kind.INDEX, Kind.SIZE, Kind.VALUE):
             places: dict[str, list[ast.Name]] = {}
             for node in names_in(statement):
                 if kinds.get(node.id) is kind and isinstance(node.ctx, ast.Load):

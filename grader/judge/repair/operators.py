@@ -97,6 +97,10 @@ def _of_a_comparison(source: Source, node: ast.Compare, function: Function) -> I
             else f"the comparison {code} looks in the wrong direction"
         )
         yield Edit.of_node(source, 0 if near else 1, node, f"({left}) {other} ({right})", mistake)
+    for side in (node.left, node.comparators[0]) if function.kernel else ():
+        if not isinstance(side, ast.Constant):
+            mistake = f"the sign of {quoted(source.text_of(side))} in the comparison {code} is wrong"
+            yield Edit.of_node(source, 3, side, f"(-({source.text_of(side)}))", mistake)
 
 
 def _of_a_chain(source: Source, node: ast.Compare) -> Iterator[Edit]:

@@ -140,8 +140,8 @@ LACKING = {
         "g",
     ): "the factor `tl.load(w_ptr + cols)` is missing in `tl.load(x_ptr + cols)`",
     ("tl.load(w_ptr + cols)", "d"): "`1.0` is not subtracted in `tl.load(w_ptr + cols)`",
-    ("g", "(tl.load(x_ptr + cols))"): "the factor `tl.load(w_ptr + cols)` does not belong in `g`",
-    ("d", "(tl.load(w_ptr + cols))"): "`1.0` must not be subtracted in `d`",
+    ("g", "(tl.load(x_ptr + cols))"): "`g` has the factor `tl.load(w_ptr + cols)`, which does not belong in ",
+    ("d", "(tl.load(w_ptr + cols))"): "`d` has `1.0` subtracted, which does not belong in ",
 }
 
 
@@ -149,7 +149,7 @@ LACKING = {
 def test_a_part_of_what_has_a_name_stands_for_it_and_the_other_way_round(here, there):
     edits = candidates(Source(PARTS.format(here)), "function")
     mistakes = {edit.mistake for edit in edits if edit.line == 11 and there in dict(edit.parts).values()}
-    assert LACKING[here, there] in mistakes
+    assert any(one.startswith(LACKING[here, there]) for one in mistakes), mistakes
 
 
 def test_a_step_may_lack_a_size_of_the_module_that_the_kernel_reads():

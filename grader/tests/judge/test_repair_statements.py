@@ -248,7 +248,8 @@ def kernel(x_ptr, y_ptr, w_ptr, out_ptr, n, share, BLOCK: tl.constexpr):
         ),
         (
             "total += product", "total += (tl.load(x_ptr + at, mask=inside))",
-            "the factor `tl.load(w_ptr + at, mask=inside)` does not belong in `product`",
+            "`product` has the factor `tl.load(w_ptr + at, mask=inside)`, which does not belong in "
+            "`product * y`",
         ),
         (
             "tl.join(total, total)", "tl.permute(tl.join(total, total), (0, 2, 1))",
