@@ -204,7 +204,8 @@ def _blind(path: Path) -> str:
         flagged = f"{sum(one['right'].values())} of {len(one['right'])}"
         percents = (f"{100 * part / of:.0f} %" for part in shares)
         rows.append((one["set"], of, *percents, flagged, one["commit"]))
-    return markdown.page([markdown.table(heads, rows, "lr"), f"{record['machine']}."])
+    others = [f"set {one['set']}: {one['machine']}" for one in record["sets"] if "machine" in one]
+    return markdown.page([markdown.table(heads, rows, "lr"), f"{'; '.join([record['machine'], *others])}."])
 
 
 def _recovery(path: Path) -> str:
