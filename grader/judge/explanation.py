@@ -76,15 +76,15 @@ ROW_STRIDE = "row stride"
 STEPS = "steps through"  # in a cause by an experiment, with which a case is right
 MOST_FACTS = 2  # of an exercise, that are told before its cause is known
 MOST_BESIDE = 3  # cases of another exercise of the file that an edit must keep right
-LEAST_SEARCH_S = 4.5  # for which the cause is looked for, however long the cases of the lab took
+LEAST_SEARCH_S = 5.0  # for which the cause is looked for, however long the cases of the lab took
 LEAST_FOR_RELATION_S = 4.0  # that must be left for edits, if a relation is looked for before them
-EXPERIMENTS_S = 0.5  # after the search has ended by the clock, in which experiments still begin
-LEAST_DEPENDENCE_S = 1.0  # for which it is asked on which inputs a wrong element depends
+EXPERIMENTS_S = 1.0  # after the search has ended by the clock, in which experiments still begin
+LEAST_DEPENDENCE_S = 1.5  # for which it is asked on which inputs a wrong element depends
 SHARE_OF_EARLIER = 0.75  # of the time, for a function of a file or lab that is not the last wrong one
 SHARE_OF_USUAL = 0.75  # of the time, for edits in cases of the usual sizes, before those in small calls
 SHARE_OF_SMALL = 0.6  # of what is left then, for small calls; the rest is for experiments
 MOST_MISTAKES = 2  # that are looked for in one function
-MOST_LATE_S = 1.0  # after which nothing is measured any more
+MOST_LATE_S = 2.0  # after which nothing is measured any more
 MORE = "The file has another mistake"
 FAILURES = (Verdict.CRASHED, Verdict.COMPILE_ERROR)
 Answered = tuple[Item, Outcome, float]
@@ -325,7 +325,7 @@ class Explainer:
             }
         if not guessed or (len(causes) == 1 and not doubtful):
             return failed | seen
-        smallest = self._ask.smallest(wrong, MOST_S / 6 if self._is_late() else MOST_S)
+        smallest = self._ask.smallest(wrong, MOST_S / 3 if self._is_late() else MOST_S)
         if smallest:  # and what separates has to hold in the calls that were tried, too
             found = contrast([*shown, *smallest.wrong], [*right, *smallest.right]) if shown else ""
         call = smallest.words if smallest and UP_TO not in found else ""  # else it has the same size again
