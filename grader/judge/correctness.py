@@ -16,7 +16,8 @@ import torch
 from grader.course.signatures import Inputs, Shapes, Tensors
 from grader.course.spec import PLAIN, Case, Exercise, Lab, Reason, Verdict
 from grader.course.symptoms import Symptom
-from grader.judge import comparison, diagnosis, returned, usual_config, usual_layout, witness
+from grader.judge import comparison, diagnosis, facts, returned, usual_config, usual_layout, witness
+from grader.judge.dtype_dependence import by_dtype
 from grader.judge.exchange import Exchange
 from grader.judge.foreign_work import by_host, foreign_operators, foreign_work
 from grader.judge.inputs import (
@@ -108,9 +109,15 @@ def grade_case(
     See `runs` for how often. Then check that the student's kernels did the work; with `count_kernels` also on
     the GPU.
     """
-    return usual_layout.explained(
-        lab, exercise, case, lambda one: _grade(worker, lab, exercise, one, count_kernels)
-    )
+
+    def grade(one: Case) -> Outcome:
+        return _grade(worker, lab, exercise, one, count_kernels)
+
+    def wrapping() -> str:
+        found = worker.witnessed.wraps
+        return facts.wraps(found, worker.text) if found else ""
+
+    return usual_layout.explained(lab, exercise, case, grade, wrapping)
 
 
 class _Wanted:
@@ -378,7 +385,13 @@ def _unlike_by_dtype(
     if _same_choice(exercise, other, values, first, written.outputs):
         return None
     where, symptom = f"the same call in {other.dtype} makes another random choice", Symptom.OTHER_DTYPE
-    return diagnosis.diagnosed(lab, Verdict.WRONG, Reason.NONDETERMINISTIC, symptom, where)
+    outcome = diagnosis.diagnosed(lab, Verdict.WRONG, Reason.NONDETERMINISTIC, symptom, where)
+    found = by_dtype(worker.text, exercise.name)
+    if len(found) != 1:  # one of several may be right
+        return outcome
+    line, code = found.popitem()
+    cause = f"{outcome.cause}; line {line}: `{code}` depends on the dtype"
+    return replace(outcome, cause=cause, plain_cause=cause)
 
 
 def _same_choice(exercise: Exercise, case: Case, values: Inputs, first: Tensors, second: Tensors) -> bool:

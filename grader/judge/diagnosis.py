@@ -58,7 +58,10 @@ GENERAL: dict[AnySymptom, str] = {  # causes where a lab has none of its own
     Symptom.PADDED_WRITE: "a write between or behind padded rows: each tensor has a row stride of its own",
     Symptom.POWER_OF_TWO: "the length of a tl.arange must be a power of two: take the next one, and a mask",
     Symptom.DIVISION_BY_ZERO: "a size of 0 is valid here: launch nothing then, and divide by no size",
-    Symptom.FLAT_VIEW: "a padded matrix has no flat view: pass its row stride to the kernel",
+    Symptom.FLAT_VIEW: (
+        "`view` joins axes only where they lie one behind the other in memory, and those of padded rows or "
+        "swapped axes do not: pass the strides of each axis to the kernel"
+    ),
     Symptom.NO_GRADIENT_FUNCTION: "autograd saw no function with a backward: call it through `apply`",
 }
 FALLBACK: dict[AnySymptom, Symptom] = {  # symptoms that a lab need not tell apart

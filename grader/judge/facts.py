@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
 
 from grader.worker.witness.record import Argument, Birth, Index, Outside, Race
@@ -66,6 +67,41 @@ def births(facts: Sequence[Birth]) -> str:
         else f"{_line(one.line)}: {_operation(one)} is {one.result}"
         for one in facts
     )
+
+
+def wraps(facts: Sequence[Birth], text: str) -> str:
+    """Say which sums and products wrap around in 32 bits, with their text in the file and the numbers of one.
+
+    A product comes first: what is added to one that has wrapped around is wrong already.
+    """
+    one = min(facts, key=lambda fact: fact.operation != "*")
+    same = sorted({fact.line for fact in facts if fact.operation == one.operation})
+    written = [_written(text, line, one.operation) for line in same]
+    where = _line(same[0]) if len(same) == 1 else f"lines {', '.join(map(str, same))}"
+    what = " and ".join(dict.fromkeys(" or ".join(f"`{node}`" for node in nodes) for nodes in written))
+    verb = "are" if len(written) > 1 else "is"
+    return (
+        f"{where}: {what or one.operation} {verb} computed in int32, where {_operation(one)} wraps to "
+        f"{one.result}; beyond 2^31 elements a number becomes int64 before it is multiplied or added"
+    )
+
+
+def _written(text: str, line: int, operation: str) -> list[str]:
+    """Return the sums, differences or products of one line as they are written, without their parts."""
+    kinds = {"+": ast.Add, "-": ast.Sub, "*": ast.Mult}
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:
+        return []
+    found = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.BinOp)
+        and node.lineno <= line <= (node.end_lineno or node.lineno)
+        and isinstance(node.op, kinds[operation])
+    ]
+    parts = {id(inside) for node in found for inside in ast.walk(node) if inside is not node}
+    return [ast.unparse(node) for node in found if id(node) not in parts]
 
 
 def _operation(birth: Birth) -> str:

@@ -96,10 +96,13 @@ def _marked(found: Iterable[Origin], where_none: bool) -> Iterator[Origin]:
 
 
 def _assigned(node: ast.AST, name: str) -> ast.expr | None:
-    """Return what a statement assigns to a name, and to nothing else; None if it does not."""
+    """Return what a statement assigns to a name, alone or as one of several; None if it does not."""
     targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
     if not isinstance(node, ast.Assign | ast.AnnAssign) or len(targets) > 1:
         return None
+    if isinstance(targets[0], ast.Tuple) and isinstance(node.value, ast.Tuple):
+        pairs = zip(targets[0].elts, node.value.elts, strict=False)
+        return next((value for one, value in pairs if isinstance(one, ast.Name) and one.id == name), None)
     return node.value if isinstance(targets[0], ast.Name) and targets[0].id == name else None
 
 

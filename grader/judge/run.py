@@ -24,6 +24,7 @@ from grader.course.parts import Part, parts_of
 from grader.course.spec import WRONG_RESULTS, Case, Exercise, Lab, Reason, Verdict
 from grader.course.submission import MOST_BYTES, Submission
 from grader.course.tiers import DEFAULT_ARCH, TIERS
+from grader.judge.beside import FEWEST, Beside
 from grader.judge.concealed import concealed
 from grader.results.findings import Blocked, Frame
 from grader.results.outcome import Outcome
@@ -102,6 +103,8 @@ class Run:
         self._submissions: dict[Path, Submission] = {}
         self._parts: dict[Path, tuple[Part, ...]] = {}  # by a file, those that it imports
         self._following: dict[Path, CaseItem] = {}  # by a file, the first case of the file after it
+        self._cases: dict[Path, list[CaseItem]] = {}  # by a file, those that can be graded without a GPU
+        self._beside = Beside()
         self._timed: list[CaseItem] = []  # the timed shapes that were asked for
         self._timed_by: TimedWorkers | None = None
         self._last_graded: Key | None = None  # the exercise of the last case
@@ -130,6 +133,8 @@ class Run:
                 path, same_lab = self.submission(item).path, item.entry is other.entry
                 if same_lab and self.submission(other).path != path:
                     self._following.setdefault(path, other)
+            for item in graded if self.tier == "cpu" and len(os.sched_getaffinity(0)) > 1 else ():
+                self._cases.setdefault(self.submission(item).path, []).append(item)
         for item in cases:
             key = (item.entry.folder, item.exercise.name)
             if item.kind == CODEGEN and key not in self._kernels and self.ungradable(item) is None:
@@ -425,32 +430,48 @@ class Run:
         return tuple(part.submission for part in self.parts(item))
 
     def _correctness(self, item: CaseItem) -> Outcome:
-        from grader.judge.correctness import grade_case
-
         key = (item.entry.folder, item.exercise.name)
         if self.gpu and not self.no_gate and key != self._last_graded:
             last, self._last_graded = self._last_graded, key
             self._begin_timed([one for one in self._timed if (one.entry.folder, one.exercise.name) == last])
-        worker = self._worker_for_cases(item)
+        begun = self._beside.take(item)
+        outcome = begun.result() if begun else self._graded_by(self._worker_for_cases(item), item)
+        if outcome.in_the_interpreter and self._compiles(item, outcome):
+            outcome = replace(outcome, cause=INTERPRETER_LIMIT)
+        if outcome.verdict is Verdict.PASS:
+            self._note_verified(item, outcome)
+        self._begin_beside(item)
+        self._begin_following(item)
+        return outcome
+
+    def _graded_by(self, worker: SubmissionWorker, item: CaseItem) -> Outcome:
+        """Grade a case, and end a worker that may not grade another one."""
+        from grader.judge.correctness import grade_case
+
         try:
             count = self.tier == "gpu" and item.case is _largest(item.exercise)
             outcome = grade_case(worker, item.entry.lab, item.exercise, item.case, count)
         except Exception:
             worker.close()  # the next case gets a new worker, in case this one caused the error
             raise
-        if outcome.in_the_interpreter and self._compiles(item, outcome):
-            outcome = replace(outcome, cause=INTERPRETER_LIMIT)
         if outcome.verdict is not Verdict.PASS and not outcome.printed:
             outcome = replace(outcome, printed=worker.printed)
-        if outcome.verdict is Verdict.PASS:
-            self._note_verified(item, outcome)
         # The interpreter stores nothing outside of a tensor, and an exception ends nothing but the call; on a
         # GPU either may have changed anything.
         ended_well = (*WRONG_RESULTS, Verdict.CRASHED) if self.tier == "cpu" else (Verdict.WRONG,)
         if outcome.verdict not in (Verdict.PASS, *ended_well):
             worker.close()  # the next case gets a new worker
-        self._begin_following(item)
         return outcome
+
+    def _begin_beside(self, item: CaseItem) -> None:
+        """After the first case of a file, let another worker grade the last ones."""
+        cases = self._cases.pop(self.submission(item).path, [])
+        left = cases[cases.index(item) + 1 :] if item in cases else []
+        if len(left) >= FEWEST:
+            worker = self._worker("beside", item, self._arena("beside"), interpreted=True)
+            # What is compiled ahead keeps the other core busy, and would be waited for at the end.
+            first = [one for (folder, _), one in self._kernels.items() if folder == item.entry.folder]
+            self._beside.begin(left, lambda one: self._graded_by(worker, one), worker.kill, first)
 
     def _begin_following(self, item: CaseItem) -> None:
         """Start the worker of the next file, which sets itself up while the cases of this one run."""
@@ -797,6 +818,7 @@ class Run:
 
     def close(self) -> None:
         """End every process and free what the run holds."""
+        self._beside.close()
         self._compiler.shutdown(wait=False, cancel_futures=True)
         if self._ahead:
             self._ahead.close()

@@ -14,15 +14,23 @@ WRONG = (*WRONG_RESULTS, Verdict.CRASHED)
 GAP = 8  # elements between rows that are not far apart any more
 
 
-def explained(lab: Lab, exercise: Exercise, case: Case, grade: Callable[[Case], Outcome]) -> Outcome:
+def explained(
+    lab: Lab,
+    exercise: Exercise,
+    case: Case,
+    grade: Callable[[Case], Outcome],
+    wrapping: Callable[[], str] = str,
+) -> Outcome:
     """Return the outcome of a case; where its layout alone makes it wrong, with that as the cause.
 
     A wrong case with rows far apart is graded once more with a small gap between them, and one with a dy as
     only autograd hands it over in the usual layout. If it is wrong there as well, that outcome is returned:
     it is not about how far the rows are, or about dy. Nor is a result that is another in a second call: with
-    the usual layout it may be the same twice by chance.
+    the usual layout it may be the same twice by chance. `wrapping` says of the last graded case where an
+    offset wraps around, "" if that was not seen.
     """
     outcome = grade(case)
+    wraps = wrapping() if case.is_far else ""
     symptom, layouts = _unusual(exercise, case)
     other = outcome.reason in (Reason.RETURNED, Reason.NONDETERMINISTIC)
     if symptom is None or outcome.verdict not in WRONG or other:
@@ -31,8 +39,9 @@ def explained(lab: Lab, exercise: Exercise, case: Case, grade: Callable[[Case], 
     if usual.verdict is not Verdict.PASS:
         return usual
     found = cause_of(lab, symptom)
-    plain = found.cause if case.is_far else outcome.plain_cause  # says more than where the address led
-    return replace(outcome, cause=found.cause, plain_cause=plain, hint=found.hint, symptom=symptom)
+    cause = wraps or found.cause
+    plain = cause if case.is_far else outcome.plain_cause  # says more than where the address led
+    return replace(outcome, cause=cause, plain_cause=plain, hint=found.hint, symptom=symptom)
 
 
 def _unusual(exercise: Exercise, case: Case) -> tuple[Symptom | None, Mapping[str, Layout]]:

@@ -42,6 +42,9 @@ class Outcome:
     shapes: Mapping[str, tuple[int, ...]] = field(
         default_factory=dict
     )  # in the first line; not in results.json
+    numbers: Mapping[str, int] = field(
+        default_factory=dict
+    )  # whole ones that the first line names; not in results.json
     open_todos: tuple[OpenTodo, ...] = ()
     printed: str = ""  # output of the student's code, for failures
     used: float | None = None  # share of the tolerance that the worst element used

@@ -64,6 +64,7 @@ class ErrorReport:
     shapes: dict[str, tuple[int, ...]] = field(
         default_factory=dict
     )  # of blocks in the innermost frame's line
+    numbers: dict[str, int] = field(default_factory=dict)  # whole ones that this line names
 
     @classmethod
     def claimed(cls, reply: JsonObject) -> ErrorReport:
@@ -75,6 +76,7 @@ class ErrorReport:
             printable(str(reply.get("text", ""))),
             tuple(map(Frame.claimed, frames[:MAX_FRAMES])) if isinstance(frames, list) else (),
             _claimed_shapes(reply.get("shapes")),
+            _claimed_numbers(reply.get("numbers")),
         )
 
 
@@ -86,6 +88,17 @@ def _claimed_shapes(claim: Json) -> dict[str, tuple[int, ...]]:
         if name.isidentifier() and isinstance(shape, list) and len(sizes) == len(shape) <= MAX_AXES:
             found[name] = tuple(sizes)
     return dict(itertools.islice(found.items(), MAX_SHAPES))
+
+
+def _claimed_numbers(claim: Json) -> dict[str, int]:
+    """Read whole numbers by name; what is neither a name nor a number is left out."""
+    given = claim.items() if isinstance(claim, dict) else ()
+    found = {name: one for name, one in given if name.isidentifier() and type(one) is int and _is_short(one)}
+    return dict(itertools.islice(found.items(), MAX_SHAPES))
+
+
+def _is_short(number: int) -> bool:
+    return abs(number) < 1 << 63
 
 
 def describe(error: BaseException, path: str, parts: Sequence[str] = ()) -> ErrorReport:
@@ -122,6 +135,7 @@ def describe(error: BaseException, path: str, parts: Sequence[str] = ()) -> Erro
         category = "exception"
     frames: list[Frame] = []
     shapes: dict[str, tuple[int, ...]] | None = None
+    numbers: dict[str, int] = {}
     for one in chain[::-1]:
         for frame, line in reversed([*traceback.walk_tb(one.__traceback__)]):
             file = frame.f_code.co_filename
@@ -129,12 +143,13 @@ def describe(error: BaseException, path: str, parts: Sequence[str] = ()) -> Erro
                 other = "" if file == path else f" in {os.path.basename(file)}"
                 code = linecache.getline(file, line).strip()[:MAX_CODE]
                 frames.append(Frame(line, frame.f_code.co_name + other, code))
-                shapes = _shapes(frame.f_locals, code) if shapes is None else shapes
+                if shapes is None:
+                    shapes, numbers = _shapes(frame.f_locals, code), _numbers(frame.f_locals, code)
     if isinstance(error, (BuildError, NotPermittedError)) and error.line:
         frames.insert(0, Frame(error.line, "", linecache.getline(path, error.line).strip()[:MAX_CODE]))
     if isinstance(error, SyntaxError) and error.filename == path:
         frames.insert(0, Frame(error.lineno or 1, "", (error.text or "").strip()[:MAX_CODE]))
-    return ErrorReport(category, type(error).__name__, text[:MAX_TEXT], tuple(frames), shapes or {})
+    return ErrorReport(category, type(error).__name__, text[:MAX_TEXT], tuple(frames), shapes or {}, numbers)
 
 
 def _shapes(values: Mapping[str, object], code: str) -> dict[str, tuple[int, ...]]:
@@ -146,6 +161,17 @@ def _shapes(values: Mapping[str, object], code: str) -> dict[str, tuple[int, ...
         if type(value).__module__.partition(".")[0] in ("torch", "triton"):
             with contextlib.suppress(Exception):  # no shape, or one without numbers
                 found[name] = tuple(int(size) for size in value.shape)  # type: ignore[attr-defined]
+    return dict(itertools.islice(found.items(), MAX_SHAPES))
+
+
+def _numbers(values: Mapping[str, object], code: str) -> dict[str, int]:
+    """Return the whole numbers that a line names, also those that are constants of compilation."""
+    found = {}
+    for name in dict.fromkeys(re.findall(r"[A-Za-z_]\w*", code)):
+        value = values.get(name)
+        value = getattr(value, "value", value) if type(value).__name__ == "constexpr" else value
+        if type(value) is int and _is_short(value):
+            found[name] = value
     return dict(itertools.islice(found.items(), MAX_SHAPES))
 
 

@@ -30,7 +30,13 @@ def failure(error: ErrorReport, loading: bool = False) -> Outcome:
         verdict = Verdict.COMPILE_ERROR
     interpreter = verdict is Verdict.CRASHED and category == "interpreter"
     return Outcome(
-        verdict, reason, where=where, frames=frames, in_the_interpreter=interpreter, shapes=error.shapes
+        verdict,
+        reason,
+        where=where,
+        frames=frames,
+        in_the_interpreter=interpreter,
+        shapes=error.shapes,
+        numbers=error.numbers,
     )
 
 

@@ -184,6 +184,9 @@ def arange(failed: Failed) -> str | None:
             return (
                 f"{what} must be a power of two, and {others[0].value!r} in line {others[0].lineno} is none"
             )
+        odd = [f"{name} = {one}" for name, one in failed.numbers.items() if one > 0 and one & (one - 1)]
+        if len(odd) == 1:
+            return f"{what} must be a power of two, and line {failed.line} runs with {odd[0]}"
         return f"{what} must be a power of two: take the next one, and a mask"
     if "32 bit `offsets/block_shape`" in failed.text:
         return (

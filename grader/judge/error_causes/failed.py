@@ -67,6 +67,7 @@ class Failed:
     native: bool = False
     given: Mapping[str, Source] = field(default_factory=dict)  # modules that the file imports, by name
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # of blocks that the line names
+    numbers: Mapping[str, int] = field(default_factory=dict)  # whole ones that the line names
     unwrapped: bool = False  # whether it was in another error, or below a kernel that is quoted
 
     @classmethod
@@ -94,7 +95,18 @@ class Failed:
         unwrapped = bool(message) and (found > 0 or inner != kind)
         verdict, line = outcome.verdict, found or line
         return cls(
-            verdict, inner, message, source, line, frames, tier, native, others, outcome.shapes, unwrapped
+            verdict,
+            inner,
+            message,
+            source,
+            line,
+            frames,
+            tier,
+            native,
+            others,
+            outcome.shapes,
+            outcome.numbers,
+            unwrapped,
         )
 
     @property

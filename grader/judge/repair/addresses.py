@@ -162,6 +162,7 @@ def _without_a_stride(
 ) -> Iterator[Edit]:
     """Multiply a term of an address by a stride, where it is added as it is."""
     used = {one.id for one in names_in(node)}
+    loops = {name.id for one in function.nodes if isinstance(one, ast.For) for name in names_in(one.target)}
     for term in (node.left, node.right):
         inner = term.value if isinstance(term, ast.Subscript) else term
         if not isinstance(inner, ast.Name) or kinds.get(inner.id) is not Kind.INDEX:
@@ -170,7 +171,9 @@ def _without_a_stride(
             if stride not in used:
                 rank = 1 if stride not in function.read else 3
                 mistake = f"{quoted(source.text_of(term))} is not multiplied by a stride"
-                yield Edit.of_node(source, rank, term, f"({source.text_of(term)} * {stride})", mistake)
+                edit = Edit.of_node(source, rank, term, f"({source.text_of(term)} * {stride})", mistake)
+                # The later turns of a loop may then lie behind the end of a row, where masks leave them out.
+                yield edit.avoiding() if inner.id in loops and rank > 1 else edit
 
 
 def _along_an_axis(source: Source, node: ast.BinOp | ast.Compare, kinds: dict[str, Kind]) -> Iterator[Edit]:

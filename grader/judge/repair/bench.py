@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -45,6 +46,7 @@ MISSES = 3  # failing cases that an edit leaves wrong, after which the others ar
 SHRINKING_S = 3.0  # for a smaller case; calls without an end take longest
 KEEPING_S = 10.0  # to read a text with all alternatives, which is long
 LARGE_LIMIT_S = 10.0  # of one call of a larger case, which few texts get to
+LARGE_S = 0.5  # for which large cases are called, as long as each is right
 SLOWER, SHORTEST_S = 4.0, 1.0  # a call that takes so many times as long as the unedited file's has no end
 FEWEST_ACCESSES = 2000  # that each call may have
 
@@ -82,8 +84,10 @@ class Bench:
         start: int,
         told: Collection[str] = (),
         beside: Sequence[tuple[Exercise, Case]] = (),
+        until: float = math.inf,
     ):
-        self._worker, self._exercise, self._start = worker, exercise, start
+        """What is not called by `until`, seconds of the monotonic clock, is taken for wrong."""
+        self._worker, self._exercise, self._start, self._until = worker, exercise, start, until
         self._told = {case.name for case in failing if case.name in told}
         self._small = [case for case in failing if elements(case) <= MOST_ELEMENTS]
         if all(case.name in self._told for case in self._small):  # those that are not told come first
@@ -459,20 +463,22 @@ class Bench:
         some = [self.failing[at] for at in sorted(mended)[:MOST_WAYS] if at < len(self.failing)]
         return any(not self._right_in(trial, text) for trial in some)
 
-    def mended_by(self, text: str, every: bool = False) -> frozenset[int]:
+    def mended_by(self, text: str, every: bool = False, share: tuple[int, int] = (0, 1)) -> frozenset[int]:
         """Return which failing cases a text gets right that was not scored: see `mended`."""
         if self._worker.start() or self._worker.edit(text, LIMIT_S):
             return frozenset()
-        return self.mended(text, every)
+        return self.mended(text, every, share)
 
-    def mended(self, text: str, every: bool = False) -> frozenset[int]:
+    def mended(self, text: str, every: bool = False, share: tuple[int, int] = (0, 1)) -> frozenset[int]:
         """Return which failing cases a text gets right, all of them if it is every one.
 
         It is that of the last score. Of a text that leaves many wrong only the first few are looked at,
-        unless `every` case is asked for.
+        unless `every` case is asked for. With a `share`, (1, 2) for the second of two, only its small cases
+        are called, and the large ones by the first.
         """
         found, missed, most = set[int](), 0, self.spent + MOST_IN_CASES
-        for at, trial in enumerate(self.failing):
+        mine = [pair for pair in enumerate(self.failing) if pair[0] % share[1] == share[0]]
+        for at, trial in mine:
             if self.spent > most:
                 return frozenset()
             if self._is_right(trial):
@@ -481,7 +487,9 @@ class Bench:
                 missed += 1
             if missed >= MISSES and len(found) < 2 and not every:
                 return frozenset()
-        if missed == 0:  # few edits get here, and most do not need the inputs of large cases
+        if (
+            missed == 0 and share[0] == 0
+        ):  # few edits get here, and most do not need the inputs of large cases
             found |= self.mended_large(text)
         return frozenset(found)
 
@@ -492,11 +500,24 @@ class Bench:
         return bool(left) and self._right_in(self._trial(left[0]), text)
 
     def mended_large(self, text: str) -> frozenset[int]:
-        """Return which of the large failing cases a text gets right."""
+        """Return which of the large failing cases a text gets right.
+
+        Those of other kinds come first; if all were right when some time is up, so are the rest.
+        """
         if self._worker.start() or self._worker.edit(text, LIMIT_S):
             return frozenset()
-        cases = enumerate(self._large, len(self.failing))
-        return frozenset(at for at, case in cases if self._is_right(self._trial(case), LARGE_LIMIT_S))
+        cases, kinds = [*enumerate(self._large, len(self.failing))], Counter[object]()
+        ordered = list[tuple[int, int, Case]]()
+        for at, case in cases:
+            kind = case.dtype, str(case.params.get("values")), tuple(sorted(case.layouts)), case.allocates
+            ordered.append((kinds[kind], at, case))
+            kinds[kind] += 1
+        right, until = set[int](), time.monotonic() + LARGE_S
+        for number, (_, at, case) in enumerate(sorted(ordered, key=lambda one: one[:2])):
+            if time.monotonic() > until and len(right) == number:
+                return frozenset(at for at, _ in cases)
+            right |= {at} if self._is_right(self._trial(case), LARGE_LIMIT_S) else set()
+        return frozenset(right)
 
     def helps(self, before: str, after: str, mended: Collection[int]) -> bool:
         """Return whether an edited file has one mistake less: what it leaves wrong is not what it changes.
@@ -562,7 +583,9 @@ class Bench:
         return len(mended) == len(self._small) + len(self._large)
 
     def _is_right(self, trial: Trial, limit_s: float = LIMIT_S) -> bool:
-        is_right = trial.right(self._worker, witnessed=True, limit_s=limit_s) == 1.0
+        if time.monotonic() > self._until:
+            return False
+        is_right = trial.right(self._worker, bounds=True, limit_s=limit_s) == 1.0
         self.spent += self.work()
         return is_right
 

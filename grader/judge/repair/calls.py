@@ -362,12 +362,15 @@ def _converted_first(source: Source, value: ast.expr, whole: ast.Call) -> Iterat
     yield Edit(1, whole.lineno, mistake, parts)
 
 
+EXCHANGED = ("dot", "where", "apply", "maximum", "fma", "cdiv", "swizzle2d")
+
+
 def _of_the_arguments(source: Source, node: ast.Call, function: Function) -> Iterator[Edit]:
     """Exchange two arguments of a launch, or of a call of another function of the file."""
     kernel = kernel_of(function.node, node, source.functions)
     own = isinstance(node.func, ast.Name) and node.func.id in source.functions
     launch = bool(kernel) and not own and not function.kernel
-    if not (launch or own) and called(node) not in ("dot", "where", "apply", "maximum", "fma"):
+    if not (launch or own) and called(node) not in EXCHANGED:
         return
     code = "the launch" if launch else quoted(source.text_of(node))
     plain = [one for one in node.args if not isinstance(one, ast.Starred)]

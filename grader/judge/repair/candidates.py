@@ -6,6 +6,7 @@ import ast
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeGuard
 
 from grader.judge.repair import (
     addresses,
@@ -73,6 +74,7 @@ def candidates(source: Source, function: str, settled: Collection[str] = ()) -> 
     choices = [node for one in reached if not one.kernel for node in _choices(one)]
     decided = [
         *(one.test for one in choices),
+        *(one.test for of in reached if not of.kernel for one in of.nodes if _lets_run(one)),
         *(test for one in reached if not one.kernel for test in _handed_on(one)),
     ]
     tests, whole = ([source.span(one) for one in of] for of in (decided, choices))
@@ -102,7 +104,7 @@ def _of_a_choice(source: Source, edit: Edit, tests: Sequence[ast.expr]) -> Edit:
     changes is no cause by itself.
     """
     (test,) = [one for one in tests if _is_within(edit, [source.span(one)])][:1]
-    return replace(edit, mistake=wrong_condition(source.text_of(test)), detail=edit.mistake)
+    return replace(edit, mistake=wrong_condition(source.text_of(test)), detail=edit.detail or edit.mistake)
 
 
 def _choices(function: Function) -> Iterator[ast.If]:
@@ -119,6 +121,15 @@ def _choices(function: Function) -> Iterator[ast.If]:
             for one in node.body
         ):
             yield node
+
+
+def _lets_run(node: ast.AST) -> TypeGuard[ast.If]:
+    """Return whether a statement only decides whether something is called, such as a launch."""
+    return (
+        isinstance(node, ast.If)
+        and not node.orelse
+        and all(isinstance(one, ast.Expr) and isinstance(one.value, ast.Call) for one in node.body)
+    )
 
 
 def _handed_on(function: Function) -> Iterator[ast.expr]:

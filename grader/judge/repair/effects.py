@@ -104,8 +104,12 @@ class Effects:
                 continue
             like = twins.setdefault(does, [])
             is_new = does and not like and not any(what == RAISES for _, what in does)
-            (first if is_new else last).append(edit)
-            like.append(edit)
+            if like and like[0].is_of_several and not edit.is_of_several and like[0] in first:
+                first[first.index(like[0])] = edit  # one place is enough for the same effect
+                last.append(like[0])
+            else:
+                (first if is_new else last).append(edit)
+            like.insert(0 if like and like[0].is_of_several else len(like), edit)
             of[edit.parts] = like
         return Known([*first, *others, *last], of, selected, tuple(self._before))
 

@@ -18,7 +18,7 @@ from grader.judge.repair.source import Function, Source, called, names_in
 
 # An edit of a statement this near is tried as if it stood so much earlier. The rest is not left out: another
 # mistake may have led there.
-EARLIER = (8.0, 8.0, 4.0, 2.0)
+EARLIER = (8.0, 8.0, 4.0, 4.0, 4.0, 4.0, 4.0, 4.0)
 # So much earlier, for edits of the shapes of blocks: where these do not go together, and just before.
 FIRST = (256.0, 64.0)
 OF_SHAPES = ("along an axis", "wrong axis", "all axes")
@@ -98,6 +98,8 @@ def _nearness(source: Source, lines: Collection[int]) -> dict[int, tuple[int, in
             value = _bound(node, wanted)
             if value is not None:
                 take(function, node if _is_simple(node) else value, names_in(value), distance)
+                for callee, result in _returned(source, value):
+                    take(callee, result, names_in(result), distance)
         if wanted in function.parameters:
             for caller, argument in _handed(source, function, wanted):
                 take(caller, argument, names_in(argument), distance)
@@ -170,6 +172,14 @@ def _bound(node: ast.AST, name: str) -> ast.expr | None:
         case ast.For(ast.Name(target), iter=value):
             return value if name == target else None
     return None
+
+
+def _returned(source: Source, value: ast.expr) -> Iterator[tuple[Function, ast.Return]]:
+    """Yield what functions of the file return that an expression calls."""
+    for call in (one for one in ast.walk(value) if isinstance(one, ast.Call)):
+        callee = source.functions.get(called(call)) if isinstance(call.func, ast.Name) else None
+        if callee is not None:
+            yield from ((callee, node) for node in callee.nodes if isinstance(node, ast.Return))
 
 
 def _handed(source: Source, function: Function, parameter: str) -> Iterator[tuple[Function, ast.expr]]:

@@ -44,6 +44,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
             mistake = f"the mask of {access} lacks `{text}`, which that of line {line} has"
             yield Edit.of_node(source, 1, mask, f"(({code}) & ({text}))", mistake)
         yield from _of_the_address(source, node, mask, definitions)
+        yield from _of_another_index(source, function, node, mask, definitions)
 
 
 def _of_the_address(
@@ -64,6 +65,29 @@ def _of_the_address(
                 whole = f"(({offset}) < ({source.text_of(end)}))"
                 text = f"(({source.text_of(mask)}) & {whole})"
                 yield Edit.of_node(source, 1, mask, text, mistake)
+
+
+def _of_another_index(
+    source: Source,
+    function: Function,
+    node: ast.Call,
+    mask: ast.expr,
+    definitions: Mapping[str, list[ast.expr]],
+) -> Iterator[Edit]:
+    """Compare the index that the address has, where the mask compares one that the address does not have."""
+    conditions, address = _conditions(mask, definitions), {one.id for one in names_in(node.args[0])}
+    for at, condition in enumerate(conditions):
+        match condition:
+            case ast.Compare(ast.Name(compared) as left, [ast.Lt()], [end]) if compared not in address:
+                ends = {one.id for one in names_in(end)}
+            case _:
+                continue
+        for other in sorted(address & {*function.stored} - ends - {compared}):
+            texts = [f"({source.text_of(one)})" for one in conditions]
+            texts[at] = f"({other}{source.between(source.span(left)[1], source.span(condition)[1])})"
+            access = quoted(source.text_of(node))
+            mistake = f"the mask of {access} compares `{compared}`, and its address has `{other}`"
+            yield Edit.of_node(source, 0, mask, f"({' & '.join(texts)})", mistake)
 
 
 def _mask(node: ast.Call) -> ast.expr | None:

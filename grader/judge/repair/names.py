@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
@@ -29,7 +29,10 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     yield from _both_of_a_comparison(source, function, names)
     if function.kernel:
         yield from _part_of_what_is_meant(source, function, whole)
+    reduced = _reduced(function)
     for node in function.nodes:
+        if function.kernel and isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+            yield from _a_number_for_lanes(source, node, whole.get(id(node), node), reduced)
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names:
             around = whole.get(id(node), node)
             yield from _other_names(source, function, node, around, known)
@@ -116,7 +119,7 @@ def _both_of_a_comparison(source: Source, function: Function, names: list[str]) 
             case _:
                 continue
         for first in (name for name in names if name not in (one, other)):
-            second = _in_the_same_way(one, first, other)
+            second = in_the_same_way(one, first, other)
             if second in names and second not in (one, other, first):
                 mistake = f"{quoted(source.text_of(node))} compares the wrong values"
                 parts = tuple(
@@ -125,7 +128,7 @@ def _both_of_a_comparison(source: Source, function: Function, names: list[str]) 
                 yield Edit(1, node.lineno, mistake, parts)
 
 
-def _in_the_same_way(one: str, becomes: str, other: str) -> str:
+def in_the_same_way(one: str, becomes: str, other: str) -> str:
     """Return what a name becomes that changes as `one` does: "m_b" for d_a, m_a and d_b; "" if it cannot."""
     end = next((k for k in range(1, len(one)) if becomes.endswith(one[k:])), 0)
     head, tail = one[:end], one[end:]
@@ -161,6 +164,30 @@ def _part_of_what_is_meant(
                     code = source.text_of(around) if hasattr(around, "lineno") else one.id
                     mistake = f"`{one.id}` is the wrong value in {quoted(code)}"
                     yield Edit.of_node(source, 2, one, f"({source.text_of(larger)})", mistake)
+
+
+def _reduced(function: Function) -> list[str]:
+    """Return the names that are bound to what a reduction gives, which may be one number."""
+    found = []
+    for node in function.nodes:
+        match node:
+            case ast.Assign([ast.Name(name)], ast.Call() as call) if called(call) in (*REDUCTIONS, "reduce"):
+                found.append(name)
+    return [*dict.fromkeys(found)]
+
+
+def _a_number_for_lanes(
+    source: Source, node: ast.Subscript, around: ast.AST, reduced: Sequence[str]
+) -> Iterator[Edit]:
+    """Put what a reduction gives in place of the numbers of lanes, `m[None, :]`."""
+    axes = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    is_widened = any(isinstance(one, ast.Constant) and one.value is None for one in axes)
+    if not (is_widened and isinstance(node.value, ast.Name) and hasattr(around, "lineno")):
+        return
+    for other in reduced:
+        if other != node.value.id:
+            mistake = f"{quoted(source.text_of(node))} is the wrong value in {quoted(source.text_of(around))}"
+            yield Edit.of_node(source, 1, node, other, mistake)
 
 
 def _visible(function: Function) -> list[str]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from grader.judge.repair.edit import Edit, quoted, wrong_condition
+from grader.judge.repair.kinds import Kind, kinds_of
 from grader.judge.repair.source import Function, Source, called, names_in
 
 COMPARISONS: dict[type[ast.cmpop], str] = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
@@ -23,6 +25,7 @@ OTHER_OPERATORS = {
 
 def edits(source: Source, function: Function) -> Iterator[Edit]:
     """Yield every edit of one operator of a function."""
+    kinds = kinds_of(function) if function.kernel else {}
     for node in function.nodes:
         if isinstance(node, ast.Compare):
             yield from _of_a_chain(source, node)
@@ -33,6 +36,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
             if function.kernel:
                 yield from _of_a_square(source, node)
                 yield from _of_a_mean(source, node, function)
+                yield from _by_one(source, node, kinds)
         elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             if not isinstance(node.operand, ast.Constant):
                 mistake = f"the minus sign of {quoted(source.text_of(node))} does not belong there"
@@ -87,15 +91,15 @@ def _of_a_comparison(source: Source, node: ast.Compare, function: Function) -> I
         if other == sign:
             continue
         near = {sign, other} in NEXT_TO
-        if not function.kernel:
-            mistake = wrong_condition(source.text_of(node))
-            yield Edit.of_node(source, 2 if near else 3, node, f"({left}) {other} ({right})", mistake)
-            continue
         mistake = (
             f"the comparison {code} is wrong where both sides are equal"
             if near
             else f"the comparison {code} looks in the wrong direction"
         )
+        if not function.kernel:
+            edit = Edit.of_node(source, 2 if near else 3, node, f"({left}) {other} ({right})", mistake)
+            yield replace(edit, mistake=wrong_condition(source.text_of(node)), detail=mistake)
+            continue
         yield Edit.of_node(source, 0 if near else 1, node, f"({left}) {other} ({right})", mistake)
     for side in (node.left, node.comparators[0]) if function.kernel else ():
         if not isinstance(side, ast.Constant):
@@ -148,6 +152,10 @@ def _of_an_operator(source: Source, node: ast.BinOp) -> Iterator[Edit]:
         mistake = f"`{sign}` is the wrong operator in {code}"
         if {sign, other} == {"+", "-"}:
             mistake = f"the sign in {code} is wrong"
+        fixed = [one for one in (node.right, node.left) if _is_a_constant(source, one)]
+        if {sign, other} == {"*", "/"} and fixed:
+            factor = quoted(source.text_of(fixed[0]))
+            mistake = f"in {code} the factor {factor} is the inverse of the right one"
         yield Edit.of_node(source, 2 if sign == "*" else 1, node, f"(({left}) {other} ({right}))", mistake)
     match node:
         case ast.BinOp(ast.BinOp(whole, ast.FloorDiv(), size), ast.Mult(), again) if ast.dump(
@@ -190,6 +198,27 @@ def _of_an_operator(source: Source, node: ast.BinOp) -> Iterator[Edit]:
         else:
             continue
         yield Edit.of_node(source, 3, node, f"({kept})", mistake)
+
+
+def _is_a_constant(source: Source, node: ast.expr) -> bool:
+    """Return whether an expression is a number, or a constant of the module."""
+    return isinstance(node, ast.Constant) or (
+        isinstance(node, ast.Name)
+        and any(
+            isinstance(one, ast.Assign | ast.AnnAssign) and node.id in {name.id for name in names_in(one)}
+            for one in source.tree.body
+        )
+    )
+
+
+def _by_one(source: Source, node: ast.BinOp, kinds: Mapping[str, Kind]) -> Iterator[Edit]:
+    """Add 1 to the difference of two counts, or take 1 away: the last of n things has number n - 1."""
+    match node:
+        case ast.BinOp(ast.Name(one), ast.Sub(), ast.Name(other)):
+            if {kinds.get(one), kinds.get(other)} & {Kind.SIZE, Kind.INDEX}:
+                code = source.text_of(node)
+                for sign, words in (("-", "one too many"), ("+", "one too few")):
+                    yield Edit.of_node(source, 1, node, f"({code} {sign} 1)", f"{quoted(code)} is {words}")
 
 
 def _of_whole_blocks(source: Source, node: ast.BinOp, sign: str) -> Iterator[Edit]:

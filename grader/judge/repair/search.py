@@ -50,6 +50,7 @@ FEWEST_MENDED = 2  # cases that an edit makes right for which it is named, where
 FURTHER = 120  # edits that are tried after one that mends all, but lets programs do more than before
 MUCH_MORE = 2  # times the lanes that there were before
 SHARE_OF_OWN = 0.3  # of the time, for edits of such code
+LATE_S = 2.0  # for which an edit that was begun in time is still tried in further cases
 MOST_OWN = 30  # edits of code that no right exercise runs, of which every two are tried together
 MOST_COMPARED = 1200  # edits whose effects are compared: few searches try as many
 MOST_STEPS = 4  # edits that bring a file nearer, on top of which a second one is tried
@@ -150,7 +151,7 @@ class Search:
         self._source = Source(text)
         part = workers[0].arena.size // len(workers)
         self._benches = [
-            Bench(worker, exercise, failing, passing, part * at, told, beside)
+            Bench(worker, exercise, failing, passing, part * at, told, beside, until + LATE_S)
             for at, worker in enumerate(workers)
         ]
         self._sizes = (*failing, *passing)
@@ -271,7 +272,12 @@ class Search:
         """Return the edits that have mended another function of the file, if they mend cases here as well."""
         known, bench = self._reached(likely), self._benches[0]
         text = self._source.with_replaced([part for edit in known for part in edit.parts])
-        mended = bench.mended_by(text) if known else frozenset[int]()
+        count = len(self._benches)
+        with ThreadPoolExecutor(count) as pool:
+            parts = pool.map(
+                lambda at: self._benches[at].mended_by(text, share=(at, count)), range(count if known else 0)
+            )
+            mended = frozenset(at for part in parts for at in part)
         if not mended or not bench.keeps():
             return None
         if bench.is_all(mended):
@@ -454,6 +460,10 @@ class Search:
             anew = [one for one in known.edits if SET_ONCE in one.mistake]
             more, _ = self._try_all(anew, before, base, len(anew) * usual)
             mends = sorted((*mends, *more), key=_most_first)
+        if mends and mends[0].is_all and mends[0].edit.is_of_several:  # one place may be enough
+            single = [one for one in known.twins([one.edit for one in mends]) if not one.is_of_several]
+            more, _ = self._try_all(single, before, base, MOST_IN_CASES + len(single) * usual)
+            mends = sorted((*mends, *more), key=_most_first)
         if mends and not mends[0].is_all:
             twins = known.twins([one.edit for one in mends])
             further = self._that_mend_further(twins, before, mends[0])
@@ -517,6 +527,7 @@ class Search:
                 if score == 1.0 and bench.stored_again() > self._seen.again:
                     continue  # right by chance: what one program stores, or one iteration, hides another's
                 if score == 1.0:
+                    launches = len(bench.launches())
                     edit = self._as_seen(edits[index], bench.launches(), bench.sharing())
                     lanes = bench.lanes()
                     if any(other < (lanes, index) for other in whole):
@@ -525,7 +536,7 @@ class Search:
                     # A condition may be right in another function, and hold in this one as well.
                     stays = bool(cases) and bench.keeps(beside=not edits[index].turns_off)
                     if stays and bench.holds(cases) and self._generalizes(bench, parts, cases):
-                        edit = self._unless_neutral(bench, edit, before, cases)
+                        edit = self._unless_neutral(bench, edit, before, cases, launches)
                         mends.append((index, Mend(edit, cases, bench.is_all(cases), lanes)))
                         if bench.is_all(cases) and edit.goes_around:
                             best[0] = min(best[0], index + FURTHER)
@@ -558,15 +569,18 @@ class Search:
         return bench.holds_for_new_sizes(self._source.with_replaced(parts), self._source.text, cases)
 
     def _unless_neutral(
-        self, bench: Bench, edit: Edit, before: Sequence[Part], cases: frozenset[int]
+        self, bench: Bench, edit: Edit, before: Sequence[Part], cases: frozenset[int], launches: int
     ) -> Edit:
         """Return an edit, as one that goes around if a neutral value mends the same cases.
 
-        One of a condition, of which both ways are right, says what is wrong with it.
+        One of a condition, of which both ways are right, says what is wrong with it. So does one with which
+        there are more `launches` than in the unedited file: these were left out.
         """
         spent = bench.spent
         if edit.detail:
-            edit = replace(edit, mistake=edit.detail) if self._decides(bench, edit, before, cases) else edit
+            more = launches > len(self._seen.launches) and not self._errors
+            adds = more or self._decides(bench, edit, before, cases)
+            edit = replace(edit, mistake=edit.detail) if adds else edit
             bench.spent = spent
             return edit
         # That it is always copied, compared by identity or rounded down says by itself what is wrong.

@@ -8,8 +8,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
+from itertools import permutations
 
 from grader.judge.repair.edit import Edit, quoted
+from grader.judge.repair.names import in_the_same_way
 from grader.judge.repair.source import Function, Source, is_start, names_in
 
 NEAR = 4  # statements between two that were written as one
@@ -22,12 +24,14 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
         yield from _of_the_other_series(source, function)
         yield from _not_moved_on(source, function)
         yield from _term_as_elsewhere(source, function)
+        yield from _steps_as_elsewhere(source, function)
     for body in _bodies(function.node):
         for at, one in enumerate(body):
             for other in body[max(0, at - NEAR) : at]:
                 if function.kernel:
                     yield from _of_the_other(source, one, other)
                     yield from _of_the_other(source, other, one)
+                    yield from _copied(source, function, one, other)
                     yield from _updated_alike(source, function, one, other)
                     yield from _updated_alike(source, function, other, one)
                 unlike = _unlike(one, other) or []
@@ -57,6 +61,24 @@ def _of_the_other(source: Source, one: ast.stmt, other: ast.stmt) -> Iterator[Ed
         if isinstance(node, ast.Name) and node.id == its:
             mistake = f"`{its}` belongs in line {other.lineno}, and not in {quoted(source.text_of(one))}"
             yield Edit.of_node(source, 0, node, mine, mistake)
+
+
+def _copied(source: Source, function: Function, one: ast.stmt, other: ast.stmt) -> Iterator[Edit]:
+    """Give `scale_b` what is to `m_b` as `scale_a` is to `m_a`, where it has the value of `scale_a`."""
+    match one, other:
+        case ast.Assign([ast.Name(mine)], value), ast.Assign([ast.Name(its)], same) if mine != its:
+            if ast.dump(value) != ast.dump(same):
+                return
+        case _:
+            return
+    visible = {*function.parameters, *function.stored, *function.constants}
+    becomes = {node: in_the_same_way(its, mine, node.id) for node in names_in(value)}
+    parts = [(source.span(node), name) for node, name in becomes.items() if name in visible]
+    if parts and any(name != node.id for node, name in becomes.items() if name in visible):
+        mistake = (
+            f"`{mine}` has the same value as `{its}` in line {other.lineno}: {quoted(source.text_of(value))}"
+        )
+        yield Edit(0, one.lineno, mistake, tuple(parts))
 
 
 def _updated_alike(source: Source, function: Function, one: ast.stmt, other: ast.stmt) -> Iterator[Edit]:
@@ -152,6 +174,23 @@ def _series(names: Sequence[ast.Name]) -> dict[str, list[ast.Name]]:
         if len(words) <= 2:
             found.setdefault(words[1] if len(words) == 2 else "", []).append(one)
     return found
+
+
+def _steps_as_elsewhere(source: Source, function: Function) -> Iterator[Edit]:
+    """Let a loop step as another one over the same range does."""
+    loops = [
+        node.iter
+        for node in function.nodes
+        if isinstance(node, ast.For) and isinstance(node.iter, ast.Call) and len(node.iter.args) == 3
+    ]
+    for one, other in permutations(loops, 2):
+        mine, its = one.args, other.args
+        if [*map(ast.dump, mine[:2])] == [*map(ast.dump, its[:2])] and ast.dump(mine[2]) != ast.dump(its[2]):
+            step = quoted(source.text_of(mine[2]))
+            mistake = (
+                f"the loop steps by {step}, and that of line {other.lineno} over the same range does not"
+            )
+            yield Edit.of_node(source, 1, mine[2], source.text_of(its[2]), mistake)
 
 
 def _bodies(node: ast.AST) -> Iterator[Sequence[ast.stmt]]:

@@ -131,6 +131,14 @@ def test_an_output_left_alone_for_a_tensor_of_its_own_is_said_to_be(submissions,
     assert outcome.frames[0].code == f"out = {new}"
 
 
+def test_a_view_that_takes_the_name_of_the_output_is_named_with_its_line(submissions):
+    swap = "    x, out = y, out[:-1]\n"
+    (outcome,) = graded(submissions, 1, solved(1, (RETURN, swap + RETURN)), PLAIN_ADD)
+    assert outcome.label == "WRONG/RETURNED"
+    assert outcome.cause == f"line {outcome.frames[0].line}: `out[:-1]` is returned in place of `out`"
+    assert outcome.frames[0].code == swap.strip()
+
+
 def test_an_input_that_is_taken_as_the_result_is_named_with_its_line(submissions):
     text = solved(1, ("out = torch.empty_like(x)", "out = y"))
     (outcome,) = graded(submissions, 1, text, NEW_ADD)

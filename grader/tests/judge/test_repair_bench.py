@@ -1,5 +1,7 @@
 """Which program of a launch is run alone, and that a try of an edit says what the whole call says."""
 
+import math
+
 import pytest
 
 from grader.course import catalog
@@ -235,3 +237,21 @@ def test_a_text_that_fails_in_a_case_is_told_from_one_that_is_wrong_there(bench)
 )
 def test_a_smaller_case_is_like_a_larger_one_if_it_fails_in_the_same_way(score, base, is_like):
     assert _is_like(score, base) is is_like
+
+
+@pytest.mark.parametrize(("until", "mended"), [(math.inf, {0}), (-math.inf, set())])
+def test_what_is_not_called_in_time_is_taken_for_wrong(warm, tmp_path, until, mended):
+    entry = next(entry for entry in catalog.find() if entry.number == 1)
+    (exercise,) = entry.lab.exercises
+    (tmp_path / "elementwise_add.py").write_text(RIGHT)
+    arena = Arena.create("cpu", 1 << 24)
+    worker = SubmissionWorker(warm, Submission.read(tmp_path / "elementwise_add.py"), arena, interpreted=True)
+    case = next(one for one in exercise.cases if one.name == CASE)
+    assert Bench(worker, exercise, [case], [], 0, until=until).mended_by(RIGHT) == mended
+    worker.close()
+    arena.close()
+
+
+def test_failing_cases_are_shared_among_workers(bench):
+    assert bench.mended_by(RIGHT, share=(0, 2)) == {0}
+    assert bench.mended_by(RIGHT, share=(1, 2)) == set()

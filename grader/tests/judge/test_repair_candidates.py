@@ -900,3 +900,73 @@ def function(x):
 def test_a_number_that_has_all_digits_of_fp32_is_not_taken_for_another_one():
     text = "FACTOR = 1.44269504\n\n\ndef function(x):\n    return x * FACTOR\n"
     assert not any("to all digits" in one.mistake for one in candidates(Source(text), "function"))
+
+
+ONE_OF_EACH = """
+INVERSE = tl.constexpr(0.6931)
+
+
+@triton.jit
+def kernel(x_ptr, out_ptr, n, tiles, BLOCK: tl.constexpr):
+    tile = tl.program_id(0)
+    tile = tiles - tile
+    near = tile * BLOCK + tl.arange(0, BLOCK)
+    far = near + BLOCK
+    exists = far < n
+    x = tl.load(x_ptr + near, mask=exists, other=0.0)
+    top = tl.max(x, axis=0)
+    shifted = x - x[None, :]
+    row, col = tl.swizzle2d(tile, tile, n, tiles, BLOCK)
+    tl.store(out_ptr + near, tl.exp2(shifted * INVERSE), mask=near < n)
+
+
+def function(x, out):
+    n = x.numel()
+    if n > 512:
+        kernel[(1,)](x, out, n, 4, BLOCK=64)
+"""
+
+
+@pytest.mark.parametrize(
+    ("mistake", "old", "new"),
+    [
+        ("the factor `INVERSE` is the inverse of the right one", "shifted * INVERSE",
+         "((shifted) / (INVERSE))"),
+        ("`tiles - tile` is one too many", "tiles - tile", "(tiles - tile - 1)"),
+        ("compares `far`, and its address has `near`", "mask=exists", "mask=((near < n))"),
+        ("`x[None, :]` is the wrong value", "x - x[None, :]", "x - top"),
+        ("the arguments `n` and `tiles` are exchanged", "n, tiles, BLOCK)", "tiles, n, BLOCK)"),
+    ],
+)  # fmt: skip
+def test_an_edit_is_tried_for_each_of_these_mistakes(mistake, old, new):
+    source = Source(ONE_OF_EACH)
+    found = [one for one in candidates(source, "function") if mistake in one.mistake]
+    assert swap(ONE_OF_EACH, old, new) in {source.with_replaced(one.parts) for one in found}
+
+
+def test_a_condition_of_a_launch_has_its_own_words_where_it_is_shown_to_be_wrong():
+    found = [one for one in candidates(Source(ONE_OF_EACH), "function") if one.line == 21]
+    (edit,) = [one for one in found if one.parts[0][1] == "(n) >= (512)"]
+    assert edit.goes_around
+    assert edit.detail == "the comparison `n > 512` is wrong where both sides are equal"
+
+
+def test_the_index_of_a_loop_times_a_stride_may_leave_out_later_turns():
+    loop = """
+@triton.jit
+def kernel(x_ptr, n, stride, BLOCK: tl.constexpr):
+    lanes = tl.arange(0, BLOCK)
+    row = x_ptr + tl.program_id(0) * stride
+    for start in range(0, n, BLOCK):
+        tl.store(row + start + lanes, 0.0, mask=start + lanes < n)
+
+
+def function(x):
+    kernel[(1,)](x, 60, x.stride(0), BLOCK=64)
+"""
+    found = [
+        one for one in candidates(Source(loop), "function") if "not multiplied by a stride" in one.mistake
+    ]
+    of_the_loop = [one for one in found if one.mistake.startswith("`start`")]
+    assert of_the_loop
+    assert all(one.goes_around for one in of_the_loop)

@@ -15,6 +15,7 @@ from grader.judge.repair.source import Source
 from grader.judge.trial import elements
 from grader.tests.helpers.course import solution, swap
 from grader.worker.interpreted.alternatives import LOOKED_AT
+from grader.worker.messages import SAME
 from grader.worker.shared_memory import Arena
 from grader.worker.submission_worker import SubmissionWorker
 
@@ -83,6 +84,20 @@ def test_edits_that_change_nothing_or_fail_or_repeat_come_last(lab_1):
     assert found.twins([other]) == [again]
     assert found.twins([other.deciding("x - y")]) == [again]  # the words of an edit that mends may change
     assert found.twins([plus]) == []
+
+
+def test_of_edits_with_one_effect_one_place_comes_before_several():
+    source = Source(WRONG)
+    times = edit(source, "x - y", "x * y")
+    (one, _), nothing = edit(source, "x - y", "0").parts[0], edit(source, "pid * BLOCK + ", "0 + ").parts[0]
+    several = Edit(0, times.line, "`x - y` (and so in line 3)", ((one, "x + y"), (nothing[0], "x + y")))
+    single = Edit(0, times.line, "`x - y` for `x + y`", ((one, "x + y"),))
+    effects = Effects(source, [several, times, single])
+    (of_value, _), (of_offset, _) = effects._of[0]
+    numbers = {at: str(effects._numbers[at]) for at in (of_value, of_offset)}
+    found = effects.known({numbers[of_value]: [1, 2], numbers[of_offset]: [SAME]})
+    assert found.edits == [single, times, several]
+    assert found.twins([several]) == [single]
 
 
 def test_host_code_is_compared_by_its_numbers(lab_1):

@@ -123,3 +123,47 @@ def test_what_the_other_statement_has_more_is_told():
     one, other = source.tree.body
     edit = siblings._as_in(source, one, one.value.left, other, other.value.left)
     assert edit.mistake == "`a` in `squares = a * a` lacks `- mean`, which line 2 has"
+
+
+COPIED = """
+@triton.jit
+def merge(m_a, d_a, m_b, d_b):
+    m = tl.maximum(m_a, m_b)
+    scale_a = tl.exp(m_a - m)
+    scale_b = tl.exp(m_a - m)
+    return m, d_a * scale_a + d_b * scale_b
+"""
+
+
+def test_a_copied_value_gets_the_names_that_its_target_asks_for():
+    source = Source(COPIED)
+    (found,) = [
+        one for one in siblings.edits(source, source.functions["merge"]) if "same value as" in one.mistake
+    ]
+    assert found.line == 6
+    assert "scale_b = tl.exp(m_b - m)" in source.with_replaced(found.parts)
+
+
+LOOPS = """
+@triton.jit
+def kernel(x_ptr, n, BLOCK: tl.constexpr):
+    for start in range(0, n, BLOCK):
+        tl.load(x_ptr + start)
+    for start in range(0, n, 2 * BLOCK):
+        tl.store(x_ptr + start, 0.0)
+    for start in range(BLOCK, n, 4 * BLOCK):
+        tl.store(x_ptr + start, 1.0)
+"""
+
+
+def test_two_loops_over_one_range_may_have_one_step():
+    source = Source(LOOPS)
+    found = [
+        one
+        for one in siblings.edits(source, source.functions["kernel"])
+        if "the loop steps by" in one.mistake
+    ]
+    changed = [source.with_replaced(one.parts) for one in found]
+    assert [one.line for one in found] == [4, 6]
+    assert changed[0].count("2 * BLOCK") == 2
+    assert changed[1].count("0, n, BLOCK") == 2

@@ -24,3 +24,26 @@ def graded_as(reason):
 )
 def test_the_layout_of_dy_is_no_cause_of_a_result_that_differs_in_a_second_call(reason, symptom):
     assert explained(ENTRY.lab, EXERCISE, CASE, graded_as(reason)).symptom is symptom
+
+
+FAR = next(
+    (exercise, case)
+    for exercise in ENTRY.lab.exercises
+    for case in exercise.cases
+    if case.is_far and not case.needs_gpu
+)
+
+
+@pytest.mark.parametrize("seen", ["", "line 7 wraps"])
+def test_of_rows_far_apart_the_line_is_the_cause_that_was_seen_to_wrap_around(seen):
+    exercise, case = FAR
+    graded = []
+
+    def grade(one):
+        graded.append(one)
+        return Outcome(Verdict.WRONG if one.is_far else Verdict.PASS, Reason.MISMATCH)
+
+    found = explained(ENTRY.lab, exercise, case, grade, lambda: seen if graded[-1].is_far else "of another")
+    general = explained(ENTRY.lab, exercise, case, grade).cause
+    assert found.cause == found.plain_cause == (seen or general)
+    assert found.symptom is Symptom.OFFSETS_WRAP

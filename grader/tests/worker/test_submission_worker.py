@@ -220,6 +220,12 @@ def test_shapes_that_are_claimed_are_names_with_whole_numbers():
     assert ErrorReport.claimed({"shapes": 7}).shapes == {}
 
 
+def test_numbers_that_are_claimed_are_names_with_whole_numbers():
+    claimed = {"BLOCK": 192, "no name": 1, "x": "12", "y": 1.5, "yes": True, "large": 1 << 70}
+    assert ErrorReport.claimed({"numbers": claimed}).numbers == {"BLOCK": 192}
+    assert ErrorReport.claimed({"numbers": 7}).numbers == {}
+
+
 def test_a_worker_that_is_continued_while_it_is_held_is_found(worker):
     worker, _ = worker
     assert worker.start() is None

@@ -56,6 +56,37 @@ def test_an_access_outside_is_found_and_none_where_there_is_none(seen):
     assert [name for name, found in inside.items() if found != Witnessed()] == []
 
 
+def test_a_product_that_wraps_around_is_told_with_its_line_and_its_numbers(seen):
+    wraps, fits = beginning(seen, "wraps"), beginning(seen, "fits")
+    assert (len(wraps), len(fits)) == (1, 2)
+    ((fact,),) = [found.wraps for found in wraps.values()]
+    line = FILE.read_text().splitlines().index("    at = row * stride") + 1
+    assert fact == Birth("*", ("2", "1073741824"), "-2147483648", line, (2, 0, 0), "2147483648")
+    told = facts.wraps([fact], FILE.read_text())
+    assert told.startswith(f"line {line}: `row * stride` is computed in int32, where 2 * 1073741824 wraps to")
+    assert [name for name, found in fits.items() if found.wraps] == []
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("at = i * s + j * t", "line 1: `i * s` or `j * t` is computed in int32"),
+        ("at = first + i * s", "line 1: `i * s` is computed in int32"),
+        ("at = f(i)", "line 1: * is computed in int32"),
+        ("at = (", "line 1: * is computed in int32"),
+    ],
+)
+def test_what_wraps_around_is_quoted_from_its_line(code, told):
+    fact = Birth("*", ("2", "3"), "1", 1, (0, 0, 0), "6")
+    assert facts.wraps([fact], code).startswith(told)
+
+
+def test_of_what_wraps_around_the_products_are_told():
+    every = [Birth(sign, ("2", "3"), "1", line, (0, 0, 0), "6") for line, sign in enumerate("+**", 1)]
+    told = facts.wraps(every, "a = b + c\nd = e * f\ng = h * k")
+    assert told.startswith("lines 2, 3: `e * f` and `h * k` are computed in int32")
+
+
 def test_a_trial_sees_the_same_accesses_outside_and_nothing_else(seen):
     names = [name for name in seen if f"bounds_{name}" in seen]
     assert len(names) > 40

@@ -728,12 +728,40 @@ def kept_by_differences():
     variance[(1,)](1000.7 + 0.37 * vector(10), torch.empty(1), 10, BLOCK)
 
 
+# Offsets beyond 2^31 elements, of which no memory is touched
+
+
+@triton.jit
+def step_by_rows(x, stride, WIDE: tl.constexpr):
+    row = tl.program_id(0)
+    if WIDE:
+        row = row.to(tl.int64)
+    at = row * stride
+    tl.load(x + at + tl.arange(0, 8))
+
+
+def far_rows():
+    return torch.empty((1 << 31) + 8, dtype=torch.int8).as_strided((3, 8), (1 << 30, 1))
+
+
+def wraps_in_32_bits():
+    step_by_rows[(3,)](far_rows(), 1 << 30, WIDE=False)
+
+
+def fits_in_64_bits():
+    step_by_rows[(3,)](far_rows(), 1 << 30, WIDE=True)
+
+
+def fits_where_no_tensor_is_wide():
+    step_by_rows[(1,)](vector(), 1 << 30, WIDE=False)
+
+
 def main():
     compute_functions_of_libdevice()
     arena = torch.zeros(1)  # nothing is lent: all tensors are the functions' own
     lent = range(arena.data_ptr(), arena.data_ptr() + 4)
     for name, function in list(globals().items()):
-        if name.startswith(("race_", "honest_", "outside_", "inside_")):
+        if name.startswith(("race_", "honest_", "outside_", "inside_", "wraps_", "fits_")):
             with recorded([__file__], lent) as seen:
                 function()
             print(json.dumps({"name": name, "seen": encode(seen())}))

@@ -66,7 +66,8 @@ class Race:
 class Birth:
     """The operation of which a NaN or inf came first, with its operands and its result as text.
 
-    Or one that lost most of its digits: then `exact` is what it would give without any rounding.
+    Or one that lost most of its digits, or that wraps around: then `exact` is what it would give without any
+    rounding, and with more bits.
     """
 
     operation: str  # a sign, or a name such as "exp"
@@ -162,6 +163,8 @@ class Witnessed:
     accesses: int = field(default=0, compare=False)  # loads, stores and atomics of all programs
     lanes: int = field(default=0, compare=False)  # of all accesses, those that are masked off as well
     again: int = field(default=0, compare=False)  # lanes that store an element of lent memory once more
+    # Sums and products of 32 bits that wrap around, looked for where a tensor reaches beyond 2^31 elements.
+    wraps: tuple[Birth, ...] = field(default=(), compare=False)
     influence: Influence | None = field(default=None, compare=False)  # only if a part was followed
 
     @classmethod
@@ -171,11 +174,13 @@ class Witnessed:
             found = decode(cls, claim)
         except ProtocolError:
             return cls()
-        longest = max(len(found.outside), len(found.races), len(found.births), len(found.left))
+        longest = max(
+            len(found.outside), len(found.races), len(found.births), len(found.left), len(found.wraps)
+        )
         valid = (
             *map(_is_possible_place, found.outside),
             *map(_is_possible_race, found.races),
-            *map(_is_possible_birth, found.births),
+            *map(_is_possible_birth, (*found.births, *found.wraps)),
             *map(_is_possible_reach, found.reaches),
             *map(_is_possible_left, found.left),
             found.influence is None or _is_possible_influence(found.influence),
@@ -196,6 +201,7 @@ class Witnessed:
             found.accesses,
             found.lanes,
             found.again,
+            tuple(replace(one, operation=one_line(one.operation)) for one in found.wraps),
             influence=found.influence,
         )
 

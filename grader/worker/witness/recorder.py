@@ -26,6 +26,7 @@ from grader.worker.witness.record import (
     MOST_FACTS,
     MOST_LAUNCHES,
     MOST_REACHES,
+    Birth,
     Index,
     Launch,
     Left,
@@ -40,6 +41,8 @@ from grader.worker.witness.record import (
 MOST_LANES, MOST_LANES_OF_A_CALL = 1 << 18, 1 << 20
 MOST_MARKED = 1 << 24  # addresses that are marked in an array, one byte each, to count those that differ
 LONGEST_NAME = 64
+WIDE = 1 << 31  # elements from a tensor's first one to its last: an offset in it may need more than 32 bits
+SIGNS = {"add": "+", "subtract": "-", "multiply": "*"}  # of what wraps around, by the name in NumPy
 LOWEST, HIGHEST = np.minimum.reduce, np.maximum.reduce  # faster than the methods of an array
 WATCHED = (
     "create_load", "create_store", "create_masked_load", "create_masked_store", "create_atomic_cas",
@@ -71,6 +74,7 @@ class Recorder:
         self._storing = 0  # lanes of these
         # Addresses of lanes that a store leaves out, by the tensor and the line of the store.
         self._masked: dict[tuple[Region, int], list[NDArray[np.uint64]]] = {}
+        self._wraps: dict[int, Birth] = {}  # by the line
         self._launch: _Launch | None = None
         self.masked = True  # whether the access that runs was written with a mask
 
@@ -80,7 +84,13 @@ class Recorder:
         reaches = tuple(one.told(self._lent) for one in self._reaches.values())
         launches = tuple(self._launches)
         told = Witnessed(outside, races, reaches=reaches, left=tuple(self._left()), launches=launches)
-        return replace(told, accesses=self._accesses, lanes=self._lanes, again=self._again())
+        return replace(
+            told,
+            accesses=self._accesses,
+            lanes=self._lanes,
+            again=self._again(),
+            wraps=tuple(self._wraps.values()),
+        )
 
     def _left(self) -> Iterator[Left]:
         """Give the elements of lent tensors that a store reaches with masked lanes, and that none writes."""
@@ -119,10 +129,34 @@ class Recorder:
         if len(self._races) < MOST_FACTS and launch.accesses:
             self._look_for_a_race(launch)
 
-    def lend(self, given: Any, value: object) -> None:
-        """Note which memory an argument of the launch has; `value` is what the kernel gets for it."""
-        if self._launch is not None and isinstance(value, tl.tensor) and hasattr(given, "data_ptr"):
-            self._launch.lend(Region.of(given), value.handle.dtype)
+    def lend(self, given: Any, value: object) -> bool:
+        """Note which memory an argument of the launch has; `value` is what the kernel gets for it.
+
+        Return whether it reaches beyond 2^31 elements.
+        """
+        if self._launch is None or not (isinstance(value, tl.tensor) and hasattr(given, "data_ptr")):
+            return False
+        region = Region.of(given)
+        self._launch.lend(region, value.handle.dtype)
+        return region.stop - region.start > WIDE * region.size
+
+    def computed(self, operation: str, value: Any, lhs: Any, rhs: Any) -> None:
+        """Note a sum or product of 32 bits that wraps around, the first one of a line."""
+        data = value.data
+        if data.dtype != np.int32 or operation not in SIGNS or len(self._wraps) >= MOST_FACTS:
+            return
+        exact = getattr(np, operation)(lhs.data.astype(np.int64), rhs.data.astype(np.int64))
+        wrong = data != exact
+        line = self._line() if wrong.any() else 0
+        if not line or line in self._wraps:
+            return
+        at = int(np.argmax(wrong))
+        one, other, result, true = (
+            str(int(np.broadcast_to(array, wrong.shape).flat[at]))
+            for array in (lhs.data, rhs.data, data, exact)
+        )
+        program = interpreter.interpreter_builder.grid_idx or (0, 0, 0)
+        self._wraps[line] = Birth(SIGNS[operation], (one, other), result, line, program, true)
 
     def asked(self) -> None:
         """Note that a program asks for the size of its grid."""
@@ -352,7 +386,7 @@ def recorded(
     """
     recorder = Recorder(files, lent, only_bounds, most)
     builder = type(interpreter.interpreter_builder)
-    kept = {name: getattr(builder, name) for name in WATCHED}
+    kept = {name: getattr(builder, name) for name in (*WATCHED, "binary_op")}
     run, convert = InterpretedFunction.run, interpreter._implicit_cvt
 
     def launched(function: InterpretedFunction, *args: object, **options: object) -> object:
@@ -363,7 +397,13 @@ def recorded(
 
     def converted(given: object) -> object:
         value = convert(given)
-        recorder.lend(given, value)
+        if recorder.lend(given, value):  # looked at there only, as it takes time
+            builder.binary_op = checked
+        return value
+
+    def checked(self: object, lhs: Any, rhs: Any, op: Any) -> Any:
+        value = kept["binary_op"](self, lhs, rhs, op)
+        recorder.computed(op.__name__, value, lhs, rhs)
         return value
 
     def load_all(self: object, *args: Any) -> Any:
