@@ -49,7 +49,9 @@ def by_host(
     graded = finding and comparison.agrees(exercise, case, expected, got, finding.output)
     if finding and decoys is not None and not graded:
         from_decoys = comparison.expect(exercise, case, decoys)
-        if comparison.agrees(exercise, case, from_decoys, got, finding.output):
+        # Where what the graded inputs give is right for the decoys as well, so may be what is wrong for both.
+        either = comparison.agrees(exercise, case, from_decoys, expected.rounded, finding.output)
+        if not either and comparison.agrees(exercise, case, from_decoys, got, finding.output):
             where = (
                 f"{finding.output} was not computed by the file's kernels: it is right for the inputs that "
                 "host code could see, and the kernels were given others"

@@ -227,6 +227,21 @@ def own_assertion(failed: Failed) -> str | None:
     return None
 
 
+def descriptor(failed: Failed) -> str | None:
+    """A descriptor of a tensor whose layout it cannot have."""
+    text = failed.text
+    if "strides must be 16-byte aligned" in text or "base must be 16-byte aligned" in text:
+        what = "each stride but the last, and the address, must be a multiple of 16 bytes"
+    elif "Last dimension must be contiguous" in text or "last dimension must be contiguous" in text:
+        what = "the elements of the last axis must lie side by side"
+    else:
+        return None
+    return (
+        f"of a tensor with such strides there is no tensor descriptor: {what}. Look which tensors it is made "
+        "of, and whether each of them is asked for it before; the others go to plain pointers"
+    )
+
+
 def endless(failed: Failed) -> str | None:
     """A loop whose condition nothing in the loop can change."""
     if failed.verdict is not Verdict.TIMEOUT:
@@ -265,6 +280,7 @@ RULES = (
     division,
     recursion,
     device,
+    descriptor,
     own_assertion,
     endless,
     memory,

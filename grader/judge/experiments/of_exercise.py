@@ -29,7 +29,9 @@ from grader.judge.usual_config import separated, unlike
 from grader.judge.wrong import Wrong, is_open, is_unclear, share_wrong, with_configs
 from grader.results.outcome import Outcome
 from grader.worker.submission_worker import SubmissionWorker
-from grader.worker.witness.record import Birth
+from grader.worker.witness.record import Birth, Witnessed
+
+LEFT_WITH_DIGITS = 0.5  # share of what is wrong, at most, where lost digits are why
 
 
 class Experiments:
@@ -212,11 +214,18 @@ class Experiments:
         worker = self._worker(wrong)
         trial = Trial(wrong.exercise, case, worker.session.seed)
         try:
-            if not wrong.begin(worker) or trial.call(worker, traced=True) is None:
+            if not wrong.begin(worker):
+                return ""
+            share = trial.right(worker) if reason is Reason.PRECISION else 0.0
+            called = trial.call(worker, traced=True)
+            if called is None:
                 return ""
             seen = [*worker.witnessed.births]
-            if reason is Reason.PRECISION:
-                return births([one for one in seen if one.exact])
+            if (
+                reason is Reason.PRECISION
+            ):  # digits are why, if with all of them most wrong elements are right
+                of_digits = 1.0 - trial.share(called, Witnessed()) <= LEFT_WITH_DIGITS * (1.0 - share)
+                return births([one for one in seen if one.exact and of_digits])
             # Values that are wrong everywhere may be too large for a result: that is no mistake of its own.
             others = any(is_open(one) and one.reason is not reason for _, one in wrong.answers)
             seen = [one for one in seen if not (one.exact or (others and one.operation.startswith("to ")))]

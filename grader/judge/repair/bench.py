@@ -6,7 +6,7 @@ import contextlib
 import math
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
@@ -38,6 +38,8 @@ AS_BEFORE = 0.99  # share of the elements that are as they were, where an edit d
 FARTHER = 1.1  # times the error of an output that was before
 MOST_MENDED = 0.75  # share of the small failing cases
 MOST_RECORDS = 4  # of one text; a process that has ended has lost its own
+ROUND = 128  # of which a round size is a multiple: few blocks are larger
+SMALL_SIZE = 16
 MOST_WAYS = 24  # passing cases, and mended ones, in which one way of a condition is looked for
 MOST_REPEATED, OTHER_DRAWS = 3, (1, 2)  # mended cases that are called on other inputs, and these
 MOST_LIKE_FAILING, MOST_LIKE_PASSING = 4, 2  # cases of new sizes like the failing and the passing ones
@@ -452,11 +454,21 @@ class Bench:
 
     def is_right_somewhere(self, text: str, mended: Collection[int]) -> bool:
         """Return whether a text is right in a passing case, or in one of the failing ones that are mended."""
-        some = [
-            *self._passing[:MOST_WAYS],
+        some = [  # conditions often ask whether blocks are whole: they are in round sizes
+            *self._in_round_sizes(self.failing[0].case),
+            *sorted(self._passing, key=lambda trial: -_roundness(trial.case))[:MOST_WAYS],
             *(self.failing[at] for at in sorted(mended)[:MOST_WAYS] if at < len(self.failing)),
         ]
         return any(self._right_in(trial, text) for trial in some)
+
+    def _in_round_sizes(self, case: Case) -> Iterator[Trial]:
+        """Give cases like one: in each, one size is a multiple of a block, and the others are small."""
+        sizes = {name: one for name, one in case.params.items() if type(one) is int and one > SMALL_SIZE}
+        for name, size in sizes.items():
+            params = {**case.params, **dict.fromkeys(sizes, SMALL_SIZE), name: -(-size // ROUND) * ROUND}
+            if elements(replace(case, params=params)) <= MOST_ELEMENTS:
+                with contextlib.suppress(RuntimeError, ValueError):  # no such case can be drawn
+                    yield self._trial(replace(case, params=params))
 
     def is_wrong_somewhere(self, text: str, mended: Collection[int]) -> bool:
         """Return whether a text is wrong in one of the failing cases that are mended."""
@@ -588,6 +600,12 @@ class Bench:
         is_right = trial.right(self._worker, bounds=True, limit_s=limit_s) == 1.0
         self.spent += self.work()
         return is_right
+
+
+def _roundness(case: Case) -> int:
+    """Return the largest power of two that divides all sizes of a case but those of 1."""
+    sizes = [size for size in case.params.values() if type(size) is int and size > 1]
+    return min((size & -size for size in sizes), default=0)
 
 
 def _particulars(case: Case) -> int:

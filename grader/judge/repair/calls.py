@@ -362,7 +362,13 @@ def _converted_first(source: Source, value: ast.expr, whole: ast.Call) -> Iterat
     yield Edit(1, whole.lineno, mistake, parts)
 
 
-EXCHANGED = ("dot", "where", "apply", "maximum", "fma", "cdiv", "swizzle2d")
+EXCHANGED = ("dot", "where", "apply", "maximum", "fma", "swizzle2d")
+
+
+def _counts_from_a_block(node: ast.Call) -> bool:
+    """Return whether a number of blocks has the size of a block where the number of elements belongs."""
+    first = node.args[0] if node.args and called(node) == "cdiv" else None
+    return isinstance(first, ast.Name) and (first.id.isupper() or "block" in first.id.lower())
 
 
 def _of_the_arguments(source: Source, node: ast.Call, function: Function) -> Iterator[Edit]:
@@ -370,7 +376,7 @@ def _of_the_arguments(source: Source, node: ast.Call, function: Function) -> Ite
     kernel = kernel_of(function.node, node, source.functions)
     own = isinstance(node.func, ast.Name) and node.func.id in source.functions
     launch = bool(kernel) and not own and not function.kernel
-    if not (launch or own) and called(node) not in EXCHANGED:
+    if not (launch or own) and called(node) not in EXCHANGED and not _counts_from_a_block(node):
         return
     code = "the launch" if launch else quoted(source.text_of(node))
     plain = [one for one in node.args if not isinstance(one, ast.Starred)]
@@ -392,7 +398,10 @@ def _of_the_arguments(source: Source, node: ast.Call, function: Function) -> Ite
         named_so = not now and any(
             _is_named_after(name, value) for name, value in zip(into, (other, one), strict=False)
         )
-        yield Edit(0 if named_so else 1 if near else 2, one.lineno, mistake, parts)
+        pair = zip(into, (one, other), strict=False)
+        both = launch and len(into) == 2 and all(_is_named_after(name, value) for name, value in pair)
+        # What is passed by its own name is rarely wrong.
+        yield Edit(0 if named_so else 3 if both else 1 if near else 2, one.lineno, mistake, parts)
     named = [one for one in node.keywords if one.arg and not isinstance(one.value, ast.Constant)]
     for first_named, second_named in combinations(named, 2):
         left, right = source.text_of(first_named.value), source.text_of(second_named.value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 from grader.judge.repair.edit import Edit, quoted, wrong_condition
 from grader.judge.repair.host import never
@@ -77,8 +78,17 @@ def _of_a_constant(
     if function.kernel and type(node.value) is int and node.value > 1:
         for name in sorted(function.constexprs):
             yield Edit.of_node(source, 3, node, name, f"{node.value} is the wrong number in {code}")
+    match around:
+        case ast.BinOp(_, ast.Mod(), right) if right is node and _is_power(node.value):
+            for times in (2, 4, 8):
+                mistake = f"{code} asks for multiples of {node.value}, and a whole block has more"
+                yield Edit.of_node(source, 0, node, str(times * node.value), mistake)
     for other in _near(node.value):
         yield Edit.of_node(source, 3, node, other, f"{node.value} is the wrong number in {code}")
+
+
+def _is_power(value: object) -> bool:
+    return isinstance(value, int) and value > 1 and not value & (value - 1)
 
 
 def _near(value: object) -> tuple[str, ...]:
@@ -152,6 +162,8 @@ def _of_a_heuristic(source: Source, function: Function, taken: str, body: ast.ex
     """
     code = quoted(source.text_of(body))
     yield from never(source, body)
+    moduli = (one for one in ast.walk(body) if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Mod))
+    divisors = {id(one.right) for one in moduli}
     for inner in ast.walk(body):
         is_number = isinstance(inner, ast.Constant) and type(inner.value) is int and inner.value > 1
         match inner:
@@ -167,4 +179,8 @@ def _of_a_heuristic(source: Source, function: Function, taken: str, body: ast.ex
                 mistake = f"the heuristic {wrong_condition(source.text_of(body))}"
             for other in sorted(function.constexprs):
                 text = f'{taken}["{other}"]'
-                yield Edit.of_node(source, 2 if decides else 1, inner, text, mistake)  # type: ignore[arg-type]
+                # A number of which something is a multiple is meant to be the size of a block.
+                rank = 0 if id(inner) in divisors and other.startswith("BLOCK") else 2 if decides else 1
+                edit = Edit.of_node(source, rank, inner, text, mistake)  # type: ignore[arg-type]
+                words = f"{quoted(source.text_of(inner))} is the wrong number in the heuristic {code}"
+                yield replace(edit, detail=words) if decides else edit

@@ -236,6 +236,12 @@ def _rescaled_too(source: Source, function: Function) -> Iterator[Edit]:
         if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add)):
             continue
         for term, other in ((node.left, node.right), (node.right, node.left)):
+            if isinstance(other, ast.Name) and called(term) == "sum":
+                mistake = f"`{other.id}` is not rescaled in {quoted(source.text_of(node))}"
+                used = {f"tl.{called(one)}" for one in function.nodes if called(one) in ("exp", "exp2")}
+                for old, new in permutations(maxima(function), 2):
+                    for exp in sorted(used):
+                        yield Edit.of_node(source, 1, other, f"({other.id} * {exp}({old} - {new}))", mistake)
             for exp, old, new in _factors(source, term):
                 mistake = f"{quoted(source.text_of(other))} is not rescaled in {quoted(source.text_of(node))}"
                 for name in dict.fromkeys((*compared, *maxima(function))):

@@ -159,6 +159,15 @@ def of_an_expression(node: ast.expr, known: dict[str, Kind]) -> Kind | None:
     return None
 
 
+def _begins_at_minus_infinity(value: ast.expr) -> bool:
+    number = (
+        value.args[1]
+        if isinstance(value, ast.Call) and called(value) == "full" and len(value.args) > 1
+        else value
+    )
+    return ast.unparse(number) in ("-float('inf')", "float('-inf')", "-math.inf")
+
+
 def maxima(function: Function) -> list[str]:
     """Return the names that a maximum is assigned to."""
     found = [
@@ -168,6 +177,13 @@ def maxima(function: Function) -> list[str]:
         and any(called(one) in ("max", "maximum") for one in ast.walk(node.value))
         for target in node.targets
         if isinstance(target, ast.Name)
+    ]
+    found += [  # what begins at -inf, and comes back from a function that the loop calls
+        target.id
+        for node in ast.walk(function.node)
+        if isinstance(node, ast.Assign) and _begins_at_minus_infinity(node.value)
+        for target in node.targets
+        if isinstance(target, ast.Name) and target.id not in found
     ]
     # Where all is -inf, another number is subtracted.
     found += [

@@ -461,7 +461,9 @@ class Search:
             more, _ = self._try_all(anew, before, base, len(anew) * usual)
             mends = sorted((*mends, *more), key=_most_first)
         if mends and mends[0].is_all and mends[0].edit.is_of_several:  # one place may be enough
-            single = [one for one in known.twins([one.edit for one in mends]) if not one.is_of_several]
+            twins, parts = known.twins([one.edit for one in mends]), {*mends[0].edit.parts}
+            single = [one for one in twins if not one.is_of_several]
+            single += [one for one in known.edits if parts > {*one.parts} and one not in single]
             more, _ = self._try_all(single, before, base, MOST_IN_CASES + len(single) * usual)
             mends = sorted((*mends, *more), key=_most_first)
         if mends and not mends[0].is_all:

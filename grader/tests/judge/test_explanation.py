@@ -808,7 +808,7 @@ BOTH = {
         2, "34/online_softmax_05_copper", LONG_ROWS,
         "`tl.exp2` is the wrong function",
         "softmax_forward/rows=3,cols=257,x rows far apart,out rows far apart,fp16",
-        "beyond 2^31 elements the offset of a row needs int64",
+        "`rows[:, None] * stride_x` and `rows[:, None] * stride_y` are computed in int32",
     ),
     "a stride, and a condition that hides a sum": (
         2, "34/online_softmax_12_ribbon", LONG_ROWS,

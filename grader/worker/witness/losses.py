@@ -143,6 +143,15 @@ def give(value: Any, exact: Any) -> None:
     value.attr[EXACT] = twin.reshape(shape) if twin.size == value.data.size else np.broadcast_to(twin, shape)
 
 
+def rounded_once(value: Any) -> Any:
+    """Return a value as its fp64 twin in the same dtype; one that has none as it is."""
+    twin = value.attr.get(EXACT)
+    if twin is None or value.data.dtype.kind != "f":
+        return value
+    with np.errstate(over="ignore"):
+        return interpreter.TensorHandle(twin.astype(value.data.dtype), value.dtype)
+
+
 def exact_of(value: Any) -> Exact:
     """Return the fp64 twin of a value; of one that has none, such as a loaded one, its own numbers."""
     twin = value.attr.get(EXACT)
