@@ -451,8 +451,17 @@ def _contrast(experiment: _Experiment, responses: Sequence[Response]) -> str:
     follows = f"{experiment.output} changes with {_listed(right)} as it should"
     low, high = (float(end) for end in ratios[0].aminmax())
     if len(wrong) == 1 and high - low <= ALIKE * abs(high):
-        return f"{follows}, and {float(ratios[0].median()):.3g} times as much as it should with {wrong[0]}"
-    return f"{follows}, but not with {_listed(wrong)}"
+        times = float(ratios[0].median())
+        much = f"{times:.3g} times as much as it should" if times else "not at all"
+        return f"{follows}, and {much} with {wrong[0]}{_where(experiment, wrong[0])}"
+    return (
+        f"{follows}, but not with {_listed(wrong)}{_where(experiment, wrong[0]) if len(wrong) == 1 else ''}"
+    )
+
+
+def _where(experiment: _Experiment, name: str) -> str:
+    plain = name.strip("`")
+    return _loaded(plain, sorted({one.line for one in experiment.reached.get(plain, ())}), {})
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -422,6 +422,16 @@ def python_function(failed: Failed) -> str | None:
     return None
 
 
+def other_without_mask(failed: Failed) -> str | None:
+    """A value for masked lanes, where there is no mask."""
+    if "`other` cannot be provided without `mask`" not in failed.text:
+        return None
+    return (
+        "this `tl.load` has `other=` and no mask: where the mask is None, or is left out, there is nothing "
+        "for `other` to stand in for"
+    )
+
+
 def block_pointer_has_no_mask(failed: Failed) -> str | None:
     """A mask, or a value for masked lanes, beside a block pointer."""
     found = re.search(r"cannot be specified for (loading|storing) block pointers", failed.text)
@@ -437,6 +447,7 @@ def block_pointer_has_no_mask(failed: Failed) -> str | None:
 
 RULES = (
     block_pointer_has_no_mask,
+    other_without_mask,
     statement,
     loop,
     part,

@@ -23,6 +23,8 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
         yield from _moved_on(source, function, loop)
         yield from _up_to_the_end(source, loop)
         yield from _in_elements(source, function, loop)
+    yield from _from_the_second(source, function)
+    yield from _left_behind(source, function)
     yield from _loaded_once(source, function, loops)
     yield from _of_another_size(source, function, loops)
 
@@ -136,6 +138,35 @@ def _block_of(source: Source, function: Function, loop: ast.For) -> str:
         case ast.Call(args=[_, size]) if called(stop) == "cdiv":
             return source.text_of(size)
     return ""
+
+
+def _from_the_second(source: Source, function: Function) -> Iterator[Edit]:
+    """Begin a loop one step later: what stands before it has done the first step."""
+    for loop in (node for node in function.nodes if isinstance(node, ast.For)):
+        match loop.iter:
+            case ast.Call(args=[stop]) as call if called(call).endswith("range"):
+                mistake = f"the loop over {quoted(source.text_of(call))} does again what is done before it"
+                text = f"{source.text_of(call.func)}(1, {source.text_of(stop)})"
+                yield Edit.of_node(source, 2, call, text, mistake)
+            case ast.Call(args=[start, _, step]) as call if called(call).endswith("range"):
+                text = f"{source.text_of(start)} + {source.text_of(step)}"
+                mistake = f"the loop over {quoted(source.text_of(call))} does again what is done before it"
+                yield Edit.of_node(source, 2, start, text, mistake)
+
+
+def _left_behind(source: Source, function: Function) -> Iterator[Edit]:
+    """Take the smaller of a block and what is left, `n - first`, where it is that of a block and of all."""
+    kinds = kinds_of(function)
+    indices = [name for name in function.stored if kinds.get(name) is Kind.INDEX]
+    for node in function.nodes:
+        if called(node) not in ("minimum", "min") or not isinstance(node, ast.Call) or not indices:
+            continue
+        for one in (arg for arg in node.args if isinstance(arg, ast.Name) and arg.id in function.parameters):
+            for index in indices:
+                mistake = (
+                    f"`{one.id}` in {quoted(source.text_of(node))} is all there is, and not what is left"
+                )
+                yield Edit.of_node(source, 1, one, f"{one.id} - {index}", mistake)
 
 
 def _ranges(function: Function) -> set[str]:

@@ -401,7 +401,8 @@ def _of_the_arguments(source: Source, node: ast.Call, function: Function) -> Ite
         pair = zip(into, (one, other), strict=False)
         both = launch and len(into) == 2 and all(_is_named_after(name, value) for name, value in pair)
         # What is passed by its own name is rarely wrong.
-        yield Edit(0 if named_so else 3 if both else 1 if near else 2, one.lineno, mistake, parts)
+        rank = 3 if both else 2 if (launch and now) or not near else 1
+        yield Edit(0 if named_so else rank, one.lineno, mistake, parts)
     named = [one for one in node.keywords if one.arg and not isinstance(one.value, ast.Constant)]
     for first_named, second_named in combinations(named, 2):
         left, right = source.text_of(first_named.value), source.text_of(second_named.value)

@@ -222,4 +222,6 @@ def _is_expression(text: str) -> bool:
         node = ast.parse(f"({text})", mode="eval")
     except (SyntaxError, ValueError):
         return False
+    if isinstance(node.body, ast.Tuple) and not text.startswith("("):
+        return False  # several arguments in place of one
     return not any(isinstance(one, ast.NamedExpr | ast.Lambda | ast.comprehension) for one in ast.walk(node))

@@ -19,7 +19,8 @@ REDUCTIONS = ("max", "min", "sum")
 def edits(source: Source, function: Function) -> Iterator[Edit]:
     """Yield every edit that puts another name in a place of a function."""
     names, kinds = _visible(function), kinds_of(function)
-    known = _Known(names, kinds, function.unused, _made_of(function), _multiplied(function), limits(function))
+    made, multiplied, set_in = _made_of(function), _multiplied(function), _set_for_one_place(source, function)
+    known = _Known(names, kinds, function.unused, made, multiplied, set_in, limits(function))
     whole = {id(inner): node for node in ast.walk(function.node) for inner in ast.iter_child_nodes(node)}
     yield from _exchanged(source, function, kinds)
     yield from _passed_twice(source, function, names)
@@ -203,6 +204,7 @@ class _Known(NamedTuple):
     unused: list[str]
     made: Mapping[str, set[str]]  # the operands of each that is bound to arithmetic
     multiplied: set[str]  # matrices that host code multiplies
+    set_in: Mapping[str, str]  # where what is read once is set, in words
     limits: set[tuple[str, str]]  # a name, and the smaller of it and something else, such as what is left
 
 
@@ -213,8 +215,10 @@ def _other_names(
     for other in known.names:
         if other == node.id or not exchangeable(known.kinds.get(node.id), known.kinds.get(other)):
             continue
+        if known.kinds.get(other) is Kind.STRIDE and isinstance(around, ast.Compare):
+            continue  # no index or value is compared with a stride
         rank = _rank(function, node.id, around, other, known)
-        mistake = f"`{node.id}` is the wrong value in {quoted(code)}"
+        mistake = f"`{node.id}`{known.set_in.get(node.id, '')} is the wrong value in {quoted(code)}"
         if known.kinds.get(other) is Kind.STRIDE and known.kinds.get(node.id) is not Kind.INDEX:
             mistake = f"`{node.id}` is the wrong step in {quoted(code)}: the memory has another stride"
         edit = Edit.of_node(source, rank, node, other, mistake)
@@ -247,6 +251,21 @@ def _rank(function: Function, name: str, around: ast.AST, other: str, known: _Kn
         or (name, other) in known.limits
     )
     return 1 if likely else 2 if alike or step else 4
+
+
+def _set_for_one_place(source: Source, function: Function) -> Mapping[str, str]:
+    """Say of each name that is set once, and read in one line, where it is set: that may be wrong."""
+    lines = defaultdict[str, set[int]](set)
+    for one in names_in(function.node):
+        if isinstance(one.ctx, ast.Load):
+            lines[one.id].add(one.lineno)
+    found = dict[str, str]()
+    for node in function.nodes:
+        match node:
+            case ast.Assign([ast.Name(name)], ast.BinOp() | ast.Call() as value) if len(lines[name]) == 1:
+                found[name] = f", which line {node.lineno} sets to {quoted(source.text_of(value))},"
+    stores = Counter(one.id for one in names_in(function.node) if isinstance(one.ctx, ast.Store))
+    return {name: words for name, words in found.items() if stores[name] == 1 and function.kernel}
 
 
 def _multiplied(function: Function) -> set[str]:

@@ -383,7 +383,8 @@ class Source:
 def _tunes(keyword: ast.keyword) -> bool:
     """Return whether a keyword argument is a block size, or an option of a launch."""
     name = keyword.arg or ""
-    return name.isupper() or name.startswith("num_")
+    decides = isinstance(keyword.value, ast.Compare | ast.BoolOp)
+    return (name.isupper() and not decides) or name.startswith("num_")
 
 
 def _counts_blocks(node: ast.Call) -> bool:

@@ -499,3 +499,34 @@ def test_a_size_of_a_table_that_is_no_power_of_two_is_named():
 def test_offsets_of_a_block_pointer_are_of_32_bits():
     where = "AssertionError: Block pointers only support 32 bit `offsets/block_shape`, add a `.to(tl.int32)`"
     assert "added to the base" in cause(where)
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("strides must be 16-byte aligned", "must be a multiple of 16 bytes"),
+        ("base must be 16-byte aligned", "must be a multiple of 16 bytes"),
+        ("Last dimension must be contiguous", "must lie side by side"),
+    ],
+)
+def test_a_layout_that_no_descriptor_has_is_said_to_be_why(message, said):
+    assert said in cause(f"AssertionError: {message}", 13)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "said"),
+    [
+        ({"BLOCK": 192, "n": 64}, "line 7 runs with BLOCK = 192"),
+        ({"BLOCK": 192, "n": 60}, "take the next one, and a mask"),
+        ({}, "take the next one, and a mask"),
+    ],
+)
+def test_the_one_number_of_a_line_that_is_no_power_of_two_is_named(numbers, said):
+    frame = Frame(line=7, function="add_kernel", code=KERNEL.splitlines()[6].strip())
+    where = "ValueError: arange's range must be a power of 2"
+    outcome = Outcome(Verdict.CRASHED, where=where, frames=(frame,), numbers=numbers)
+    assert error_causes.with_cause(outcome, FileFacts(KERNEL)).cause.endswith(said)
+
+
+def test_a_value_for_masked_lanes_without_a_mask_is_named():
+    assert "`other=` and no mask" in cause("ValueError: `other` cannot be provided without `mask`")

@@ -970,3 +970,107 @@ def function(x):
     of_the_loop = [one for one in found if one.mistake.startswith("`start`")]
     assert of_the_loop
     assert all(one.goes_around for one in of_the_loop)
+
+
+WHOLE_BLOCKS = """
+@triton.heuristics({"EVEN": lambda args: args["n"] % 32 == 0})
+@triton.jit
+def kernel(x_ptr, out_ptr, n, rest, EVEN: tl.constexpr, WHOLE: tl.constexpr, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    m = -float("inf")
+    d = 0.0
+    for start in range(0, n, BLOCK):
+        m, d = fold(m, d, tl.load(x_ptr + start + offs))
+    last = tl.load(x_ptr + n + offs, mask=offs < rest, other=-float("inf"))
+    top = tl.maximum(m, tl.max(last, axis=0))
+    total = d + tl.sum(tl.exp(last - top), axis=0)
+    tl.store(out_ptr + offs, total, mask=offs < n)
+
+
+def function(x, out):
+    n = x.numel()
+    kernel[(triton.cdiv(BLOCK, n),)](x, out, n, n, WHOLE=n % 16 == 0, BLOCK=BLOCK)
+
+
+BLOCK = 64
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("% 32 == 0", '% args["BLOCK"] == 0', "`32` is the wrong number in the heuristic"),
+        ("% 16 == 0", "% 64 == 0", "asks for multiples of 16, and a whole block has more"),
+        ("total = d +", "total = (d * tl.exp(m - top)) +", "`d` is not rescaled in"),
+        ("cdiv(BLOCK, n)", "cdiv(n, BLOCK)", "the arguments `BLOCK` and `n` are exchanged"),
+    ],
+)
+def test_an_edit_is_tried_for_conditions_and_sums_of_blocks(old, new, words):
+    source = Source(WHOLE_BLOCKS)
+    found = [one for one in candidates(source, "function") if words in one.mistake + one.detail]
+    assert swap(WHOLE_BLOCKS, old, new) in {source.with_replaced(one.parts) for one in found}
+    line = WHOLE_BLOCKS[: WHOLE_BLOCKS.index(old)].count("\n") + 1
+    assert {one.line for one in found} == {line}
+
+
+def test_arguments_that_a_launch_passes_by_their_own_names_are_exchanged_late():
+    text = """
+@triton.jit
+def kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    add(x_ptr, y_ptr, n)
+
+
+def function(x, y):
+    kernel[(1,)](x, y, x.numel(), BLOCK=64)
+
+
+@triton.jit
+def add(to, of, n):
+    tl.store(to + n, tl.load(of + n))
+"""
+    found = {
+        one.line: one.rank
+        for one in candidates(Source(text), "function")
+        if "are exchanged" in one.mistake and "arguments" in one.mistake
+    }
+    assert found[4] < found[8] == 3
+
+
+AGAIN = """
+@triton.jit
+def kernel(x_ptr, out_ptr, n, tiles, GROUP: tl.constexpr, BLOCK: tl.constexpr):
+    first = tl.program_id(0) * GROUP
+    height = tl.minimum(tiles, GROUP)
+    at = tl.arange(0, BLOCK)
+    turned = at * height + first
+    acc = tl.load(x_ptr + at)
+    for step in range(tl.cdiv(n, BLOCK)):
+        acc += tl.load(x_ptr + step * BLOCK + at)
+    tl.store(out_ptr + turned, acc, mask=first + at < tiles)
+
+
+def function(x, out):
+    kernel[(1,)](x, out, x.numel(), 7, GROUP=4, BLOCK=64)
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("range(tl.cdiv(n, BLOCK))", "range(1, tl.cdiv(n, BLOCK))", "again"),
+        ("tl.minimum(tiles, GROUP)", "tl.minimum(tiles - first, GROUP)", "and not what is left"),
+        ("out_ptr + turned", "out_ptr + height", "`turned`, which line 7 sets to `at * height + first`, is"),
+    ],
+)
+def test_an_edit_is_tried_for_what_is_done_twice_or_is_left(old, new, words):
+    source = Source(AGAIN)
+    found = [one for one in candidates(source, "function") if words in one.mistake]
+    assert swap(AGAIN, old, new) in {source.with_replaced(one.parts) for one in found}
+
+
+def test_nothing_that_is_compared_is_taken_for_a_stride():
+    edits = candidates(Source(KERNEL), "function")
+    compared = [
+        one for one in edits if "offs < n_cols" in one.mistake and one.parts[0][1].startswith("stride")
+    ]
+    assert compared == []

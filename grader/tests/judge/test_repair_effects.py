@@ -10,7 +10,7 @@ from grader.course.submission import Submission
 from grader.judge.repair.bench import Bench
 from grader.judge.repair.candidates import candidates
 from grader.judge.repair.edit import Edit
-from grader.judge.repair.effects import ACTS, Effects
+from grader.judge.repair.effects import ACTS, Effects, _is_expression
 from grader.judge.repair.source import Source
 from grader.judge.trial import elements
 from grader.tests.helpers.course import solution, swap
@@ -205,3 +205,11 @@ def test_where_the_text_with_alternatives_does_not_run_nothing_is_selected(lab_1
     effects = Effects(source, [edit(source, "x - y", "x + y")])
     assert effects.known({}).selected == {}
     assert len(effects.known({"0": [1]}).selected) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [("1, n", False), ("(1, n)", True), ("f(1, n)", True), ("lambda: n", False), ("1 +", False)],
+)
+def test_several_arguments_are_no_expression(text, is_one):
+    assert _is_expression(text) == is_one
