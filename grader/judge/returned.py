@@ -44,6 +44,13 @@ def fault(
         return replace(outcome, frames=bare, cause=cause, plain_cause=cause)
     is_another = found[0] is Symptom.RETURNS_ANOTHER
     outcome = replace(outcome, frames=_last_return(text, exercise.name, made=is_another))
+    hands_back = any(one.identity for one in exercise.cases)  # an input, where nothing is to be computed
+    asked = is_another and not hands_back
+    taken = _returned_input(text, exercise.name, [*shapes]) if asked else None
+    if taken:
+        frame, name = taken
+        cause = f"line {frame.line}: `{name}` is an input, and is returned in place of {_asked(shapes)}"
+        return replace(outcome, frames=(frame,), cause=cause, plain_cause=cause)
     if found[0] is Symptom.RETURNED_KIND:
         which, cause = _unlike(case, shapes, returned)
         made = _maker(text, exercise, which, case, may_be_contiguous="contiguous tensor" not in cause)
@@ -191,6 +198,22 @@ def _bare_return(text: str, function: str) -> tuple[Frame, ...]:
     for line in _returns(own, lambda one: one.value is None):
         return (Frame(line=line, function=function, code=text.splitlines()[line - 1].strip()),)
     return ()
+
+
+def _returned_input(text: str, function: str, outputs: Sequence[str]) -> tuple[Frame, str] | None:
+    """Return the line of the one `return` of a function that returns an input, and its name; None if several
+    do, or none.
+    """
+    own = _defined(text, function)
+    if own is None:
+        return None
+    inputs = {one.arg for one in (*own.args.posonlyargs, *own.args.args)} - {*outputs}
+    found = _returns(own, lambda one: isinstance(one.value, ast.Name) and one.value.id in inputs)
+    if len(found) != 1:
+        return None
+    code = text.splitlines()[found[0] - 1].strip()
+    names = [one.id for one in ast.walk(ast.parse(code)) if isinstance(one, ast.Name)]
+    return Frame(line=found[0], function=function, code=code), names[0]
 
 
 def _defined(text: str, function: str) -> ast.FunctionDef | None:

@@ -214,7 +214,11 @@ def _listed_sizes(failed: Failed) -> list[ast.Constant]:
         if isinstance(node, ast.List | ast.Tuple | ast.Dict) and id(node) not in of_kernels
     )
     found: dict[int, ast.Constant] = {}
-    for one in (inside for table in tables for inside in ast.iter_child_nodes(table)):
+    inside = [one for table in tables for one in ast.iter_child_nodes(table)]
+    given = [
+        arg for one in inside if isinstance(one, ast.Call) for arg in one.args
+    ]  # of a function that makes one
+    for one in (*inside, *given):
         value = one.value if isinstance(one, ast.Constant) else None
         if isinstance(one, ast.Constant) and type(value) is int and value > 16 and value & (value - 1):
             found.setdefault(value, one)

@@ -170,7 +170,14 @@ def options(failed: Failed) -> str | None:
     """num_warps and others that a launch cannot have."""
     found = re.search(r"(num_warps|num_ctas|num_stages) must be a power of (?:2|two)", failed.text)
     if found:
-        return f"`{found[1]}` must be a power of two"
+        passed = [
+            f", and line {one.value.lineno} passes {short(one.value)}"
+            for one in failed.nodes(ast.keyword)
+            if isinstance(one, ast.keyword)
+            and one.arg == found[1]
+            and not isinstance(one.value, ast.Constant)
+        ]
+        return f"`{found[1]}` must be a power of two{passed[0] if len(passed) == 1 else ''}"
     found = re.search(r"[Nn]umber of threads|threads per block|num_warps.*(?:exceeds|too)", failed.text)
     return "a block has at most 1024 threads, which are 32 warps" if found else None
 

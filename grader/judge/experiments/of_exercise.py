@@ -5,6 +5,7 @@ None of them edits the file, but for the repair that a wrong exercise may have a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -12,6 +13,7 @@ from grader.course.items import CaseItem
 from grader.course.spec import Case, Reason
 from grader.judge.dependence import dependence
 from grader.judge.experiments.configs import right_with
+from grader.judge.experiments.copies import conditional_copy
 from grader.judge.experiments.numbers import other_number
 from grader.judge.experiments.of_file import Failed, by_experiment
 from grader.judge.experiments.outputs import exchanged_outputs
@@ -19,6 +21,7 @@ from grader.judge.experiments.programs import LAUNCHES
 from grader.judge.experiments.rounding import rounded_down
 from grader.judge.experiments.shifts import breaking_shift
 from grader.judge.experiments.smallest import Smallest, smallest_wrong
+from grader.judge.experiments.strides import BY_ONE
 from grader.judge.facts import births
 from grader.judge.measured import measured_of_file
 from grader.judge.repair.bench import FEWEST_ELEMENTS
@@ -32,6 +35,13 @@ from grader.worker.submission_worker import SubmissionWorker
 from grader.worker.witness.record import Birth, Witnessed
 
 LEFT_WITH_DIGITS = 0.5  # share of what is wrong, at most, where lost digits are why
+
+
+def _with_its_copy(words: str, wrong: Wrong) -> str:
+    """Add where a tensor is made contiguous, to a cause that takes it for contiguous."""
+    tensor = re.search(rf"columns of `(\w+)` {BY_ONE}", words)
+    copied = conditional_copy(Source(wrong.submission.text), tensor[1]) if tensor else ""
+    return f"{words}; {copied}" if copied else words
 
 
 class Experiments:
@@ -99,6 +109,7 @@ class Experiments:
             ]
             # Programs are too few, or each is given too little: a division says which.
             down = self.rounded(worker, wrong, [one.case for one in few if one.can_be_called])
+            found = {name: _with_its_copy(words, wrong) for name, words in found.items()}
             return found | (dict.fromkeys([one.id for one in few], down) if down else {})
         except SyntaxError:
             return {}

@@ -17,6 +17,7 @@ MOST_CASES = 3  # that are called
 MOST_LINES = 3  # that are named for one mistake
 MOST_TEXTS = 3  # mistakes that are named
 WORDS = ("row", "column")
+BY_ONE = "by 1, not by its column stride"
 
 
 class Laid(NamedTuple):
@@ -206,7 +207,7 @@ def _contiguous(one: Followed, ignored: Sequence[int]) -> Mistake:
     elif len(shape) > 2:
         text = f"through `{name}` as if it had no gaps, not by its strides"
     elif ignored == [1]:
-        text = f"through the columns of `{name}` by 1, not by its column stride"
+        text = f"through the columns of `{name}` {BY_ONE}"
     else:
         text = f"through `{name}` by its number of columns, not by its row stride"
     return Mistake(text, lambda of: any(of(name).strides[at] != of(name).plain[at] for at in ignored))

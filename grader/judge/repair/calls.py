@@ -215,7 +215,9 @@ def _of_a_name(source: Source, node: ast.Call, name: str) -> Iterator[Edit]:
                     mistake = f"`{spelled}` is the wrong function in {code}"
                     rank = 1 if {name, other} in OPPOSITES else 2
                     text = spelled[: len(spelled) - len(name)] + other
-                    yield Edit.of_node(source, rank, function, text, mistake)
+                    edit = Edit.of_node(source, rank, function, text, mistake)
+                    # With a running maximum that does not rise nothing is rescaled, rightly or wrongly.
+                    yield edit.avoiding() if (name, other) == ("max", "min") else edit
     if name in UNARY and len(node.args) == 1:
         mistake = f"`{spelled}` does not belong around {quoted(source.text_of(node.args[0]))}"
         yield Edit.of_node(source, 3, node, f"({source.text_of(node.args[0])})", mistake)

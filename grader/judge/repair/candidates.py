@@ -133,10 +133,12 @@ def _lets_run(node: ast.AST) -> TypeGuard[ast.If]:
 
 
 def _handed_on(function: Function) -> Iterator[ast.expr]:
-    """Give the conditions that host code names, or passes to a kernel, where they are decided on."""
+    """Give the conditions that host code names, returns, or passes to a kernel, where they are decided on."""
     for node in function.nodes:
         match node:
             case ast.Assign([ast.Name()], ast.Compare() | ast.BoolOp() as test):
+                yield test
+            case ast.Return(ast.Compare() | ast.BoolOp() as test):
                 yield test
             case ast.Call(keywords=keywords):
                 yield from (one.value for one in keywords if isinstance(one.value, ast.Compare | ast.BoolOp))

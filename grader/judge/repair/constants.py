@@ -80,9 +80,11 @@ def _of_a_constant(
             yield Edit.of_node(source, 3, node, name, f"{node.value} is the wrong number in {code}")
     match around:
         case ast.BinOp(_, ast.Mod(), right) if right is node and _is_power(node.value):
-            for times in (2, 4, 8):
-                mistake = f"{code} asks for multiples of {node.value}, and a whole block has more"
-                yield Edit.of_node(source, 0, node, str(times * node.value), mistake)
+            mistake = f"{code} asks for multiples of {node.value}, and a whole block has more"
+            blocks = [one for one in function.stored if "block" in one.lower()]
+            names = () if function.kernel else (*function.constants, *blocks)
+            for text in (*names, *(str(times * node.value) for times in (2, 4, 8))):
+                yield Edit.of_node(source, 0, node, text, mistake)
     for other in _near(node.value):
         yield Edit.of_node(source, 3, node, other, f"{node.value} is the wrong number in {code}")
 

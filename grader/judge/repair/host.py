@@ -26,6 +26,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     for node in function.nodes:
         yield from _copied_on_a_condition(source, node)
         yield from _not_copied(source, node)
+        yield from _of_another_layout(source, node)
         yield from _by_identity(source, node)
         match node:
             case ast.Assign(targets, ast.Call(ast.Attribute(attr=made)) as call) if made in ALLOCATING:
@@ -82,6 +83,18 @@ def _copied_on_a_condition(source: Source, node: ast.AST) -> Iterator[Edit]:
             return
     mistake = f"{quoted(source.text_of(test))} {CONDITION_OF_COPY}"
     yield Edit.of_node(source, 0, test, always, mistake)
+
+
+def _of_another_layout(source: Source, node: ast.AST) -> Iterator[Edit]:
+    """Make a contiguous tensor, where one is made with the layout of another."""
+    match node:
+        case ast.Call(ast.Attribute(_, "empty_like" | "zeros_like" | "ones_like"), [tensor], keywords) if (
+            not any(one.arg == "memory_format" for one in keywords)
+        ):
+            code = source.text_of(node)
+            mistake = f"{quoted(code)} has the layout of {quoted(source.text_of(tensor))}, which may be any"
+            text = f"{code.rstrip()[:-1].rstrip().rstrip(',')}, memory_format=torch.contiguous_format)"
+            yield Edit.of_node(source, 0, node, text, mistake)
 
 
 def _not_copied(source: Source, node: ast.AST) -> Iterator[Edit]:

@@ -26,12 +26,21 @@ OTHER_OPERATORS = {
 def edits(source: Source, function: Function) -> Iterator[Edit]:
     """Yield every edit of one operator of a function."""
     kinds = kinds_of(function) if function.kernel else {}
+    # Of a remainder that is compared it is asked whether it is 0.
+    compared = {
+        id(side)
+        for node in function.nodes
+        if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Eq | ast.NotEq)
+        for side in (node.left, *node.comparators)
+    }
     for node in function.nodes:
         if isinstance(node, ast.Compare):
             yield from _of_a_chain(source, node)
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
             yield from _of_a_comparison(source, node, function)
         elif isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
+            if not (isinstance(node.op, ast.Mod) and id(node) in compared):
+                yield from _of_whole_blocks(source, node, OPERATORS[type(node.op)])
             yield from _of_an_operator(source, node)
             if function.kernel:
                 yield from _of_a_square(source, node)
@@ -185,7 +194,6 @@ def _of_an_operator(source: Source, node: ast.BinOp) -> Iterator[Edit]:
         rank = 3 if sign == "-" else 1
         yield Edit.of_node(source, rank, node, f"(({right}) {sign} ({left}))", mistake)
     yield from _of_a_factor(source, node, sign)
-    yield from _of_whole_blocks(source, node, sign)
     for kept, dropped in ((left, right), (right, left)):
         if sign == "&":
             mistake = f"the condition {quoted(dropped)} does not belong in {code}"

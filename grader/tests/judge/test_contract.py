@@ -139,6 +139,17 @@ def test_a_view_that_takes_the_name_of_the_output_is_named_with_its_line(submiss
     assert outcome.frames[0].code == swap.strip()
 
 
+def test_an_input_that_is_returned_is_named_with_its_line(submissions):
+    early = "    if n == 0:\n        return x\n"
+    line = "    n = x.numel()\n"
+    text = solved(1, (line, line + early))
+    other, empty = graded(submissions, 1, text, PLAIN_ADD, "elementwise_add/n=0,fp32")
+    assert other.verdict is Verdict.PASS
+    assert empty.label == "WRONG/RETURNED"
+    assert empty.frames[0].code == "return x"
+    assert empty.cause == f"line {empty.frames[0].line}: `x` is an input, and is returned in place of `out`"
+
+
 def test_an_input_that_is_taken_as_the_result_is_named_with_its_line(submissions):
     text = solved(1, ("out = torch.empty_like(x)", "out = y"))
     (outcome,) = graded(submissions, 1, text, NEW_ADD)

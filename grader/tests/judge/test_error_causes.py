@@ -492,6 +492,8 @@ def test_a_size_of_a_table_that_is_no_power_of_two_is_named():
     assert cause(where, 8, table).endswith("must be a power of two, and 192 in line 1 is none")
     inside = KERNEL + "\n\ndef tiles():\n    return [(64, 192, 32), (128, 192, 64)]\n"
     assert cause(where, 7, inside).endswith(f"and 192 in line {inside.count(chr(10))} is none")
+    made = "CONFIGS = [config(64, 192), config(64, 64)]\n" + KERNEL
+    assert cause(where, 8, made).endswith("and 192 in line 1 is none")
     two = "TILES = [(96, 64), (192, 64)]\n" + KERNEL
     assert cause(where, 8, two).endswith("take the next one, and a mask")
 
@@ -530,3 +532,15 @@ def test_the_one_number_of_a_line_that_is_no_power_of_two_is_named(numbers, said
 
 def test_a_value_for_masked_lanes_without_a_mask_is_named():
     assert "`other=` and no mask" in cause("ValueError: `other` cannot be provided without `mask`")
+
+
+@pytest.mark.parametrize(
+    ("passed", "said"),
+    [
+        ("count(n)", "must be a power of two, and line 13 passes `count(n)`"),
+        ("6", "must be a power of two"),
+    ],
+)
+def test_what_is_passed_as_the_number_of_warps_is_named(passed, said):
+    text = KERNEL.replace("BLOCK=64", f"BLOCK=64, num_warps={passed}")
+    assert cause("AssertionError: num_warps must be a power of 2", 13, text).endswith(said)

@@ -1002,6 +1002,7 @@ BLOCK = 64
         ("% 32 == 0", '% args["BLOCK"] == 0', "`32` is the wrong number in the heuristic"),
         ("% 16 == 0", "% 64 == 0", "asks for multiples of 16, and a whole block has more"),
         ("total = d +", "total = (d * tl.exp(m - top)) +", "`d` is not rescaled in"),
+        ("% 16 == 0", "% BLOCK == 0", "asks for multiples of 16, and a whole block has more"),
         ("cdiv(BLOCK, n)", "cdiv(n, BLOCK)", "the arguments `BLOCK` and `n` are exchanged"),
     ],
 )
@@ -1074,3 +1075,32 @@ def test_nothing_that_is_compared_is_taken_for_a_stride():
         one for one in edits if "offs < n_cols" in one.mistake and one.parts[0][1].startswith("stride")
     ]
     assert compared == []
+
+
+def test_of_a_remainder_that_is_compared_no_whole_block_is_made():
+    source = Source(WHOLE_BLOCKS)
+    assert not any("where that divides" in one.mistake for one in candidates(source, "function"))
+    used = Source(WHOLE_BLOCKS.replace("mask=offs < rest", "mask=offs < n % BLOCK"))
+    assert any("where that divides" in one.mistake for one in candidates(used, "function"))
+
+
+def test_a_maximum_that_does_not_rise_may_hide_a_mistake():
+    edits = candidates(Source(KERNEL), "function")
+    least = [one for one in edits if one.parts[0][1] == "tl.min" and one.mistake.startswith("`tl.max`")]
+    assert least
+    assert all(one.goes_around for one in least)
+
+
+def test_a_tensor_with_the_layout_of_another_is_made_contiguous():
+    source = Source(KERNEL)
+    (edit,) = [one for one in candidates(source, "function") if "has the layout of `x`" in one.mistake]
+    assert "torch.empty_like(x, memory_format=torch.contiguous_format)" in source.with_replaced(edit.parts)
+
+
+def test_an_edit_of_a_condition_that_host_code_returns_may_go_around_what_is_wrong():
+    text = WHOLE_BLOCKS.replace("WHOLE=n % 16 == 0", "WHOLE=is_whole(n)")
+    text += "\n\ndef is_whole(n):\n    return n % 16 == 0\n"
+    found = [one for one in candidates(Source(text), "function") if "n % 16" in one.mistake]
+    assert found
+    assert all(one.goes_around for one in found)
+    assert "asks for multiples of 16, and a whole block has more" in " ".join(one.detail for one in found)
