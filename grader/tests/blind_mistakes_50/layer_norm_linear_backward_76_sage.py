@@ -1,0 +1,83 @@
+# labs/lab4_production_slice/layer_norm_linear_backward.py | error | In `z_op`, `z = torch.empty((n_rows, n_cols), device=x.device, dtype=torch.float32)` must have `dtype=x.dtype`: `torch.mm(dy.t(), z_op(...))` in `LayerNormLinear.backward` raises for operands of two dtypes in fp16 and bf16. fp32 is right.
+"""LayerNorm and the Linear layer behind it as a differentiable operator."""
+
+import torch
+import triton
+import triton.language as tl
+from layer_norm import mean_and_rstd
+from layer_norm_backward import backward_op
+from layer_norm_linear import layer_norm_linear_forward
+from rows import WARPS, block_of, column_sums, load, on, store
+from torch.library import triton_op
+
+
+@triton.autotune(configs=WARPS, key=["N_COLS"])
+@triton.jit
+def z_kernel(x_ptr, gamma_ptr, beta_ptr, z_ptr, stride_x, eps, N_COLS: tl.constexpr, BLOCK: tl.constexpr):
+    """z = (x - mean) * rstd * gamma + beta, contiguous; program i computes row i."""
+    row = tl.program_id(axis=0).to(tl.int64)
+    x_row = x_ptr + row * stride_x
+    z_row = z_ptr + row * N_COLS
+    mean, rstd = mean_and_rstd(x_row, eps, N_COLS, BLOCK)
+    for start in range(0, N_COLS, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        n = (load(x_row, cols, N_COLS) - mean) * rstd
+        store(z_row, cols, N_COLS, n * load(gamma_ptr, cols, N_COLS) + load(beta_ptr, cols, N_COLS))
+
+
+@triton_op("course::layer_norm_linear", mutates_args=())
+def forward_op(
+    x: torch.Tensor,
+    gamma: torch.Tensor,
+    beta: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor,
+    eps: float,
+) -> torch.Tensor:
+    """layer_norm_linear_forward as an operator that torch.compile can look into."""
+    return layer_norm_linear_forward(x, gamma, beta, weight, bias, eps=eps)
+
+
+@triton_op("course::layer_norm_linear_z", mutates_args=())
+def z_op(x: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor, eps: float) -> torch.Tensor:
+    """The rows that the weight met in the forward pass, which never stored them."""
+    n_rows, n_cols = x.shape
+    z = torch.empty((n_rows, n_cols), device=x.device, dtype=torch.float32)
+    on(z_kernel, x)[(n_rows,)](
+        x, gamma, beta, z, x.stride(0), eps, N_COLS=n_cols, BLOCK=block_of(n_cols)
+    )
+    return z
+
+
+@triton_op("course::column_sums", mutates_args=())
+def column_sums_op(terms: torch.Tensor) -> torch.Tensor:
+    """column_sums as an operator that torch.compile can look into."""
+    out = torch.empty((terms.shape[1],), device=terms.device, dtype=terms.dtype)
+    column_sums(terms, out)
+    return out
+
+
+class LayerNormLinear(torch.autograd.Function):
+    """The operator with its gradients."""
+
+    @staticmethod
+    def forward(ctx, x, gamma, beta, weight, bias, eps):
+        """Return y for x."""
+        ctx.save_for_backward(x, gamma, beta, weight)
+        ctx.eps = eps
+        return forward_op(x, gamma, beta, weight, bias, eps)
+
+    @staticmethod
+    def backward(ctx, dy):
+        """Return dx, dgamma, dbeta, dweight and dbias for dy, and None for eps."""
+        x, gamma, beta, weight = ctx.saved_tensors
+        dy = dy.contiguous()
+        dbias = column_sums_op(dy)
+        dweight = torch.mm(dy.t(), z_op(x, gamma, beta, ctx.eps))
+        dx, dgamma, dbeta = backward_op(torch.mm(dy, weight), x, gamma, ctx.eps)
+        return dx, dgamma, dbeta, dweight, dbias, None
+
+
+def layer_norm_linear(x, gamma, beta, weight, bias, eps: float = 1e-5) -> torch.Tensor:
+    """Differentiable layer_norm_linear_forward, also under torch.compile."""
+    return LayerNormLinear.apply(x, gamma, beta, weight, bias, eps)
