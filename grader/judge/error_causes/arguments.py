@@ -209,6 +209,10 @@ def twice(failed: Failed) -> str | None:
     if not found:
         return None
     name, launch = found[1], failed.launch()
+    if name in _INTERNAL:  # which Triton passes itself, behind the arguments of a call in a kernel
+        takes = re.search(r"(\w+)\(\) got multiple", failed.text)
+        which = f"`tl.{takes[1]}`" if takes else "a function of triton.language in this line"
+        return f"{which} gets more arguments than it takes"
     if launch:
         kernel, call = launch
         at = parameters(kernel).index(name) + 1 if name in parameters(kernel) else 0

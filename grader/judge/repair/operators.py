@@ -222,8 +222,12 @@ def _is_a_constant(source: Source, node: ast.expr) -> bool:
 def _by_one(source: Source, node: ast.BinOp, kinds: Mapping[str, Kind]) -> Iterator[Edit]:
     """Add 1 to the difference of two counts, or take 1 away: the last of n things has number n - 1."""
     match node:
-        case ast.BinOp(ast.Name(one), ast.Sub(), ast.Name(other)):
-            if {kinds.get(one), kinds.get(other)} & {Kind.SIZE, Kind.INDEX}:
+        case ast.BinOp(left, ast.Sub(), right) if all(
+            isinstance(one, ast.Name | ast.Call) for one in (left, right)
+        ):
+            of_names = {kinds.get(one.id) for one in (left, right) if isinstance(one, ast.Name)}
+            of_programs = {called(one) for one in (left, right)} & {"num_programs", "program_id"}
+            if of_programs or of_names & {Kind.SIZE, Kind.INDEX}:
                 code = source.text_of(node)
                 for sign, words in (("-", "one too many"), ("+", "one too few")):
                     yield Edit.of_node(source, 1, node, f"({code} {sign} 1)", f"{quoted(code)} is {words}")

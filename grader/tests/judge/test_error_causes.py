@@ -544,3 +544,15 @@ def test_a_value_for_masked_lanes_without_a_mask_is_named():
 def test_what_is_passed_as_the_number_of_warps_is_named(passed, said):
     text = KERNEL.replace("BLOCK=64", f"BLOCK=64, num_warps={passed}")
     assert cause("AssertionError: num_warps must be a power of 2", 13, text).endswith(said)
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        ("TypeError: join() got multiple values for argument '_semantic'", "`tl.join` gets more"),
+        ("TypeError: multiple values for argument '_semantic'", "a function of triton.language in this line"),
+    ],
+)
+def test_a_function_of_triton_with_too_many_arguments_is_named(where, said):
+    text = KERNEL.replace("tl.load(x_ptr + offs, mask=offs < n)", "tl.reshape(tl.join(a, b, c), (2,))")
+    assert cause(where, text=text).startswith(said)

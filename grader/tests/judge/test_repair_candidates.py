@@ -1104,3 +1104,12 @@ def test_an_edit_of_a_condition_that_host_code_returns_may_go_around_what_is_wro
     assert found
     assert all(one.goes_around for one in found)
     assert "asks for multiples of 16, and a whole block has more" in " ".join(one.detail for one in found)
+
+
+@pytest.mark.parametrize("code", ["tl.num_programs(0) - tl.program_id(0)", "n - tl.program_id(0)"])
+def test_the_last_of_some_programs_has_one_number_less(code):
+    source = Source(
+        KERNEL.replace("row = tl.program_id(axis=0)", f"row = {code}").replace("n - tl", "n_cols - tl")
+    )
+    found = [one for one in candidates(source, "function") if "is one too many" in one.mistake]
+    assert [one.line for one in found if "program_id" in one.mistake] == [9]
