@@ -380,7 +380,8 @@ class Explainer:
             is_related = False  # whether a relation was looked for
             is_whole = most == 1.0
             if is_first and not self._is_late() and not workers[0].start():
-                follows = formula_of_file(workers[0], wrong.exercise, failing)
+                if _shows_a_formula(failing, passing):
+                    follows = formula_of_file(workers[0], wrong.exercise, failing)
                 if not follows and self.until - time.monotonic() > LEAST_FOR_RELATION_S:
                     is_related = True
                     relation = measured_of_file(workers[0], wrong.exercise, failing, telling=True)
@@ -440,7 +441,7 @@ class Explainer:
                     return found, f"{sentence(found)}. With that right, too many digits are lost still"
             is_known = is_first and not found and left == failing  # the same was asked before the search
             formula = follows or relation if is_known else ""
-            if not formula and not is_known and not self._is_late():
+            if not formula and not is_known and not self._is_late() and _shows_a_formula(left, passing):
                 formula = formula_of_file(workers[0], wrong.exercise, left)
             if not (formula or (is_known and is_related) or found or self._is_late()):
                 formula = measured_of_file(workers[0], wrong.exercise, left, telling=True)
@@ -555,6 +556,15 @@ def _are_near(worker: SubmissionWorker, exercise: Exercise, cases: Sequence[Case
         called = None if worker.start() else trial.call(worker)
         near += called is not None and trial.is_near(called)
     return near > len(cases[:MOST_CASES]) / 2
+
+
+def _shows_a_formula(failing: Sequence[Case], passing: Sequence[Case]) -> bool:
+    """Return whether wrong results may follow another formula: not if those of usual values are all right.
+
+    Of values such as constant rows several formulas give the same.
+    """
+    usual = [[one.params.get("values") is None for one in cases] for cases in (failing, passing)]
+    return any(usual[0]) or not any(usual[1])
 
 
 def _is_of_far_rows(outcome: Outcome) -> bool:

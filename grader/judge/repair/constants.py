@@ -6,6 +6,7 @@ import ast
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import combinations
 
 from grader.judge.repair.edit import Edit, quoted, wrong_condition
 from grader.judge.repair.host import never
@@ -165,7 +166,8 @@ def _of_a_heuristic(source: Source, function: Function, taken: str, body: ast.ex
     code = quoted(source.text_of(body))
     yield from never(source, body)
     moduli = (one for one in ast.walk(body) if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Mod))
-    divisors = {id(one.right) for one in moduli}
+    divided = {id(one.right): id(one.left) for one in moduli}
+    divisors, dividends = {*divided}, {*divided.values()}
     for inner in ast.walk(body):
         is_number = isinstance(inner, ast.Constant) and type(inner.value) is int and inner.value > 1
         match inner:
@@ -173,14 +175,16 @@ def _of_a_heuristic(source: Source, function: Function, taken: str, body: ast.ex
                 is_name = True
             case _:
                 is_name = False
-        if is_number or is_name:
+        if (is_number or is_name) and id(inner) not in dividends:
             # Another name in a condition often lets another part of the kernel run, which may hide a mistake.
             decides = is_name and isinstance(body, ast.Compare | ast.BoolOp)
             mistake = f"{quoted(source.text_of(inner))} is the wrong number in the heuristic {code}"
             if decides:
                 mistake = f"the heuristic {wrong_condition(source.text_of(body))}"
-            for other in sorted(function.constexprs):
-                text = f'{taken}["{other}"]'
+            written = {f'{taken}["{other}"]': other for other in sorted(function.constexprs)}
+            if id(inner) in divisors:  # a program may have several blocks
+                written |= {f"({one} * {other})": "BLOCK" for one, other in combinations([*written], 2)}
+            for text, other in written.items():
                 # A number of which something is a multiple is meant to be the size of a block.
                 rank = 0 if id(inner) in divisors and other.startswith("BLOCK") else 2 if decides else 1
                 edit = Edit.of_node(source, rank, inner, text, mistake)  # type: ignore[arg-type]

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from grader.course.spec import Verdict
+from grader.course.spec import Case, Verdict
 from grader.course.submission import Submission
 from grader.judge import explanation
 from grader.judge.experiments.of_exercise import Experiments, outside_of_right
-from grader.judge.explanation import Explainer
+from grader.judge.explanation import Explainer, _shows_a_formula
 from grader.judge.repair.bench import ACCESSES_OF_WORK, Bench
 from grader.judge.repair.edit import Edit
 from grader.judge.repair.search import WORK_FOR_ONE, Repair, Search
@@ -1119,7 +1119,7 @@ def test_what_only_a_case_of_a_few_elements_shows_is_no_cause_where_others_fail(
             "29/elementwise_add_03_pebble",
             1,
             [f"elementwise_add/n={n},fp32" for n in (127, 128, 512, 1024, 2048, 65537)],
-            ", or what it decides is wrong",
+            "`n % 16` asks for multiples of 16, and a whole block has more",
             id="a-condition-that-a-kernel-gets-as-a-constant",
         ),
         pytest.param(
@@ -1216,3 +1216,20 @@ def test_programs_that_store_the_same_elements_are_not_too_few(submissions):
     found, _ = causes(submissions, 3, text, *cases)
     assert len(found) == 2
     assert not any("are needed" in cause for cause in found.values())
+
+
+def _case(values):
+    return Case({"rows": 2, "cols": 3} | ({"values": values} if values else {}), "fp32")
+
+
+@pytest.mark.parametrize(
+    ("failing", "passing", "shows"),
+    [
+        ([None, "constant"], [None], True),
+        (["constant"], [None], False),
+        (["constant"], ["ascending"], True),
+        (["constant"], [], True),
+    ],
+)
+def test_results_of_unusual_values_alone_show_no_formula(failing, passing, shows):
+    assert _shows_a_formula([*map(_case, failing)], [*map(_case, passing)]) is shows

@@ -1113,3 +1113,13 @@ def test_the_last_of_some_programs_has_one_number_less(code):
     )
     found = [one for one in candidates(source, "function") if "is one too many" in one.mistake]
     assert [one.line for one in found if "program_id" in one.mistake] == [9]
+
+
+def test_a_heuristic_asks_for_multiples_of_what_a_program_has_and_divides_what_it_divides():
+    text = WHOLE_BLOCKS.replace("% 32 == 0", '% args["BLOCK"] == 0').replace("WHOLE: tl", "STEPS: tl")
+    text = text.replace("WHOLE=n % 16 == 0", "STEPS=4")
+    source = Source(text)
+    found = [one for one in candidates(source, "function") if "in the heuristic" in one.mistake + one.detail]
+    changed = {source.with_replaced(one.parts) for one in found}
+    assert any('% (args["BLOCK"] * args["STEPS"]) == 0' in one for one in changed)
+    assert all('args["n"] %' in one for one in changed)
