@@ -51,34 +51,33 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
 
 def _of_the_other(source: Source, one: ast.stmt, other: ast.stmt) -> Iterator[Edit]:
     """Use a statement's own name where it has that of another one, which updates it by the same text."""
-    match one, other:
-        case ast.Assign([ast.Name(mine)], value), ast.Assign([ast.Name(its)], same) if mine != its:
-            if ast.dump(value) != ast.dump(same):
-                return
-        case _:
-            return
-    for node in ast.walk(value):
-        if isinstance(node, ast.Name) and node.id == its:
-            mistake = f"`{its}` belongs in line {other.lineno}, and not in {quoted(source.text_of(one))}"
-            yield Edit.of_node(source, 0, node, mine, mistake)
+    for mine, its, value in _with_one_value(one, other):
+        for node in names_in(value):
+            if node.id == its:
+                mistake = f"`{its}` belongs in line {other.lineno}, and not in {quoted(source.text_of(one))}"
+                yield Edit.of_node(source, 0, node, mine, mistake)
 
 
 def _copied(source: Source, function: Function, one: ast.stmt, other: ast.stmt) -> Iterator[Edit]:
     """Give `scale_b` what is to `m_b` as `scale_a` is to `m_a`, where it has the value of `scale_a`."""
-    match one, other:
-        case ast.Assign([ast.Name(mine)], value), ast.Assign([ast.Name(its)], same) if mine != its:
-            if ast.dump(value) != ast.dump(same):
-                return
-        case _:
-            return
     visible = {*function.parameters, *function.stored, *function.constants}
-    becomes = {node: in_the_same_way(its, mine, node.id) for node in names_in(value)}
-    parts = [(source.span(node), name) for node, name in becomes.items() if name in visible]
-    if parts and any(name != node.id for node, name in becomes.items() if name in visible):
-        mistake = (
-            f"`{mine}` has the same value as `{its}` in line {other.lineno}: {quoted(source.text_of(value))}"
-        )
-        yield Edit(0, one.lineno, mistake, tuple(parts))
+    for mine, its, value in _with_one_value(one, other):
+        becomes = {node: in_the_same_way(its, mine, node.id) for node in names_in(value)}
+        known = {node: name for node, name in becomes.items() if name in visible}
+        if any(name != node.id for node, name in known.items()):
+            code = quoted(source.text_of(value))
+            mistake = f"`{mine}` has the same value as `{its}` in line {other.lineno}: {code}"
+            yield Edit(
+                0, one.lineno, mistake, tuple((source.span(node), name) for node, name in known.items())
+            )
+
+
+def _with_one_value(one: ast.stmt, other: ast.stmt) -> Iterator[tuple[str, str, ast.expr]]:
+    """Yield the two names that statements assign the same expression to, and that of the first."""
+    match one, other:
+        case ast.Assign([ast.Name(mine)], value), ast.Assign([ast.Name(its)], same):
+            if mine != its and ast.dump(value) == ast.dump(same):
+                yield mine, its, value
 
 
 def _updated_alike(source: Source, function: Function, one: ast.stmt, other: ast.stmt) -> Iterator[Edit]:
