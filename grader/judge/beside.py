@@ -11,7 +11,7 @@ from typing import Any
 from grader.course.items import CaseItem
 from grader.results.outcome import Outcome
 
-POLL_S = 0.05
+POLL_S = 0.05  # between two looks whether what comes first is done
 FEWEST = 8  # cases that are left, for which a second worker is worth its start
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 
-# The size of an element, its limits: a dtype that a tensor is made with, or a value converted to, is none.
-SIZES = {"element_size", "itemsize", "primitive_bitwidth", "nbytes", "finfo", "iinfo"}
+# What differs between dtypes: a dtype that a tensor is made with, or a value converted to, is no such thing.
+SIZES = {"itemsize", "primitive_bitwidth", "nbytes"}
+FUNCTIONS = {"element_size", "finfo", "iinfo"}
 DTYPES = {"dtype", "element_ty"}
 
 
@@ -31,10 +32,10 @@ def by_dtype(text: str, function: str) -> dict[int, str]:
 
 def _differs(node: ast.expr) -> bool:
     match node:
-        case ast.Call(ast.Attribute(_, name), []) | ast.Attribute(_, name) if name in SIZES:
-            return not isinstance(node, ast.Attribute) or name not in ("element_size", "finfo", "iinfo")
-        case ast.Call(ast.Attribute(_, ("finfo" | "iinfo"))):
-            return True
+        case ast.Call(ast.Attribute(_, name)):
+            return name in FUNCTIONS
+        case ast.Attribute(_, name):
+            return name in SIZES
         case ast.Compare(left, _, others):
             return any(isinstance(one, ast.Attribute) and one.attr in DTYPES for one in (left, *others))
         case ast.Subscript(_, ast.Attribute(_, name)):

@@ -27,6 +27,8 @@ ALIKE = (
 # Functions that are taken for another one, which is hardly ever taken for them.
 MISTAKEN = {"isqrt": "sqrt", "randn": "rand", "randn4x": "rand4x", "floor": "ceil", "ceil": "floor"}
 OPPOSITES = ({"max", "min"}, {"maximum", "minimum"})
+# Functions of which two arguments are easily exchanged.
+EXCHANGED = ("dot", "where", "apply", "maximum", "fma", "swizzle2d")
 LAUNCHING = {"num_warps", "num_stages", "num_ctas", "maxnreg"}
 BINARY = {"maximum", "minimum", "fdiv"}
 CHECKED = ("(0, 1)", "(0,)", "(1,)")
@@ -362,9 +364,6 @@ def _converted_first(source: Source, value: ast.expr, whole: ast.Call) -> Iterat
     parts = tuple((source.span(one), f"({source.text_of(one)}).to({SINGLE})") for one in operands)
     mistake = f"{quoted(source.text_of(value))} is computed before its conversion, in fewer digits"
     yield Edit(1, whole.lineno, mistake, parts)
-
-
-EXCHANGED = ("dot", "where", "apply", "maximum", "fma", "swizzle2d")
 
 
 def _counts_from_a_block(node: ast.Call) -> bool:
