@@ -33,6 +33,7 @@ from grader.judge.repair.search import NotRunError, Repair, Search, lay
 from grader.judge.repair.smaller import by_smaller_blocks, is_long
 from grader.judge.repair.source import Source
 from grader.judge.trial import MOST_ELEMENTS, Trial, elements
+from grader.judge.usual_layout import near
 from grader.judge.wrong import (
     Wrong,
     is_open,
@@ -123,7 +124,9 @@ class Explainer:
         """
         key = wrong.submission.sha256 or ""
         self._looked_at.setdefault(wrong.exercise.name, wrong)
-        wrong = wrong._replace(answers=[pair for pair in wrong.answers if not _is_of_far_rows(pair[1])])
+        # What is wrong with rows far apart, and with close ones as well, is looked for with close ones.
+        open_ = [(item, one) for item, one in wrong.answers if not _is_of_far_rows(one)]
+        wrong = wrong._replace(answers=[(_near(item) if is_open(one) else item, one) for item, one in open_])
         if not any(is_open(outcome) for _, outcome in wrong.answers):
             return {}
         wrong = self._ask.by_config(wrong)
@@ -151,6 +154,11 @@ class Explainer:
                 found, _ = self._by_edits(wrong, key, SHARE_OF_SAID)
                 if found and found.cases is None and not found.outputs:
                     repair, another = found, ""
+            elif not repair and (another := self._ask.grouped(wrong)):
+                self._tell(wrong.exercise.name, another)
+                found, _ = self._by_edits(wrong, key, SHARE_OF_SAID)
+                if found and not found.outputs:
+                    another = f"{another}; {sentence(found)}"
             # A launch with too few programs, or a wrong stride, is found within a second.
             if not another and not repair and not is_wrong_throughout(wrong):
                 tried = self._tried(wrong)
@@ -565,6 +573,10 @@ def _shows_a_formula(failing: Sequence[Case], passing: Sequence[Case]) -> bool:
     """
     usual = [[one.params.get("values") is None for one in cases] for cases in (failing, passing)]
     return any(usual[0]) or not any(usual[1])
+
+
+def _near(item: CaseItem) -> CaseItem:
+    return replace(item, case=near(item.case)) if item.case.is_far else item
 
 
 def _is_of_far_rows(outcome: Outcome) -> bool:

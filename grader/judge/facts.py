@@ -86,6 +86,32 @@ def wraps(facts: Sequence[Birth], text: str) -> str:
     )
 
 
+def groupings(facts: Sequence[Birth], text: str) -> str:
+    """Say which function of a reduction or scan gives two results for three elements, by their grouping."""
+    one = facts[0]
+    name, called = _combining(text, one.line)
+    return (
+        f"{_line(one.line)}: {called} combines its elements in any grouping, and {name} gives another result "
+        f"for each: of the same three elements {one.result} if the first two are combined first, and "
+        f"{one.exact} if the last two are"
+    )
+
+
+def _combining(text: str, line: int) -> tuple[str, str]:
+    """Return the function that a reduction or scan of this line combines with, and what it calls."""
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:
+        return "its function", "this"
+    functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and node.lineno <= line <= (node.end_lineno or node.lineno):
+            for given in (*node.args, *(one.value for one in node.keywords)):
+                if isinstance(given, ast.Name) and given.id in functions:
+                    return f"`{given.id}`", f"`{ast.unparse(node.func)}`"
+    return "its function", "this"
+
+
 def _written(text: str, line: int, operation: str) -> list[str]:
     """Return the sums, differences or products of one line as they are written, without their parts."""
     kinds = {"+": ast.Add, "-": ast.Sub, "*": ast.Mult}

@@ -44,14 +44,19 @@ def explained(
     return replace(outcome, cause=cause, plain_cause=plain, hint=found.hint, symptom=symptom)
 
 
+def near(case: Case) -> Case:
+    """Return a case with a small gap between the rows that lie far apart."""
+    layouts = {
+        name: replace(one, far=False, pad=one.pad or GAP) if one.far else one
+        for name, one in case.layouts.items()
+    }
+    return replace(case, layouts=layouts)
+
+
 def _unusual(exercise: Exercise, case: Case) -> tuple[Symptom | None, Mapping[str, Layout]]:
     """Return what an unusual layout of a case is a test for, and the case's layouts without it."""
     if case.is_far:
-        near = {
-            name: replace(one, far=False, pad=one.pad or GAP) if one.far else one
-            for name, one in case.layouts.items()
-        }
-        return Symptom.OFFSETS_WRAP, near
+        return Symptom.OFFSETS_WRAP, near(case).layouts
     of_dy = case.layouts.get("dy")
     if exercise.differentiable and of_dy:
         return Symptom.DY_LAYOUT, {name: one for name, one in case.layouts.items() if name != "dy"}

@@ -37,6 +37,7 @@ from grader.system.text import one_line, printable
 
 METHODS = frozenset({"forward", "backward", "setup_context"})
 WORK = "the work is to be done in a @triton.jit function"
+PRODUCT = "the function `torch.mm` is"
 PAGE = "see the names in labs/LANGUAGE.md"
 LONGEST = 200_000  # characters; a lab file has a few thousand
 LONG = f"a file of more than {LONGEST} characters is not permitted; a lab file has a few hundred lines"
@@ -212,7 +213,8 @@ class Names:
                 if not self._own_container(node.value, scope):
                     yield f"storing to {text(node)}, not made by this function, is not permitted; {WORK}"
             case ast.BinOp(op=ast.MatMult()) | ast.AugAssign(op=ast.MatMult()) if not scope.kernel:
-                yield f"{text(node)}, a product of matrices by PyTorch, is not permitted; {WORK}"
+                instead = PRODUCT if "torch.mm" in self.names else WORK
+                yield f"{text(node)}, a product of matrices by PyTorch, is not permitted; {instead}"
             case ast.AugAssign(ast.Name(name), _, value) if scope.is_function and not scope.kernel:
                 own = self._own_container(value, scope) or isinstance(value, MUTABLE)
                 if own and not scope.holds_own_container(name):
@@ -327,6 +329,9 @@ class Names:
             if not called or not self._own_container(node.value, scope):
                 yield f"{text(node)} changes what this function did not make; keep no state between calls"
         elif node.attr not in self._known(node, scope, called):
+            if f"torch.{node.attr}" in self.names and called and not scope.kernel:
+                yield f"`.{node.attr}` as a method is not permitted; the function `torch.{node.attr}` is"
+                return
             where = "a kernel" if scope.kernel else "host code"
             yield f"`.{node.attr}` is not permitted in {where}; {PAGE}, and {WORK}"
 

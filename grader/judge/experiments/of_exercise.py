@@ -22,7 +22,7 @@ from grader.judge.experiments.rounding import rounded_down
 from grader.judge.experiments.shifts import breaking_shift
 from grader.judge.experiments.smallest import Smallest, smallest_wrong
 from grader.judge.experiments.strides import BY_ONE
-from grader.judge.facts import births
+from grader.judge.facts import births, groupings
 from grader.judge.measured import measured_of_file
 from grader.judge.repair.bench import FEWEST_ELEMENTS
 from grader.judge.repair.search import Repair, lay, parts_of
@@ -34,6 +34,7 @@ from grader.results.outcome import Outcome
 from grader.worker.submission_worker import SubmissionWorker
 from grader.worker.witness.record import Birth, Witnessed
 
+COMBINING = ("reduce(", "associative_scan(")
 LEFT_WITH_DIGITS = 0.5  # share of what is wrong, at most, where lost digits are why
 
 
@@ -197,6 +198,22 @@ class Experiments:
         worker = self._worker(wrong)
         try:
             return "" if worker.start() else exchanged_outputs(worker, wrong.exercise, plain)
+        finally:
+            worker.close()
+
+    def grouped(self, wrong: Wrong) -> str:
+        """Say which function of a `tl.reduce` or scan is no function for that; "" if none is."""
+        plain = [one for one in wrong.cases(right=False) if not (one.needs_gpu or one.is_far)]
+        if not plain or not any(name in wrong.submission.text for name in COMBINING):
+            return ""
+        worker = self._worker(wrong)
+        try:
+            case = min(plain, key=lambda one: (elements(one) < FEWEST_ELEMENTS, elements(one)))
+            trial = Trial(wrong.exercise, case, worker.session.seed)
+            if not wrong.begin(worker) or trial.call(worker, witnessed=True) is None:
+                return ""
+            found = worker.witnessed.groupings
+            return groupings(found, wrong.submission.text) if found else ""
         finally:
             worker.close()
 

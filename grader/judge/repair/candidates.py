@@ -31,7 +31,7 @@ from grader.judge.repair import (
     terms,
     updates,
 )
-from grader.judge.repair.edit import CONDITION_OF_COPY, REMOVES, Edit, wrong_condition
+from grader.judge.repair.edit import ASKS_NOTHING, CONDITION_OF_COPY, REMOVES, Edit, wrong_condition
 from grader.judge.repair.kinds import Kind, kinds_of
 from grader.judge.repair.source import ALLOCATING, Function, Source, called, names_in
 
@@ -80,9 +80,9 @@ def candidates(source: Source, function: str, settled: Collection[str] = ()) -> 
     tests, whole = ([source.span(one) for one in of] for of in (decided, choices))
     singles = [
         _of_a_choice(source, edit, decided)
-        if CONDITION_OF_COPY not in edit.kind and _is_within(edit, tests)
+        if _may_go_around(edit) and _is_within(edit, tests)
         else edit.avoiding()
-        if CONDITION_OF_COPY not in edit.kind and REMOVES[0] in edit.kind and _is_within(edit, whole)
+        if _may_go_around(edit) and REMOVES[0] in edit.kind and _is_within(edit, whole)
         else edit
         for edit in singles
     ]
@@ -93,6 +93,11 @@ def candidates(source: Source, function: str, settled: Collection[str] = ()) -> 
             found.setdefault(text, edit)
     many = Counter((edit.rank, edit.kind) for edit in found.values())
     return sorted(found.values(), key=lambda edit: -(2.0**-edit.rank) / many[edit.rank, edit.kind] ** 0.5)
+
+
+def _may_go_around(edit: Edit) -> bool:
+    """Return whether an edit of a condition may only go around what is wrong in what that lets run."""
+    return CONDITION_OF_COPY not in edit.kind and ASKS_NOTHING not in edit.kind
 
 
 def _is_within(edit: Edit, spans: Sequence[tuple[int, int]]) -> bool:

@@ -16,6 +16,7 @@ LATER_TURNS = (
     "or how it steps there, is wrong"
 )
 CONDITION_OF_COPY = "is the wrong condition for a contiguous copy"
+ASKS_NOTHING = "asks nothing of the layout of"  # in the mistake of a condition on the layout of others
 ONE_OBJECT = "asks whether both are one object"
 BEFORE = "_before"  # ends the name of what a value was
 PARTIAL_BLOCK = "drops the last, partial block"

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
-from grader.judge.repair.edit import BEFORE, CONDITION_OF_COPY, ONE_OBJECT, Edit, quoted, wrong_condition
+from grader.judge.repair.edit import (
+    ASKS_NOTHING,
+    BEFORE,
+    CONDITION_OF_COPY,
+    ONE_OBJECT,
+    Edit,
+    quoted,
+    wrong_condition,
+)
 from grader.judge.repair.launched import kernel_of
 from grader.judge.repair.source import ALLOCATING, Function, Part, Source, called, names_in
 
 SINGLE = "torch.float32"
+LAYOUT = ("is_contiguous", "stride")
 COPYING = ("clone", "contiguous", "flatten", "float", "half", "reshape", "to")
 
 
@@ -27,6 +37,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
         yield from _copied_on_a_condition(source, node)
         yield from _not_copied(source, node)
         yield from _of_another_layout(source, node)
+        yield from _asked_of_one_more(source, function, node)
         yield from _by_identity(source, node)
         match node:
             case ast.Assign(targets, ast.Call(ast.Attribute(attr=made)) as call) if made in ALLOCATING:
@@ -104,6 +115,46 @@ def _not_copied(source: Source, node: ast.AST) -> Iterator[Edit]:
             itself = quoted(source.text_of(tensor))
             mistake = f"{quoted(source.text_of(node))} may be a copy: {itself} is meant"
             yield Edit.of_node(source, 1, node, source.text_of(tensor), mistake)
+
+
+def _asked_of_one_more(source: Source, function: Function, node: ast.AST) -> Iterator[Edit]:
+    """Ask of one more tensor what a condition asks of some: whether it is contiguous, or its strides."""
+    match node:
+        case (
+            ast.If(test)
+            | ast.IfExp(test)
+            | ast.Assign(value=(ast.BoolOp() | ast.Compare() | ast.Call()) as test)
+        ):
+            pass
+        case ast.Call(keywords=keywords):
+            for keyword in keywords:
+                yield from _asked_of_one_more(source, function, ast.Assign([], keyword.value))
+            return
+        case _:
+            return
+    every = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
+    asked = {one: name for one in every if (name := _of_whose_layout(one))}
+    if not asked:
+        return
+    part, name = next(iter(asked.items()))
+    words = re.compile(rf"\b{re.escape(name)}\b")
+    for other in function.parameters:
+        if other not in asked.values():
+            mistake = f"{quoted(source.text_of(test))} {ASKS_NOTHING} `{other}`"
+            text = f"(({source.text_of(test)}) and {words.sub(other, source.text_of(part))})"
+            yield Edit.of_node(source, 0, test, text, mistake)
+
+
+def _of_whose_layout(condition: ast.expr) -> str:
+    """Return the one tensor of whose layout a condition asks; "" if it asks something else."""
+    nodes = [*ast.walk(condition)]
+    tensors = {
+        node.value.id
+        for node in nodes
+        if isinstance(node, ast.Attribute) and node.attr in LAYOUT and isinstance(node.value, ast.Name)
+    }
+    is_plain = len(tensors) == 1 and not any(isinstance(node, ast.BoolOp) for node in nodes)
+    return tensors.pop() if is_plain else ""
 
 
 def _by_identity(source: Source, node: ast.AST) -> Iterator[Edit]:

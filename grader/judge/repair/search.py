@@ -25,6 +25,7 @@ from grader.judge.repair.bench import (
 )
 from grader.judge.repair.candidates import candidates
 from grader.judge.repair.edit import (
+    ASKS_NOTHING,
     CONDITION_OF_COPY,
     LATER_TURNS,
     ONE_OBJECT,
@@ -586,7 +587,8 @@ class Search:
             bench.spent = spent
             return edit
         # That it is always copied, compared by identity or rounded down says by itself what is wrong.
-        is_said = any(words in edit.mistake for words in (CONDITION_OF_COPY, ONE_OBJECT, PARTIAL_BLOCK))
+        said = (CONDITION_OF_COPY, ASKS_NOTHING, ONE_OBJECT, PARTIAL_BLOCK)
+        is_said = any(words in edit.mistake for words in said)
         for code, part in () if is_said else neutral(self._source, edit):
             is_right = self._try(bench, (*before, part)) == 1.0
             spent += bench.spent
@@ -619,6 +621,8 @@ class Search:
 
         Or if more programs share the work, each of which then makes fewer turns of a loop.
         """
+        if ASKS_NOTHING in edit.kind:  # another way for what the condition should not let through
+            return edit
         is_larger = any(now > was > 0 for now, was in zip(sharing, self._seen.sharing, strict=False))
         if is_larger and self._source.stores_in_loops and not self._source.kernels_with(edit.parts):
             return edit.with_more_programs()

@@ -14,6 +14,7 @@ import numpy as np
 import triton.language as tl
 from triton.runtime.interpreter import InterpreterError, ReduceOps, ScanOps
 
+GROUPED = range(3)  # elements that are combined in both groupings
 Parts = list[np.ndarray]  # the data of each input, with the axis of the reduction first
 
 
@@ -51,6 +52,33 @@ def combine_whole_blocks() -> None:
         return _as_values(self, [np.moveaxis(one, 0, axis) for one in found], values)
 
     ReduceOps.generic_reduce, ScanOps.generic_scan = reduced, scanned
+
+
+def both_groupings(operation: Any, values: Sequence[tl.tensor]) -> tuple[Parts, Parts, Parts] | None:
+    """Combine the first three elements along the axis in both groupings, `(a b) c` and `a (b c)`.
+
+    Return the elements and both results, each a list with the arrays of all inputs; None if there are fewer
+    elements, or the function decides by a value.
+    """
+    parts = [
+        value.handle.data.reshape(-1)
+        if operation.axis is None
+        else np.moveaxis(value.handle.data, operation.axis % value.handle.data.ndim, 0)
+        for value in values
+    ]
+    if len(parts[0]) < len(GROUPED):
+        return None
+    a, b, c = ([part[at : at + 1] for part in parts] for at in GROUPED)
+    combine = _combiner(operation, values)
+    try:
+        with np.errstate(all="ignore"):
+            return (
+                [part[: len(GROUPED)] for part in parts],
+                combine(combine(a, b), c),
+                combine(a, combine(b, c)),
+            )
+    except _NeedsNumbersError:
+        return None
 
 
 def _reduced(combine: Callable[[Parts, Parts], Parts], parts: Parts) -> Parts:

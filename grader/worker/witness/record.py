@@ -165,6 +165,8 @@ class Witnessed:
     again: int = field(default=0, compare=False)  # lanes that store an element of lent memory once more
     # Sums and products of 32 bits that wrap around, looked for where a tensor reaches beyond 2^31 elements.
     wraps: tuple[Birth, ...] = field(default=(), compare=False)
+    # Three elements that a function of `tl.reduce` combines to two results, by how they are grouped.
+    groupings: tuple[Birth, ...] = field(default=(), compare=False)
     influence: Influence | None = field(default=None, compare=False)  # only if a part was followed
 
     @classmethod
@@ -175,12 +177,17 @@ class Witnessed:
         except ProtocolError:
             return cls()
         longest = max(
-            len(found.outside), len(found.races), len(found.births), len(found.left), len(found.wraps)
+            len(found.outside),
+            len(found.races),
+            len(found.births),
+            len(found.left),
+            len(found.wraps),
+            len(found.groupings),
         )
         valid = (
             *map(_is_possible_place, found.outside),
             *map(_is_possible_race, found.races),
-            *map(_is_possible_birth, (*found.births, *found.wraps)),
+            *map(_is_possible_birth, (*found.births, *found.wraps, *found.groupings)),
             *map(_is_possible_reach, found.reaches),
             *map(_is_possible_left, found.left),
             found.influence is None or _is_possible_influence(found.influence),
@@ -202,6 +209,7 @@ class Witnessed:
             found.lanes,
             found.again,
             tuple(replace(one, operation=one_line(one.operation)) for one in found.wraps),
+            tuple(replace(one, operation=one_line(one.operation)) for one in found.groupings),
             influence=found.influence,
         )
 

@@ -18,8 +18,9 @@ import numpy as np
 import triton.language as tl
 from numpy.typing import NDArray
 from triton.runtime import interpreter
-from triton.runtime.interpreter import InterpretedFunction, TensorHandle
+from triton.runtime.interpreter import InterpretedFunction, ReduceOps, ScanOps, TensorHandle
 
+from grader.worker.interpreted.reductions import both_groupings
 from grader.worker.witness.memory import Region, name_of
 from grader.worker.witness.races import ATOMIC, LOAD, NAMES, STORE, Access, conflict
 from grader.worker.witness.record import (
@@ -42,6 +43,7 @@ MOST_LANES, MOST_LANES_OF_A_CALL = 1 << 18, 1 << 20
 MOST_MARKED = 1 << 24  # addresses that are marked in an array, one byte each, to count those that differ
 LONGEST_NAME = 64
 WIDE = 1 << 31  # elements from a tensor's first one to its last: an offset in it may need more than 32 bits
+GROUPED_APART = 0.01  # share by which two groupings of three elements differ; rounding does less
 SIGNS = {"add": "+", "subtract": "-", "multiply": "*"}  # of what wraps around, by the name in NumPy
 LOWEST, HIGHEST = np.minimum.reduce, np.maximum.reduce  # faster than the methods of an array
 WATCHED = (
@@ -75,6 +77,7 @@ class Recorder:
         # Addresses of lanes that a store leaves out, by the tensor and the line of the store.
         self._masked: dict[tuple[Region, int], list[NDArray[np.uint64]]] = {}
         self._wraps: dict[int, Birth] = {}  # by the line
+        self._groupings: dict[int, Birth] = {}  # by the line
         self._launch: _Launch | None = None
         self.masked = True  # whether the access that runs was written with a mask
 
@@ -90,6 +93,7 @@ class Recorder:
             lanes=self._lanes,
             again=self._again(),
             wraps=tuple(self._wraps.values()),
+            groupings=tuple(self._groupings.values()),
         )
 
     def _left(self) -> Iterator[Left]:
@@ -157,6 +161,26 @@ class Recorder:
         )
         program = interpreter.interpreter_builder.grid_idx or (0, 0, 0)
         self._wraps[line] = Birth(SIGNS[operation], (one, other), result, line, program, true)
+
+    def combined(self, operation: Any, values: Sequence[Any]) -> None:
+        """Note three elements that a reduction or a scan combines to two results, by how they are grouped."""
+        line = self._line()
+        if not line or line in self._groupings or len(self._groupings) >= MOST_FACTS:
+            return
+        found = both_groupings(operation, values)
+        for elements, first, last in zip(*found, strict=True) if found else ():
+            given = elements.reshape(len(elements), -1).astype(np.float64)
+            one, other = (value.reshape(-1).astype(np.float64) for value in (first, last))
+            with np.errstate(all="ignore"):
+                apart = np.abs(one - other) > GROUPED_APART * np.maximum(np.abs(one), np.abs(other))
+            apart &= np.isfinite(one) & np.isfinite(other) & np.isfinite(given).all(axis=0)
+            if apart.any():
+                at = int(np.argmax(apart))
+                program = interpreter.interpreter_builder.grid_idx or (0, 0, 0)
+                numbers = tuple(f"{number:.6g}" for number in given[:, at])
+                results = f"{one[at]:.6g}", f"{other[at]:.6g}"
+                self._groupings[line] = Birth("combine", numbers, results[0], line, program, results[1])
+                return
 
     def asked(self) -> None:
         """Note that a program asks for the size of its grid."""
@@ -388,6 +412,7 @@ def recorded(
     builder = type(interpreter.interpreter_builder)
     kept = {name: getattr(builder, name) for name in (*WATCHED, "binary_op")}
     run, convert = InterpretedFunction.run, interpreter._implicit_cvt
+    reduced, scanned = ReduceOps.generic_reduce, ScanOps.generic_scan
 
     def launched(function: InterpretedFunction, *args: object, **options: object) -> object:
         if options.get("warmup"):
@@ -453,15 +478,26 @@ def recorded(
         recorder.asked()
         return kept["create_get_num_programs"](self, axis)
 
+    def reduce(self: object, values: Any) -> Any:
+        recorder.combined(self, values)
+        return reduced(self, values)
+
+    def scan(self: object, values: Any) -> Any:
+        recorder.combined(self, values)
+        return scanned(self, values)
+
     changes = (load_all, store_all, load, store, compare, change, select, count)
     changed = dict(zip(WATCHED, changes, strict=True))
     InterpretedFunction.run, interpreter._implicit_cvt = launched, converted
+    if not only_bounds:
+        ReduceOps.generic_reduce, ScanOps.generic_scan = reduce, scan
     for name, method in changed.items():
         setattr(builder, name, method)
     try:
         yield recorder.found
     finally:
         InterpretedFunction.run, interpreter._implicit_cvt = run, convert
+        ReduceOps.generic_reduce, ScanOps.generic_scan = reduced, scanned
         for name, method in kept.items():
             setattr(builder, name, method)
 
