@@ -7,16 +7,21 @@ kernel is parsed again, which takes a fraction of an import. Any other edit is i
 from __future__ import annotations
 
 import ast
+import contextlib
 import linecache
 import sys
 from collections.abc import Iterator
 from types import FunctionType, ModuleType
+from typing import Any
 
+import torch
 from triton.runtime.interpreter import InterpretedFunction
 
 from grader.worker import kernel_source
 from grader.worker.interpreted import alternatives
 from grader.worker.messages import EITHER
+
+OPERATOR = "triton_op"
 
 
 class EditedFile:
@@ -24,6 +29,7 @@ class EditedFile:
 
     def __init__(self, path: str, name: str):
         self._path, self._name = path, name
+        self._loaded = 0  # texts that were imported as a whole
         self._base: ModuleType | None = None
         self._lines: list[str] = []  # of the base
         self._kernels: list[tuple[ast.FunctionDef, FunctionType]] = []
@@ -54,7 +60,9 @@ class EditedFile:
         setattr(module, EITHER, alternatives.either)
         self._enter(module, lines)
         tree = kernel_source.tree_of(text)
-        exec(compile(tree, self._path, "exec"), vars(module))  # noqa: S102 - an import; this is a sandbox
+        self._loaded += 1
+        with _operators_apart(self._loaded) if OPERATOR in text else contextlib.nullcontext():
+            exec(compile(tree, self._path, "exec"), vars(module))  # noqa: S102 - an import; this is a sandbox
         if kept:
             self._kept = {kept: (module, lines)}
         if is_base:
@@ -90,6 +98,24 @@ class EditedFile:
                 InterpretedFunction.rewritten_fn.pop(function, None)
                 return True
         return same == len(lines) == len(self._lines)
+
+
+@contextlib.contextmanager
+def _operators_apart(number: int) -> Iterator[None]:
+    """Register operators under names of their own.
+
+    Under the name of an earlier one PyTorch destroys that, and a module that is kept would call it still.
+    """
+    register = torch.library.triton_op
+
+    def registered(name: str, *args: Any, **options: Any) -> Any:
+        return register(f"{name}_{number}", *args, **options)
+
+    torch.library.triton_op = registered
+    try:
+        yield
+    finally:
+        torch.library.triton_op = register
 
 
 def _forget_replaced() -> None:

@@ -26,6 +26,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     yield from _from_the_second(source, function)
     yield from _left_behind(source, function)
     yield from _loaded_once(source, function, loops)
+    yield from _one_more_each(source, function)
     yield from _of_another_size(source, function, loops)
 
 
@@ -193,6 +194,7 @@ def _is_moved(loop: ast.For, name: ast.Name, start: str) -> bool:
 
 def _loaded_once(source: Source, function: Function, loops: list[ast.For]) -> Iterator[Edit]:
     """Load in each iteration, at the place of its block, what is loaded once before the loop."""
+    every = list[Edit]()
     for node in function.nodes:
         match node:
             case ast.Assign([ast.Name(name)], ast.Call() as value):
@@ -214,4 +216,37 @@ def _loaded_once(source: Source, function: Function, loops: list[ast.For]) -> It
             mistake = (
                 f"{quoted(source.text_of(node))} is run once, before the loop, and loads its first block only"
             )
-            yield Edit(1, node.lineno, mistake, tuple(parts.items()))
+            every.append(Edit(1, node.lineno, mistake, tuple(parts.items())))
+    yield from every
+    if len(every) > 1:
+        first, *others = every
+        more = f" (and so in line{'s' * (len(others) > 1)} {', '.join(str(one.line) for one in others)})"
+        parts_of_all = dict(part for one in every for part in one.parts)
+        yield Edit(1, first.line, f"{first.mistake}{more}", tuple(parts_of_all.items()))
+
+
+def _one_more_each(source: Source, function: Function) -> Iterator[Edit]:
+    """Begin the share of a program behind those of the programs before it, of which some have one more."""
+    for node in function.nodes:
+        match node:
+            case ast.Compare(ast.Name(program), [ast.Lt()], [ast.Name(rest)]):
+                ahead = f"tl.minimum({program}, {rest})"
+            case _:
+                continue
+        for product in function.nodes:
+            match product:
+                case ast.BinOp(ast.Name(name), ast.Mult(), ast.Name()) | ast.BinOp(
+                    ast.Name(), ast.Mult(), ast.Name(name)
+                ) if name == program:
+                    code = quoted(source.text_of(product))
+                    which = quoted(source.text_of(node))
+                    mistake = f"{code} leaves out that programs before this one have one more, where {which}"
+                    yield Edit.of_node(source, 1, product, f"({source.text_of(product)} + {ahead})", mistake)
+                case ast.BinOp(ast.BinOp(op=ast.Mult()) as share, ast.Add(), ast.Name(added) as one) if (
+                    added == rest and program in {inner.id for inner in names_in(share)}
+                ):
+                    mistake = (
+                        f"{quoted(source.text_of(product))} goes `{rest}` further for every program, and "
+                        "not one for each program before that has one more"
+                    )
+                    yield Edit.of_node(source, 1, one, ahead, mistake)

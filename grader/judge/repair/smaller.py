@@ -1,5 +1,7 @@
 """Find a mistake that shows only in rows of several blocks: with smaller blocks short rows have several, too.
 
+With fewer programs each has several blocks in a small case, too.
+
 Edits are tried where a call is short. What mends the short rows then has to mend the long ones, with the
 blocks of the file itself.
 """
@@ -8,7 +10,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -23,8 +25,10 @@ from grader.judge.trial import LIMIT_S, Trial, elements
 from grader.worker.submission_worker import SubmissionWorker
 
 SMALL = 16  # elements of a block; tl.dot takes no fewer
-BEFORE, AFTER = "min((", f"), {SMALL})"  # around what sets the size of a block
+FEW = 4  # programs of a launch, where a number of the file limits them
+BEFORE, AFTER = "min((", "), {})"  # around what sets the size of a block, or the number of programs
 LONG = 8  # blocks of that size, at least, in the shortest wrong row
+MOST_NAMES = 3  # that stand for each other, from a grid to a number that limits it
 MOST_TRIED = 12  # cases that are called with smaller blocks
 
 
@@ -33,6 +37,7 @@ class Smaller(NamedTuple):
 
     text: str
     added: Sequence[tuple[int, int]]
+    is_limited: bool  # whether fewer programs run as well
 
     def in_the_file(self, edit: Edit) -> Edit | None:
         """Return an edit of this text as one of the file; None if it is of what was put in."""
@@ -76,7 +81,10 @@ def by_smaller_blocks(
     wrong, right = _with_smaller_blocks(workers[0], small.text, exercise, passing)
     if not wrong:
         return None
-    search = Search(workers, small.text, exercise, wrong, right, share=share, until=until)
+    # With as many programs as blocks no program has two of them: that goes around what is wrong.
+    hosts = [one.name for one in source.reached_from(exercise.name) if not one.kernel]
+    settled = hosts if small.is_limited else ()
+    search = Search(workers, small.text, exercise, wrong, right, settled, share=share, until=until)
     try:
         found = search.mend()
     except NotRunError:
@@ -112,8 +120,10 @@ def _with_smaller_blocks(
 
 
 def smaller_blocks(source: Source, function: str) -> Smaller | None:
-    """Return the text with at most SMALL elements in the blocks of what `function` launches."""
-    values: dict[tuple[int, int], ast.expr] = {}
+    """Return the text with at most SMALL elements in the blocks of what `function` launches, and with at most
+    FEW programs where a number of the file limits them.
+    """
+    values: dict[tuple[int, int], tuple[ast.expr, int]] = {}
     for caller in source.reached_from(function):
         for call in (node for node in ast.walk(caller.node) if isinstance(node, ast.Call)):
             name = "" if caller.kernel else kernel_of(caller.node, call, source.functions)
@@ -123,7 +133,10 @@ def smaller_blocks(source: Source, function: str) -> Smaller | None:
             for parameter, value in pairs(kernel.node, call):
                 if parameter in _lanes(kernel) - source.tuned:
                     bound = _bound(source, caller, value)
-                    values[source.span(bound)] = bound
+                    values[source.span(bound)] = bound, SMALL
+            grid = call.func.slice if isinstance(call.func, ast.Subscript) else None
+            for limit in _limits(source, caller, grid, MOST_NAMES) if grid else ():
+                values.setdefault(source.span(limit), (limit, FEW))
     return _wrapped(source, values) if values else None
 
 
@@ -144,11 +157,27 @@ def _bound(source: Source, caller: Function, value: ast.expr) -> ast.expr:
     return value
 
 
-def _wrapped(source: Source, values: Mapping[tuple[int, int], ast.expr]) -> Smaller:
+def _limits(source: Source, caller: Function, count: ast.expr, left: int) -> Iterator[ast.expr]:
+    """Give the numbers of the file that limit how many programs `count` gives, as in `min(tiles, 132)`."""
+    for node in ast.walk(count):
+        match node:
+            case ast.Call(func=ast.Name("min"), args=args):
+                for one in args:
+                    bound = _bound(source, caller, one)
+                    if isinstance(bound, ast.Constant) and type(bound.value) is int and bound.value > FEW:
+                        yield one
+            case ast.Name() if left and (bound := _bound(source, caller, node)) is not node:
+                yield from _limits(source, caller, bound, left - 1)
+
+
+def _wrapped(source: Source, values: Mapping[tuple[int, int], tuple[ast.expr, int]]) -> Smaller:
     added, shift = list[tuple[int, int]](), 0
-    for begin, end in sorted(values):
-        for place, put in ((begin, BEFORE), (end, AFTER)):
+    parts = []
+    for (begin, end), (node, most) in sorted(values.items()):
+        after = AFTER.format(most)
+        for place, put in ((begin, BEFORE), (end, after)):
             added.append((place + shift, place + shift + len(put)))
             shift += len(put)
-    parts = [(span, f"{BEFORE}{source.text_of(node)}{AFTER}") for span, node in values.items()]
-    return Smaller(source.with_replaced(parts), added)
+        parts.append(((begin, end), f"{BEFORE}{source.text_of(node)}{after}"))
+    is_limited = any(most == FEW for _, most in values.values())
+    return Smaller(source.with_replaced(parts), added, is_limited)
