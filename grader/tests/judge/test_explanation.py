@@ -1026,6 +1026,30 @@ def test_what_only_a_case_of_a_few_elements_shows_is_no_cause_where_others_fail(
     ("file", "number", "cases", "said"),
     [
         pytest.param(
+            "47/elementwise_add_41_tansy",
+            1,
+            [f"elementwise_add/n={n},fp32" for n in (127, 1009, 2048, 65537, 1048579)],
+            "`pid * per_program + rest` goes `rest` further for every program",
+            id="shares-of-which-some-have-one-more",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "47/online_softmax_40_kestrel",
+            2,
+            ("softmax_forward/rows=3,cols=2,fp32", "softmax_forward/rows=5,cols=127,fp32"),
+            "`tl.reduce` combines its elements in any grouping, and `join` gives another result",
+            id="a-function-of-a-reduction",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "48/layer_norm_67_slate",
+            4,
+            [f"layer_norm_forward/rows={one},fp32" for one in ("5,cols=127", "4,cols=129", "3,cols=16385")],
+            "is run once, before the loop, and loads its first block only (and so in line",
+            id="two-vectors-that-are-loaded-once",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
             "28/online_softmax_31_bridge",
             2,
             (

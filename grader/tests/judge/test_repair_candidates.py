@@ -1123,3 +1123,37 @@ def test_a_heuristic_asks_for_multiples_of_what_a_program_has_and_divides_what_i
     changed = {source.with_replaced(one.parts) for one in found}
     assert any('% (args["BLOCK"] * args["STEPS"]) == 0' in one for one in changed)
     assert all('args["n"] %' in one for one in changed)
+
+
+ONE_ROW = """
+def function(gate, up, *, out=None):
+    rows, cols = gate.shape
+    {line}
+    kernel[(rows,)](gate, up, out, rows, cols)
+
+
+@triton.jit
+def kernel(gate, up, out, rows, cols):
+    tl.store(out, tl.load(gate) * tl.load(up) + rows + cols)
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "condition", "asked"),
+    [
+        ("if gate.is_contiguous() and up.is_contiguous(): rows, cols = 1, rows * cols",
+         "gate.is_contiguous() and up.is_contiguous()", {"out": "out.is_contiguous()"}),
+        ("whole = gate.stride(0) == cols", "gate.stride(0) == cols",
+         {"up": "up.stride(0) == cols", "out": "out.stride(0) == cols"}),
+        ("if gate.is_contiguous() or up.is_contiguous(): rows, cols = 1, rows * cols", "", {}),
+        ("if gate.numel() == 0: return out", "", {}),
+    ],
+)  # fmt: skip
+def test_a_condition_on_the_layout_of_some_tensors_asks_the_same_of_another(line, condition, asked):
+    source = Source(ONE_ROW.replace("{line}", line))
+    found = [one for one in candidates(source, "function") if "asks nothing of the layout" in one.mistake]
+    assert {one.mistake: [text for _, text in one.parts] for one in found} == {
+        f"`{condition}` asks nothing of the layout of `{name}`": [f"(({condition}) and {more})"]
+        for name, more in asked.items()
+    }
+    assert not any(one.goes_around for one in found)

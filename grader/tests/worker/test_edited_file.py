@@ -104,3 +104,29 @@ def test_one_program_alone_writes_its_own_block(lab_1):
     assert is_sum(trial, trial.call(worker))
     called = trial.call(worker, only=OneProgram(1, 0))  # of a launch that there is not: the first one runs
     assert is_sum(trial, called)
+
+
+OPERATOR = """
+
+from torch.library import triton_op, wrap_triton
+
+
+@triton_op("course::added", mutates_args={"out"})
+def added(x: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> None:
+    wrap_triton(elementwise_add_kernel)[(triton.cdiv(x.numel(), BLOCK),)](x, y, out, x.numel(), BLOCK=BLOCK)
+
+
+def elementwise_add(x, y, *, out=None):
+    added(x, y, out)
+    return out
+"""
+
+
+def test_an_operator_of_a_module_that_is_kept_lives_on_when_another_text_has_one_of_its_name(lab_1):
+    """PyTorch destroys an operator whose name is taken again; a call of it may end the process."""
+    worker, trial = lab_1
+    text = LAB_1 + OPERATOR
+    for _ in range(5):
+        assert worker.keep(text, LIMIT_S) is None
+        assert is_sum(trial, trial.call(worker, selected={"0": 0}))
+        assert is_sum(trial, result(worker, trial, swap(text, *MINUS)), sign=-1)

@@ -56,6 +56,21 @@ def test_an_access_outside_is_found_and_none_where_there_is_none(seen):
     assert [name for name, found in inside.items() if found != Witnessed()] == []
 
 
+def test_a_function_of_a_reduction_that_depends_on_the_grouping_is_told(seen):
+    grouping, associative = beginning(seen, "grouping"), beginning(seen, "associative")
+    assert (len(grouping), len(associative)) == (2, 3)
+    assert [name for name, found in associative.items() if found.groupings] == []
+    text = FILE.read_text()
+    for name, called in (("reduction", "tl.reduce(block, 0, sq"), ("scan", "tl.associative_scan(")):
+        (fact,) = grouping[f"grouping_of_a_{name}"].groupings
+        assert fact.line == text[: text.index(called)].count("\n") + 1
+        told = facts.groupings([fact], text)
+        assert told.startswith(f"line {fact.line}: `{called.partition('(')[0]}` combines")
+        # 0 + 1 * 1, and with that 2 * 2; or 1 + 2 * 2 squared.
+        assert "`squared` gives another result for each: of the same three elements 5 if" in told
+        assert told.endswith("and 25 if the last two are")
+
+
 def test_a_product_that_wraps_around_is_told_with_its_line_and_its_numbers(seen):
     wraps, fits = beginning(seen, "wraps"), beginning(seen, "fits")
     assert (len(wraps), len(fits)) == (1, 2)

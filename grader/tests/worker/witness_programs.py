@@ -756,12 +756,67 @@ def fits_where_no_tensor_is_wide():
     step_by_rows[(1,)](vector(), 1 << 30, WIDE=False)
 
 
+@triton.jit
+def squared(a, b):
+    return a + b * b
+
+
+@triton.jit
+def larger(a, b):
+    return tl.maximum(a, b)
+
+
+@triton.jit
+def rescaled(m_a, d_a, m_b, d_b):
+    m = tl.maximum(m_a, m_b)
+    return m, d_a * tl.exp(m_a - m) + d_b * tl.exp(m_b - m)
+
+
+@triton.jit
+def reduce_a_block(x, COMBINE: tl.constexpr):
+    block = tl.load(x + tl.arange(0, 16))
+    if COMBINE == "squared":
+        tl.store(x, tl.reduce(block, 0, squared))
+    elif COMBINE == "scanned":
+        tl.store(x + tl.arange(0, 16), tl.associative_scan(block, 0, squared))
+    elif COMBINE == "rescaled":
+        m, d = tl.reduce((block, tl.full((16,), 1.0, tl.float32)), 0, rescaled)
+        tl.store(x, m + d)
+    else:
+        tl.store(x, tl.reduce(block, 0, larger))
+
+
+def grouping_of_a_reduction():
+    reduce_a_block[(1,)](torch.arange(16.0), COMBINE="squared")
+
+
+def grouping_of_a_scan():
+    reduce_a_block[(1,)](torch.arange(16.0), COMBINE="scanned")
+
+
+def associative_pair():
+    reduce_a_block[(1,)](torch.arange(16.0), COMBINE="rescaled")
+
+
+def associative_with_masked_lanes():
+    reduce_a_block[(1,)](torch.full((16,), -float("inf")), COMBINE="rescaled")
+
+
+def associative_maximum():
+    reduce_a_block[(1,)](torch.arange(16.0), COMBINE="larger")
+
+
+WATCHED = (
+    "race_", "honest_", "outside_", "inside_", "wraps_", "fits_", "grouping_", "associative_",
+)  # fmt: skip
+
+
 def main():
     compute_functions_of_libdevice()
     arena = torch.zeros(1)  # nothing is lent: all tensors are the functions' own
     lent = range(arena.data_ptr(), arena.data_ptr() + 4)
     for name, function in list(globals().items()):
-        if name.startswith(("race_", "honest_", "outside_", "inside_", "wraps_", "fits_")):
+        if name.startswith(WATCHED):
             with recorded([__file__], lent) as seen:
                 function()
             print(json.dumps({"name": name, "seen": encode(seen())}))
