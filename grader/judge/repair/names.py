@@ -30,6 +30,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     yield from _both_of_a_comparison(source, function, names)
     if function.kernel:
         yield from _part_of_what_is_meant(source, function, whole)
+        yield from _of_a_decision(source, function, kinds)
     reduced = _reduced(function)
     for node in function.nodes:
         if function.kernel and isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
@@ -167,6 +168,35 @@ def _part_of_what_is_meant(
                     yield Edit.of_node(source, 2, one, f"({source.text_of(larger)})", mistake)
 
 
+def _of_a_decision(source: Source, function: Function, kinds: Mapping[str, Kind]) -> Iterator[Edit]:
+    """Decide by the sum that is taken, or take the sum that is decided by: a value is one operand of it.
+
+    As with a bias and what is below 0: both are of the sum that has the bias.
+    """
+    for node in function.nodes:
+        match node:
+            case ast.Compare(ast.Name() as one, _, [ast.Constant()]):
+                used = [one]
+            case ast.Call(args=[_, *given]) if called(node) == "where":
+                used = [one for one in given if isinstance(one, ast.Name)]
+            case _:
+                continue
+        for one in (each for each in used if kinds.get(each.id) in (Kind.VALUE, None)):
+            sums = [
+                larger
+                for larger in function.nodes
+                if isinstance(larger, ast.BinOp)
+                and isinstance(larger.op, ast.Add)
+                and one not in ast.walk(larger)
+            ]
+            for larger in sums:
+                for operand, other in ((larger.left, larger.right), (larger.right, larger.left)):
+                    if isinstance(operand, ast.Name) and operand.id == one.id:
+                        lacks = f"lacks the term {quoted(source.text_of(other))}"
+                        mistake = f"`{one.id}` {lacks} in {quoted(source.text_of(node))}"
+                        yield Edit.of_node(source, 1, one, f"({source.text_of(larger)})", mistake)
+
+
 def _reduced(function: Function) -> list[str]:
     """Return the names that are bound to what a reduction gives, which may be one number."""
     found = []
@@ -246,6 +276,8 @@ def _rank(function: Function, name: str, around: ast.AST, other: str, known: _Kn
         or (other in known.unused and (alike or step))
         or _of_one_tensor(function, name, other)
         or (known.kinds.get(other) is Kind.VALUE and related)
+        # A number of blocks is easily taken for the index that is made of it.
+        or (known.kinds.get(name) is known.kinds.get(other) is Kind.INDEX and name in known.made[other])
         or (not function.kernel and name in known.multiplied)  # few names are
         or (alike and handed_back)
         or (name, other) in known.limits

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from grader.judge.repair.edit import Edit, quoted
 from grader.judge.repair.kinds import Kind, kinds_of
-from grader.judge.repair.source import Function, Source, called, names_in
+from grader.judge.repair.source import Function, Part, Source, called, names_in
 
 ROOTS = {"rsqrt", "sqrt", "sqrt_rn"}
 
@@ -19,6 +19,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     kinds = kinds_of(function)
     yield from _added_too_early(source, function)
     yield from _added_too_often(source, function)
+    yield from _added_to_each(source, function)
     for node in function.nodes:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
             yield from _moved(source, node)
@@ -83,6 +84,48 @@ def _added_too_early(source: Source, function: Function) -> Iterator[Edit]:
                 mistake = f"{quoted(added)} is a term of `{name}`, and must be added in line {user.lineno}"
                 parts = (source.span(node.value), source.text_of(rest)), (source.span(value), whole)
                 yield Edit(2, node.lineno, mistake, parts)
+
+
+def _added_to_each(source: Source, function: Function) -> Iterator[Edit]:
+    """Add a term to a sum along an axis, and not to each of the terms of that sum."""
+    for call in function.nodes:
+        if not isinstance(call, ast.Call) or called(call) != "sum" or not call.args:
+            continue
+        axes = [*call.args[1:2], *(one.value for one in call.keywords if one.arg == "axis")]
+        summed, at = call.args[0], axes[0].value if axes and isinstance(axes[0], ast.Constant) else None
+        places: list[tuple[ast.AST, ast.expr, list[Part]]] = []  # where a term is added, and what is left out
+        match summed:
+            case ast.BinOp(left, ast.Add(), right):
+                for kept, term in ((left, right), (right, left)):
+                    places.append((summed, term, [(source.span(summed), source.text_of(kept))]))
+            case ast.Name(name):
+                for node in function.nodes:
+                    match node:
+                        case ast.AugAssign(ast.Name(added), ast.Add(), term) if added == name:
+                            places.append((node, term, [(source.span(node), "pass")]))
+        for node, term, left_out in places:
+            behind = _without_axis(source, term, at)
+            if behind and isinstance(node, ast.expr | ast.stmt) and node.lineno <= call.lineno:
+                code = quoted(source.text_of(term))
+                mistake = (
+                    f"{code} is added to every term of the sum of line {call.lineno}, and so counts often"
+                )
+                end = source.span(call)[1]
+                yield Edit(1, node.lineno, mistake, (*left_out, ((end, end), f" + {behind}")))
+
+
+def _without_axis(source: Source, term: ast.expr, axis: object) -> str:
+    """Return a term without an axis that was made for it, as `bias[None, :]` has one; "" if it has more."""
+    match term:
+        case ast.Subscript(value, ast.Tuple(elts)) if isinstance(axis, int) and axis < len(elts):
+            made, *rest = elts[axis], *elts[:axis], *elts[axis + 1 :]
+            if not (isinstance(made, ast.Constant) and made.value is None):
+                return ""
+            axes = ", ".join(map(source.text_of, rest))
+            return source.text_of(value) if len(rest) == 1 else f"{source.text_of(value)}[{axes}]"
+        case ast.Name() | ast.Constant():
+            return source.text_of(term)
+    return ""
 
 
 def _of_a_term(

@@ -211,3 +211,69 @@ def test_the_other_term_of_a_sum_is_rescaled_as_the_first_one_is():
     assert right in found
     assert found[right].mistake == "`block_sum` is not rescaled in `d * tl.exp(m - shift) + block_sum`"
     assert found[right].rank == 1
+
+
+JOINED = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(parts_ptr, bias_ptr, out_ptr, tiles, BLOCK: tl.constexpr):
+    pid = tl.program_id(0)
+    each, rest = tiles // tl.num_programs(0), tiles % tl.num_programs(0)
+    for tile in range({first}, each + (pid < rest)):
+        lanes = tl.arange(0, BLOCK)
+        parts = tl.load(parts_ptr + lanes[:, None] * BLOCK + lanes[None, :])
+        bias = tl.load(bias_ptr + lanes)
+        {lines}
+        tl.store(out_ptr + lanes + tile, tl.where({decided}, {taken}, 0.0))
+"""
+PLAIN = {
+    "first": "pid * each", "lines": "acc = tl.sum(parts, axis=0)",
+    "decided": "acc + bias > 0", "taken": "acc + bias",
+}  # fmt: skip
+JOINS = {
+    "a term of every part": (
+        {"lines": "acc = tl.sum(parts + bias[None, :], axis=0)"},
+        ("acc = tl.sum(parts + bias[None, :], axis=0)", "acc = tl.sum(parts, axis=0) + bias"),
+        "`bias[None, :]` is added to every term of the sum of line 14, and so counts often",
+    ),
+    "a term that is added to every part before": (
+        {"lines": "parts += bias[None, :]\n        acc = tl.sum(parts, axis=0)"},
+        ("parts += bias[None, :]\n        acc = tl.sum(parts, axis=0)",
+         "pass\n        acc = tl.sum(parts, axis=0) + bias"),
+        "`bias[None, :]` is added to every term of the sum of line 15, and so counts often",
+    ),
+    "a decision before the term is added": (
+        {"decided": "on", "lines": "acc = tl.sum(parts, axis=0)\n        on = acc > 0"},
+        ("acc > 0", "(acc + bias) > 0"),
+        "`acc` lacks the term `bias` in `acc > 0`",
+    ),
+    "a value without the term that was decided by": (
+        {"taken": "acc", "lines": "acc = tl.sum(parts, axis=0)\n        total = acc + bias"},
+        (", acc, 0.0", ", (acc + bias), 0.0"),
+        "`acc` lacks the term `bias` in `tl.where(acc + bias > 0, acc, 0.0)`",
+    ),
+    "a share that begins too early": (
+        {},
+        ("range(pid * each", "range((pid * each + tl.minimum(pid, rest))"),
+        "`pid * each` leaves out that programs before this one have one more, where `pid < rest`",
+    ),
+    "a share that begins too late": (
+        {"first": "pid * each + rest"},
+        ("range(pid * each + rest", "range(pid * each + tl.minimum(pid, rest)"),
+        "`pid * each + rest` goes `rest` further for every program, and not one for each program before "
+        "that has one more",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", JOINS)
+def test_a_term_or_a_share_is_counted_once(name):
+    changed, (wrong, right), mistake = JOINS[name]
+    text = JOINED.format(**{**PLAIN, **changed})
+    assert text.count(wrong) == 1
+    source = Source(text)
+    found = {source.with_replaced(edit.parts): edit for edit in candidates(source, "kernel")}
+    assert found[text.replace(wrong, right)].mistake == mistake
