@@ -245,11 +245,6 @@ JOINS = {
          "pass\n        acc = tl.sum(parts, axis=0) + bias"),
         "`bias[None, :]` is added to every term of the sum of line 15, and so counts often",
     ),
-    "a decision before the term is added": (
-        {"decided": "on", "lines": "acc = tl.sum(parts, axis=0)\n        on = acc > 0"},
-        ("acc > 0", "(acc + bias) > 0"),
-        "`acc` lacks the term `bias` in `acc > 0`",
-    ),
     "a value without the term that was decided by": (
         {"taken": "acc", "lines": "acc = tl.sum(parts, axis=0)\n        total = acc + bias"},
         (", acc, 0.0", ", (acc + bias), 0.0"),
