@@ -50,7 +50,7 @@ KEEPING_S = 10.0  # to read a text with all alternatives, which is long
 LARGE_LIMIT_S = 10.0  # of one call of a larger case, which few texts get to
 LARGE_S = 0.5  # for which large cases are called, as long as each is right
 SLOWER, SHORTEST_S = 4.0, 1.0  # a call that takes so many times as long as the unedited file's has no end
-FEWEST_ACCESSES = 2000  # that each call may have
+FEWEST_ACCESSES = 400  # that each call may have
 
 
 class Observed(NamedTuple):
@@ -90,6 +90,7 @@ class Bench:
     ):
         """What is not called by `until`, seconds of the monotonic clock, is taken for wrong."""
         self._worker, self._exercise, self._start, self._until = worker, exercise, start, until
+        self._drawn = 0  # the number of the inputs on which edits are tried
         self._told = {case.name for case in failing if case.name in told}
         self._small = [case for case in failing if elements(case) <= MOST_ELEMENTS]
         if all(case.name in self._told for case in self._small):  # those that are not told come first
@@ -114,7 +115,12 @@ class Bench:
         self._records = 0  # of the launches of the base
 
     def _trial(self, case: Case) -> Trial:
-        return Trial(self._exercise, case, self._worker.session.seed, self._start)
+        return Trial(self._exercise, case, self._worker.session.seed, self._start, self._drawn)
+
+    def redraw(self) -> None:
+        """Try edits on other inputs from now on: of some mistakes not all inputs of a failing case tell."""
+        self._drawn += 1
+        self.failing = [self._trial(case) for case in self._small]
 
     def aim(self, case: Case, base: str | None = None, seen: Observed | None = None) -> None:
         """Try edits of the text `base` on this case from now on, of which `seen` was seen.

@@ -48,6 +48,7 @@ WORK_FOR_ONE, WORK_FOR_TWO = 18_000, 6_000  # of single edits, and of second one
 SHARE_OF_AGAIN = 0.3  # of the work, without the edits of another function, on top of which all were tried
 SHARE_OF_OTHER = 0.5  # of the work, in another case where no edit mends the first
 FEWEST_MENDED = 2  # cases that an edit makes right for which it is named, where it does not mend all
+MOST_REDRAWN = 3  # times that other inputs are drawn, where a failing case is right on those at hand
 FURTHER = 120  # edits that are tried after one that mends all, but lets programs do more than before
 MUCH_MORE = 2  # times the lanes that there were before
 SHARE_OF_OWN = 0.15  # of the time, for edits of such code
@@ -209,6 +210,13 @@ class Search:
         base = self._aim(first, ())
         if base < 0.0 and not may_fail:
             raise NotRunError("the file does not run in the interpreter of this machine")
+        for _ in range(MOST_REDRAWN):
+            if base < 1.0:
+                break
+            for bench in self._benches:
+                bench.redraw()
+            first = self._benches[0].cheapest(self._source.text)
+            base = self._aim(first, ())
         if base == 1.0:  # what is wrong with this case is not seen here
             return None
         known = self._reached(likely)
