@@ -49,9 +49,10 @@ SHARE_OF_AGAIN = 0.3  # of the work, without the edits of another function, on t
 SHARE_OF_OTHER = 0.5  # of the work, in another case where no edit mends the first
 FEWEST_MENDED = 2  # cases that an edit makes right for which it is named, where it does not mend all
 MOST_REDRAWN = 3  # times that other inputs are drawn, where a failing case is right on those at hand
+MUCH_FURTHER = 300  # edits that are tried after one that mends most cases
 FURTHER = 120  # edits that are tried after one that mends all, but lets programs do more than before
 MUCH_MORE = 2  # times the lanes that there were before
-SHARE_OF_OWN = 0.15  # of the time, for edits of such code
+SHARE_OF_OWN = 0.25  # of the time, for edits of such code
 LATE_S = 2.0  # for which an edit that was begun in time is still tried in further cases
 MOST_OWN = 30  # edits of code that no right exercise runs, of which every two are tried together
 MOST_COMPARED = 1200  # edits whose effects are compared: few searches try as many
@@ -558,6 +559,8 @@ class Search:
                             else:
                                 whole.append((lanes, index))
                             best[0] = min(best[0], index + further)
+                        elif not before and edit.is_local and bench.is_most(cases):
+                            best[0] = min(best[0], index + MUCH_FURTHER)  # the rest is for the other mistake
                 elif bench.gained:  # before all others: it mends what one mistake makes wrong
                     steps.append((-1.0 - len(bench.gained), index, bench.gained))
                     if not before:  # the rest of the time is for the other mistake
