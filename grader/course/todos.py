@@ -46,6 +46,17 @@ def regions_in(source: str) -> frozenset[int]:
     return frozenset(int(task[1]) for line in source.split("\n") if (task := _REGION.match(line)))
 
 
+def lines_of_region(source: str, number: int) -> range:
+    """Return the lines of a TODO, between the comments in which it begins and ends; numbers are from 1."""
+    begin = end = 0
+    for at, line in enumerate(source.split("\n"), start=1):
+        if (task := _REGION.match(line)) and int(task[1]) == number:
+            begin = at + 1
+        elif begin and not end and (task := _REGION_END.match(line)) and int(task[1]) == number:
+            end = at
+    return range(begin, end)
+
+
 def open_todos_of(source: str, function: str, tree: ast.Module | None = None) -> tuple[Todo, ...]:
     """Return the open TODOs that `function` depends on through the names it uses; 0 for an empty body."""
     tree = tree or parse(source)

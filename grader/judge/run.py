@@ -99,6 +99,7 @@ class Run:
         self._failed: dict[Key, Outcome] = {}
         self._verified: dict[Key, Verified] = {}
         self._passed: set[tuple[Key, str]] = set()  # exercises with the sizes of cases that passed
+        self._alone: dict[Path, str] = {}  # what finished TODOs of a file with open ones do
         self._checked: dict[Key, Outcome | None] = {}
         self._submissions: dict[Path, Submission] = {}
         self._parts: dict[Path, tuple[Part, ...]] = {}  # by a file, those that it imports
@@ -278,6 +279,8 @@ class Run:
         if stopped and self.submission(item).open_todos:  # a placeholder in a kernel, found only when it ran
             todos = listed(self.submission(item).open_todos)
             outcome = replace(outcome, where="", frames=(), open_todos=todos)
+        if outcome.verdict is Verdict.NOT_STARTED and outcome.open_todos and isinstance(item, CaseItem):
+            outcome = replace(outcome, where=self._done_alone(item))
         if item.kind == CORRECTNESS and outcome.verdict not in (
             Verdict.PASS,
             Verdict.NOT_GRADED,
@@ -287,6 +290,20 @@ class Run:
         if item.case is not None and item.case.label and not whole:
             return concealed(outcome)
         return self._with_cause(item, outcome) if isinstance(item, CaseItem) else outcome
+
+    def _done_alone(self, item: CaseItem) -> str:
+        """Return what finished TODOs of a file with open ones do, a line each; "" if none is known."""
+        path = self.submission(item).path
+        if path not in self._alone:
+            self._alone[path] = ""
+            if self.tier == "cpu" and not item.exercise.native:
+                from grader.judge.todo_results import results
+
+                with contextlib.suppress(Exception):  # no verdict is lost for want of it
+                    worker = self._worker_for_cases(item)
+                    self._alone[path] = "\n".join(results(worker, item.exercise, self.submission(item)))
+                    worker.close()
+        return self._alone[path]
 
     def _with_cause(self, item: CaseItem, outcome: Outcome) -> Outcome:
         """Return the outcome of an error with its cause, which is only shown."""

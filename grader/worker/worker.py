@@ -31,6 +31,7 @@ from grader.worker.error_report import describe
 from grader.worker.gate import Queue
 from grader.worker.interpreted import alternatives, kept_launches
 from grader.worker.interpreted.grids import one_program, other_programs, own_tensors_filled
+from grader.worker.interpreted.reductions import both_groupings
 from grader.worker.messages import (
     FIRST_INPUT,
     Audit,
@@ -419,7 +420,8 @@ def _witness(go: Go, setup: Setup, module: ModuleType | nvcc.Library | None, are
         return births.traced(files)
     if go.followed:
         return influence.followed(files, arena.addresses, go.followed)
-    return recorder.recorded(files, arena.addresses, only_bounds=not go.witnessed, most=go.most)
+    only_bounds = not go.witnessed
+    return recorder.recorded(files, arena.addresses, only_bounds, go.most, both_groupings)
 
 
 def _exchanged(

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from triton.runtime import interpreter
 from triton.runtime.interpreter import InterpretedFunction, ReduceOps, ScanOps, TensorHandle
 
-from grader.worker.interpreted.reductions import both_groupings
 from grader.worker.witness.memory import Region, name_of
 from grader.worker.witness.races import ATOMIC, LOAD, NAMES, STORE, Access, conflict
 from grader.worker.witness.record import (
@@ -51,19 +50,28 @@ WATCHED = (
     "create_atomic_rmw", "create_select", "create_get_num_programs",
 )  # fmt: skip
 Lanes: TypeAlias = NDArray[np.bool_]
+Parts: TypeAlias = list[NDArray[np.generic]]  # of the values of a reduction, one array each
+# From a reduction and its values to three elements, and what is made of them by grouping them in both ways.
+Grouped: TypeAlias = Callable[[Any, Sequence[Any]], tuple[Parts, Parts, Parts] | None]
 
 
 class Recorder:
     """Collects what is seen of the launches of one call."""
 
     def __init__(
-        self, files: Collection[str], lent: range, only_bounds: bool = False, most: int | None = None
+        self,
+        files: Collection[str],
+        lent: range,
+        only_bounds: bool = False,
+        most: int | None = None,
+        grouped: Grouped | None = None,
     ):
         """`lent` are the addresses of the memory that the judge lends: all of it can be touched safely.
 
         If `only_bounds`, races are not looked for, nor how far each line reaches. With a `most`, one access
-        more is an error.
+        more is an error. `grouped` combines elements of a reduction in two ways.
         """
+        self._grouped = grouped
         self._most = math.inf if most is None else most
         self._files, self._lent, self._only_bounds = files, lent, only_bounds
         self._outside: dict[tuple[int, int, bool], Outside] = {}
@@ -167,7 +175,7 @@ class Recorder:
         line = self._line()
         if not line or line in self._groupings or len(self._groupings) >= MOST_FACTS:
             return
-        found = both_groupings(operation, values)
+        found = self._grouped(operation, values) if self._grouped else None
         for elements, first, last in zip(*found, strict=True) if found else ():
             given = elements.reshape(len(elements), -1).astype(np.float64)
             one, other = (value.reshape(-1).astype(np.float64) for value in (first, last))
@@ -401,14 +409,19 @@ class _Launch:
 
 @contextlib.contextmanager
 def recorded(
-    files: Collection[str], lent: range, only_bounds: bool = False, most: int | None = None
+    files: Collection[str],
+    lent: range,
+    only_bounds: bool = False,
+    most: int | None = None,
+    grouped: Grouped | None = None,
 ) -> Iterator[Callable[[], Witnessed]]:
     """Yield a function that returns what kernels did so far in the interpreter; lines are those of `files`.
 
     `lent` are the addresses of the memory that the judge lends. If `only_bounds`, only accesses outside of a
-    tensor are noted. With a `most`, a call fails after so many.
+    tensor are noted. With a `most`, a call fails after so many. With `grouped`, functions of reductions and
+    scans are noted that depend on how elements are grouped.
     """
-    recorder = Recorder(files, lent, only_bounds, most)
+    recorder = Recorder(files, lent, only_bounds, most, grouped)
     builder = type(interpreter.interpreter_builder)
     kept = {name: getattr(builder, name) for name in (*WATCHED, "binary_op")}
     run, convert = InterpretedFunction.run, interpreter._implicit_cvt
@@ -489,7 +502,7 @@ def recorded(
     changes = (load_all, store_all, load, store, compare, change, select, count)
     changed = dict(zip(WATCHED, changes, strict=True))
     InterpretedFunction.run, interpreter._implicit_cvt = launched, converted
-    if not only_bounds:
+    if grouped and not only_bounds:
         ReduceOps.generic_reduce, ScanOps.generic_scan = reduce, scan
     for name, method in changed.items():
         setattr(builder, name, method)
