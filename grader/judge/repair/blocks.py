@@ -22,6 +22,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     for loop in loops:
         yield from _moved_on(source, function, loop)
         yield from _up_to_the_end(source, loop)
+        yield from _up_to_the_end_of_a_share(source, function, loop)
         yield from _in_elements(source, function, loop)
     yield from _from_the_second(source, function)
     yield from _left_behind(source, function)
@@ -98,6 +99,46 @@ def _up_to_the_end(source: Source, loop: ast.For) -> Iterator[Edit]:
                     f"{quoted(code)} goes on behind {quoted(end)}, where the range of line {loop.lineno} ends"
                 )
                 yield Edit.of_node(source, 1, node, both, mistake)
+
+
+def _up_to_the_end_of_a_share(source: Source, function: Function, loop: ast.For) -> Iterator[Edit]:
+    """Let a mask that counts what is left of all, `ks < K - k`, end where the share of the loop does."""
+    match loop:
+        case ast.For(ast.Name(step), ast.Call(args=[ast.Constant(0), stop, *_])):
+            share = source.text_of(stop)
+        case _:
+            return
+    starts = {
+        name: source.text_of(first)
+        for node in function.nodes
+        if isinstance(node, ast.Assign)
+        for name, first in _begins(node)
+    }
+    for node in (inner for part in loop.body for inner in ast.walk(part)):
+        match node:
+            case ast.Compare(index, [ast.Lt()], [ast.BinOp(whole, ast.Sub(), ast.Name(left))]) if (
+                left == step and source.text_of(whole) != share
+            ):
+                first = next((starts[one.id] for one in names_in(index) if one.id in starts), "")
+            case _:
+                continue
+        if first:
+            code, lanes = source.text_of(node), source.text_of(index)
+            both = f"(({code}) & (({lanes}) - ({first}) < ({share}) - {step}))"
+            mistake = (
+                f"{quoted(code)} goes on behind the share of {quoted(share)}, where the range of line "
+                f"{loop.lineno} ends"
+            )
+            yield Edit.of_node(source, 1, node, both, mistake)
+
+
+def _begins(node: ast.Assign) -> Iterator[tuple[str, ast.expr]]:
+    """Give the name of a block of indices with what is added to its `tl.arange`."""
+    match node:
+        case ast.Assign([ast.Name(name)], ast.BinOp(left, ast.Add(), right)):
+            for first, lanes in ((left, right), (right, left)):
+                if called(lanes) == "arange":
+                    yield name, first
 
 
 def _in_elements(source: Source, function: Function, loop: ast.For) -> Iterator[Edit]:

@@ -9,6 +9,7 @@ from grader.judge.repair.edit import Edit, quoted
 from grader.judge.repair.kinds import Kind, kinds_of
 from grader.judge.repair.source import Function, Part, Source, called, names_in
 
+LOGARITHMS = {"log": "exp", "log2": "exp2"}  # with what undoes them
 ROOTS = {"rsqrt", "sqrt", "sqrt_rn"}
 
 
@@ -20,6 +21,8 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     yield from _added_too_early(source, function)
     yield from _added_too_often(source, function)
     yield from _added_to_each(source, function)
+    yield from _scaled_too_early(source, function)
+    yield from _logarithm_of_a_sum(source, function)
     for node in function.nodes:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
             yield from _moved(source, node)
@@ -126,6 +129,70 @@ def _without_axis(source: Source, term: ast.expr, axis: object) -> str:
         case ast.Name() | ast.Constant():
             return source.text_of(term)
     return ""
+
+
+def _scaled_too_early(source: Source, function: Function) -> Iterator[Edit]:
+    """Scale the difference from the maximum by log2(e), and not the numbers before it is subtracted.
+
+    A product that is rounded loses, beside a large maximum, what the difference would have kept.
+    """
+    for node in function.nodes:
+        match node:
+            case ast.Assign([ast.Name()], ast.BinOp(value, ast.Mult(), factor) as product) | ast.Return(
+                ast.BinOp(value, ast.Mult(), factor) as product
+            ):
+                pass
+            case _:
+                continue
+        if not isinstance(factor, ast.Name | ast.Constant):
+            continue
+        if isinstance(factor, ast.Constant) and not isinstance(factor.value, float):
+            continue
+        scale = source.text_of(factor)
+        differences = [
+            one.args[0]
+            for of in source.functions.values()
+            if of.kernel
+            for one in of.nodes
+            if isinstance(one, ast.Call)
+            and called(one) == "exp2"
+            and len(one.args) == 1
+            and isinstance(one.args[0], ast.BinOp)
+            and isinstance(one.args[0].op, ast.Sub)
+        ]
+        if differences:
+            mistake = (
+                f"{quoted(source.text_of(product))} is rounded before the maximum is subtracted, and loses "
+                "digits of numbers far from 0"
+            )
+            scaled = [(source.span(one), f"({source.text_of(one)}) * {scale}") for one in differences]
+            yield Edit(1, node.lineno, mistake, ((source.span(product), source.text_of(value)), *scaled))
+
+
+def _logarithm_of_a_sum(source: Source, function: Function) -> Iterator[Edit]:
+    """Divide by a sum in place of subtracting its logarithm, which loses its digits beside a maximum."""
+    for node in function.nodes:
+        match node:
+            case ast.Assign([ast.Name(name)], ast.BinOp(top, ast.Add(), ast.Call(args=[total]) as log)) if (
+                called(log) in LOGARITHMS
+            ):
+                pass
+            case _:
+                continue
+        for call in function.nodes:
+            match call:
+                case ast.Call(args=[ast.BinOp(value, ast.Sub(), ast.Name(subtracted)) as difference]) if (
+                    subtracted == name
+                    and called(call) == LOGARITHMS[called(log)]
+                    and call.lineno >= node.lineno
+                ):
+                    parts = (
+                        (source.span(difference), f"{source.text_of(value)} - ({source.text_of(top)})"),
+                        ((source.span(call)[1],) * 2, f" / ({source.text_of(total)})"),
+                    )
+                    code = quoted(source.text_of(node.value))
+                    mistake = f"{code} loses the digits of its logarithm beside a number far from 0"
+                    yield Edit(1, node.lineno, mistake, parts)
 
 
 def _of_a_term(

@@ -272,3 +272,59 @@ def test_a_term_or_a_share_is_counted_once(name):
     source = Source(text)
     found = {source.with_replaced(edit.parts): edit for edit in candidates(source, "kernel")}
     assert found[text.replace(wrong, right)].mistake == mistake
+
+
+SHARED = """
+import triton
+import triton.language as tl
+
+LOG2E = 1.4426950408889634
+
+
+@triton.jit
+def scaled(x_ptr, cols, n):
+    x = tl.load(x_ptr + cols, mask=cols < n, other=-float("inf"))
+    return x.to(tl.float32) * LOG2E
+
+
+@triton.jit
+def kernel(x_ptr, out_ptr, n, SPLIT: tl.constexpr, BLOCK: tl.constexpr):
+    piece = tl.cdiv(n, SPLIT)
+    start = tl.program_id(0) * piece
+    cols = start + tl.arange(0, BLOCK)
+    x = scaled(x_ptr, cols, n)
+    m = tl.max(x, axis=0)
+    d = tl.sum(tl.exp2(x - m), axis=0)
+    lse = m + tl.log2(d)
+    for k in range(0, piece, BLOCK):
+        y = tl.load(x_ptr + cols + k, mask=cols < n - k, other=0.0)
+        tl.store(out_ptr + cols + k, tl.exp2(y - lse), mask=cols + k < n)
+"""
+LOST = {
+    "a scale before the maximum": (
+        {"x.to(tl.float32) * LOG2E": "x.to(tl.float32)", "tl.exp2(x - m)": "tl.exp2((x - m) * LOG2E)",
+         "tl.exp2(y - lse)": "tl.exp2((y - lse) * LOG2E)"},
+        "`x.to(tl.float32) * LOG2E` is rounded before the maximum is subtracted, and loses digits of numbers "
+        "far from 0",
+    ),
+    "the logarithm of a sum": (
+        {"tl.exp2(y - lse)": "tl.exp2(y - (m)) / (d)"},
+        "`m + tl.log2(d)` loses the digits of its logarithm beside a number far from 0",
+    ),
+    "a mask that goes on behind a share": (
+        {"cols < n - k": "((cols < n - k) & ((cols) - (start) < (piece) - k))"},
+        "`cols < n - k` goes on behind the share of `piece`, where the range of line 23 ends",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_digits_and_shares_of_a_row(name):
+    changes, mistake = LOST[name]
+    right = SHARED
+    for wrong, text in changes.items():
+        assert right.count(wrong) == 1
+        right = right.replace(wrong, text)
+    source = Source(SHARED)
+    found = {source.with_replaced(edit.parts): edit for edit in candidates(source, "kernel")}
+    assert found[right].mistake == mistake
