@@ -261,7 +261,8 @@ def _words_for_few(bench: Bench, number: int, launch: Launch, found: Sequence[tu
         )
     is_what = "right" if seen.is_right else "written"
     asking = ", which use tl.num_programs" if launch.is_asked_for else ""
-    return f"{launches}{asking}; with {needed} every element is {is_what}"
+    either = ": there are too few, or each does less than it should"
+    return f"{launches}{asking}; with {needed} every element is {is_what}{'' if asking else either}"
 
 
 def _too_many(bench: Bench, plain: Seen, number: int, launch: Launch) -> str:
