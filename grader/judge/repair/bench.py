@@ -51,6 +51,7 @@ LARGE_LIMIT_S = 10.0  # of one call of a larger case, which few texts get to
 LARGE_S = 0.5  # for which large cases are called, as long as each is right
 SLOWER, SHORTEST_S = 4.0, 1.0  # a call that takes so many times as long as the unedited file's has no end
 FEWEST_ACCESSES = 400  # that each call may have
+MOST_ACCESSES = 2000  # that it may have where those of the file are not known, because it fails
 
 
 class Observed(NamedTuple):
@@ -61,6 +62,7 @@ class Observed(NamedTuple):
     elements, whichever others run, None if none can run alone or if it is the only one. `suspects` are the
     lines of accesses that are wrong by their address or mask, `settled` those that store only right outputs.
     `sharing` has the number of programs of each launch whose programs ask for it, and 0 for the others.
+    `accesses` are the loads and stores of all programs, 0 if the call fails.
     """
 
     launches: Sequence[int] = ()
@@ -72,6 +74,7 @@ class Observed(NamedTuple):
     suspects: frozenset[int] = frozenset()
     settled: frozenset[int] = frozenset()
     sharing: Sequence[int] = ()
+    accesses: int = 0
 
 
 class Bench:
@@ -255,14 +258,15 @@ class Bench:
         if whole is None:
             return Observed()
         lines, lanes, again = self.launches(), self.lanes(), self.stored_again()
-        sharing = self.sharing()
+        sharing, accesses = self.sharing(), self._worker.witnessed.accesses
         grids, suspects = [one.grid for one in worker.witnessed.launches], self._suspects(whole)
         if self._exercise.follow or self._exercise.bad_choice:  # elements do not stand for themselves
-            return Observed(lines, lanes, again, suspects=suspects, sharing=sharing)
+            return Observed(lines, lanes, again, suspects=suspects, sharing=sharing, accesses=accesses)
         right = target.right_outputs(whole)
         settled = self._storing_only(right)
         only = self._wrong_program(whole, grids)
-        return Observed(lines, lanes, again, whole.outputs, right, only, suspects, settled, sharing)
+        seen = lines, lanes, again, whole.outputs, right, only, suspects, settled, sharing
+        return Observed(*seen, accesses)
 
     def _storing_only(self, right: Sequence[bool]) -> frozenset[int]:
         """Return the lines that store outputs that are right, and no other one."""
@@ -309,10 +313,6 @@ class Bench:
             return {}
         called = self._target.call(self._worker, bounds=True, only=self._seen.only, compared=share)
         return self._worker.alternatives if called else {}
-
-    def accesses(self) -> int:
-        """Return the loads and stores of the last call."""
-        return self._worker.witnessed.accesses
 
     def work(self, of_a_try: int = WORK_OF_A_TRY) -> int:
         """Return the work of the last score, as the loads and stores of its call show it."""

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from grader.course.spec import Case, Exercise
 from grader.judge.repair.bench import (
     FEWEST_ACCESSES,
+    MOST_ACCESSES,
     MOST_IN_CASES,
     NEARER,
     SLOWER,
@@ -435,7 +436,8 @@ class Search:
         began = time.monotonic()
         base = first.score(text)
         limit_s = min(LIMIT_S, slowest(time.monotonic() - began))
-        most = max(FEWEST_ACCESSES, int(SLOWER * first.accesses()))
+        accesses = self._seen.accesses
+        most = max(FEWEST_ACCESSES, int(SLOWER * accesses)) if accesses else MOST_ACCESSES
         for bench in self._benches:
             bench.limit_s, bench.most = limit_s, most
         return base

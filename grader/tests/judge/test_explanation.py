@@ -879,7 +879,7 @@ def test_an_output_that_is_not_used_is_told_with_the_cases_in_which_it_is_not(su
     found, _ = causes(submissions, 2, text, *[f"softmax_forward/{name}" for name in names])
     assert len(found) == 2
     for cause in found.values():
-        assert cause.endswith("; wrong only where `out` is not contiguous"), cause
+        assert cause.endswith("; wrong only where the rows of `out` are padded"), cause
 
 
 def test_a_choice_that_any_other_random_numbers_would_mend_has_no_edit(submissions, monkeypatch):
@@ -1065,7 +1065,7 @@ def test_what_only_a_case_of_a_few_elements_shows_is_no_cause_where_others_fail(
             "28/autotuned_matmul_10_window",
             3,
             ("matmul/m=128,n=128,k=128,fp32", "matmul_bias_relu/m=128,n=128,k=128,fp32"),
-            "`acc` is the wrong value in `tl.where(acc + shift > 0, acc, 0.0)`",
+            "`acc` lacks the term `shift` in `tl.where(acc + shift > 0, acc, 0.0)`",
             id="the-sum-in-place-of-its-operand",
         ),
         pytest.param(

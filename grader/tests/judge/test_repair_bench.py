@@ -207,11 +207,11 @@ def test_a_call_ends_after_so_many_loads_and_stores(bench):
     bench.aim(bench.failing[0].case)
     bench.most = 16 * 3  # two loads and a store of each program
     assert bench.score(RIGHT) == 1.0
-    assert bench.accesses() == bench.most
+    assert bench._worker.witnessed.accesses == bench.most
     begin, end = RIGHT.split("    tl.store(out_ptr + offs, x + y, mask=mask)\n")
     endless = f"{begin}    while n > 0:\n        tl.store(out_ptr + offs, x + y, mask=mask)\n{end}"
     assert bench.score(endless) == -1.0
-    assert bench.accesses() <= bench.most
+    assert bench._worker.witnessed.accesses <= bench.most
 
 
 def test_a_text_that_fails_in_a_case_is_told_from_one_that_is_wrong_there(bench):

@@ -14,6 +14,7 @@ from grader.course import catalog
 from grader.course.items import graded_items
 from grader.course.spec import Case, Verdict
 from grader.course.specimens import Specimen
+from grader.grading import prepared
 from grader.judge.run import Run
 from grader.results.outcome import Outcome
 from grader.tests.helpers.course import SEED
@@ -34,11 +35,16 @@ def one_dtype_each(cases: Sequence[Case]) -> list[Case]:
 
 
 class Examiner:
-    """Grades specimens, all in one session: its processes are warm after the first."""
+    """Grades specimens, all in one session: its processes are warm after the first.
+
+    Without a GPU the session is one that was prepared before the run was known, as on a terminal.
+    """
 
     def __init__(self, folder: Path, tier: str, gpu=None, limit_s: float = 60.0):
         self._folder, self._tier, self._gpu, self._limit_s, self._count = folder, tier, gpu, limit_s, 0
-        self.session = Session("cuda" if tier == "gpu" else "cpu", SEED)
+        if tier == "cpu":
+            prepared.prepare(tier)
+        self.session = Session.of_run("cuda" if tier == "gpu" else "cpu", SEED, confined=True)
         self._entries = [*catalog.find(), *catalog.capstone()]
 
     def grade(self, specimen: Specimen, function: str, screened: bool = True) -> Outcome:
