@@ -154,11 +154,7 @@ class Explainer:
                 found, _ = self._by_edits(wrong, key, SHARE_OF_SAID)
                 if found and found.cases is None and not found.outputs:
                     repair, another = found, ""
-            elif not repair and (another := self._ask.grouped(wrong)):
-                self._tell(wrong.exercise.name, another)
-                found, _ = self._by_edits(wrong, key, SHARE_OF_SAID)
-                if found and not found.outputs:
-                    another = f"{another}; {sentence(found)}"
+            grouped, inside = ("", range(0)) if another or repair else self._ask.grouped(wrong)
             # A launch with too few programs, or a wrong stride, is found within a second.
             if not another and not repair and not is_wrong_throughout(wrong):
                 tried = self._tried(wrong)
@@ -193,6 +189,9 @@ class Explainer:
             # Of a function that edits have mended in all of its cases, nothing is left that could be why.
             is_open_still = bool(unmended) or key not in self._mended
             another = another or ("" if repair or not is_open_still else self._by_another(wrong, key))
+            # An edit of that function says more, and what any other one mends is mended by chance.
+            if grouped and not another and not (repair and any(edit.line in inside for edit in repair.edits)):
+                repair, another = None, grouped
         except NotRunError:
             return {}
         self._wrong.setdefault(key, []).append(wrong.exercise.name)

@@ -97,6 +97,15 @@ def groupings(facts: Sequence[Birth], text: str) -> str:
     )
 
 
+def lines_of_combining(fact: Birth, text: str) -> range:
+    """Return the lines of the function that a reduction or scan combines with; none if it is not found."""
+    name, _ = _combining(text, fact.line)
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef) and f"`{node.name}`" == name:
+            return range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    return range(0)
+
+
 def _combining(text: str, line: int) -> tuple[str, str]:
     """Return the function that a reduction or scan of this line combines with, and what it calls."""
     try:

@@ -22,7 +22,7 @@ from grader.judge.experiments.rounding import rounded_down
 from grader.judge.experiments.shifts import breaking_shift
 from grader.judge.experiments.smallest import Smallest, smallest_wrong
 from grader.judge.experiments.strides import BY_ONE
-from grader.judge.facts import births, groupings
+from grader.judge.facts import births, groupings, lines_of_combining
 from grader.judge.measured import measured_of_file
 from grader.judge.repair.bench import FEWEST_ELEMENTS
 from grader.judge.repair.search import Repair, lay, parts_of
@@ -201,19 +201,20 @@ class Experiments:
         finally:
             worker.close()
 
-    def grouped(self, wrong: Wrong) -> str:
-        """Say which function of a `tl.reduce` or scan is no function for that; "" if none is."""
+    def grouped(self, wrong: Wrong) -> tuple[str, range]:
+        """Say which function of a reduction or scan is no function for that, with its lines; "" if none is."""
         plain = [one for one in wrong.cases(right=False) if not (one.needs_gpu or one.is_far)]
         if not plain or not any(name in wrong.submission.text for name in COMBINING):
-            return ""
+            return "", range(0)
         worker = self._worker(wrong)
         try:
             case = min(plain, key=lambda one: (elements(one) < FEWEST_ELEMENTS, elements(one)))
             trial = Trial(wrong.exercise, case, worker.session.seed)
             if not wrong.begin(worker) or trial.call(worker, witnessed=True) is None:
-                return ""
+                return "", range(0)
             found = worker.witnessed.groupings
-            return groupings(found, wrong.submission.text) if found else ""
+            text = wrong.submission.text
+            return (groupings(found, text), lines_of_combining(found[0], text)) if found else ("", range(0))
         finally:
             worker.close()
 

@@ -183,10 +183,11 @@ def _of_a_heuristic(source: Source, function: Function, taken: str, body: ast.ex
                 mistake = f"the heuristic {wrong_condition(source.text_of(body))}"
             written = {f'{taken}["{other}"]': other for other in sorted(function.constexprs)}
             if id(inner) in divisors:  # a program may have several blocks
-                written |= {f"({one} * {other})": "BLOCK" for one, other in combinations([*written], 2)}
+                written |= {f"({one} * {other})": "" for one, other in combinations([*written], 2)}
             for text, other in written.items():
                 # A number of which something is a multiple is meant to be the size of a block.
-                rank = 0 if id(inner) in divisors and other.startswith("BLOCK") else 2 if decides else 1
+                is_size = id(inner) in divisors and other.startswith("BLOCK")
+                rank = 0 if is_size else 2 if decides or not other else 1
                 edit = Edit.of_node(source, rank, inner, text, mistake)  # type: ignore[arg-type]
                 words = f"{quoted(source.text_of(inner))} is the wrong number in the heuristic {code}"
                 yield replace(edit, detail=words) if decides else edit
