@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from itertools import combinations
 
-from grader.judge.repair.edit import Edit, quoted
+from grader.judge.repair.edit import Edit, quoted, wrong_maximum
 from grader.judge.repair.kinds import Kind, kinds_of
 from grader.judge.repair.launched import kernel_of
 from grader.judge.repair.source import Function, Source, called, names_in, stored
@@ -217,9 +217,9 @@ def _of_a_name(source: Source, node: ast.Call, name: str) -> Iterator[Edit]:
                     mistake = f"`{spelled}` is the wrong function in {code}"
                     rank = 1 if {name, other} in OPPOSITES else 2
                     text = spelled[: len(spelled) - len(name)] + other
-                    edit = Edit.of_node(source, rank, function, text, mistake)
-                    # With a running maximum that does not rise nothing is rescaled, rightly or wrongly.
-                    yield edit.avoiding() if (name, other) == ("max", "min") else edit
+                    if (name, other) == ("max", "min"):
+                        mistake = wrong_maximum(source.text_of(node))
+                    yield Edit.of_node(source, rank, function, text, mistake)
     if name in UNARY and len(node.args) == 1:
         mistake = f"`{spelled}` does not belong around {quoted(source.text_of(node.args[0]))}"
         yield Edit.of_node(source, 3, node, f"({source.text_of(node.args[0])})", mistake)
@@ -252,6 +252,8 @@ def _of_a_result(source: Source, node: ast.Call, name: str) -> Iterator[Edit]:
     if name in BINARY and len(node.args) == 2:
         for kept, dropped in (node.args, node.args[::-1]):
             mistake = f"{quoted(source.text_of(dropped))} does not belong in {code}"
+            if name == "maximum" and not isinstance(dropped, ast.Constant):
+                mistake = wrong_maximum(source.text_of(node))
             yield Edit.of_node(source, 3, node, f"({source.text_of(kept)})", mistake)
     # With a number, as in `tl.maximum(n - 1, 1)`, that bounds the other one.
     if (
@@ -400,7 +402,9 @@ def _of_the_arguments(source: Source, node: ast.Call, function: Function) -> Ite
             _is_named_after(name, value) for name, value in zip(into, (other, one), strict=False)
         )
         pair = zip(into, (one, other), strict=False)
-        both = launch and len(into) == 2 and all(_is_named_after(name, value) for name, value in pair)
+        both = (
+            (launch or own) and len(into) == 2 and all(_is_named_after(name, value) for name, value in pair)
+        )
         # What is passed by its own name is rarely wrong.
         rank = 3 if both else 2 if (launch and now) or not near else 1
         yield Edit(0 if named_so else rank, one.lineno, mistake, parts)

@@ -187,7 +187,8 @@ def _of_a_heuristic(source: Source, function: Function, taken: str, body: ast.ex
             for text, other in written.items():
                 # A number of which something is a multiple is meant to be the size of a block.
                 is_size = id(inner) in divisors and other.startswith("BLOCK")
-                rank = 0 if is_size else 2 if decides or not other else 1
+                likely = bool(other) or source.text_of(inner) in text  # several blocks in place of one
+                rank = 0 if is_size else 2 if decides or not likely else 1
                 edit = Edit.of_node(source, rank, inner, text, mistake)  # type: ignore[arg-type]
                 words = f"{quoted(source.text_of(inner))} is the wrong number in the heuristic {code}"
                 yield replace(edit, detail=words) if decides else edit

@@ -10,6 +10,7 @@ from functools import cached_property
 from grader.judge.repair.source import Part, Source
 
 GOES_AROUND = "or what it decides is wrong"
+MADE_OF_IT = "or what is made of it"
 # Where more programs make a file right whose programs share the work.
 LATER_TURNS = (
     "the first turn of a program is right, and later ones are not: what it keeps from one turn to the next, "
@@ -75,7 +76,8 @@ class Edit:
     @property
     def goes_around(self) -> bool:
         """Whether what is wrong may not run with it, so that any other edit that mends is believed."""
-        return GOES_AROUND in self.kind or self.mistake == LATER_TURNS
+        around = (GOES_AROUND, MADE_OF_IT)
+        return any(words in self.kind for words in around) or self.mistake == LATER_TURNS
 
     @property
     def turns_off(self) -> bool:
@@ -91,6 +93,11 @@ class Edit:
 def wrong_condition(code: str) -> str:
     """Return what is wrong where another condition mends: it may go around a mistake in what it lets run."""
     return f"{quoted(code)} is the wrong condition, {GOES_AROUND}"
+
+
+def wrong_maximum(code: str) -> str:
+    """Return what is wrong where another maximum mends: with it nothing is rescaled, rightly or wrongly."""
+    return f"the maximum {quoted(code)} is wrong, {MADE_OF_IT}"
 
 
 def quoted(code: str) -> str:

@@ -31,6 +31,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     if function.kernel:
         yield from _part_of_what_is_meant(source, function, whole)
         yield from _of_a_decision(source, function, kinds)
+        yield from _smaller_elsewhere(source, function)
     reduced = _reduced(function)
     for node in function.nodes:
         if function.kernel and isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
@@ -195,6 +196,26 @@ def _of_a_decision(source: Source, function: Function, kinds: Mapping[str, Kind]
                         lacks = f"lacks the term {quoted(source.text_of(other))}"
                         mistake = f"`{one.id}` {lacks} in {quoted(source.text_of(node))}"
                         yield Edit.of_node(source, 1, one, f"({source.text_of(larger)})", mistake)
+
+
+def _smaller_elsewhere(source: Source, function: Function) -> Iterator[Edit]:
+    """Take the smaller of a size and an end that another kernel takes, such as that of a share."""
+    names = {*_visible(function)}
+    for other in source.functions.values():
+        if not other.kernel or other.name == function.name:
+            continue
+        for smaller in other.nodes:
+            if called(smaller) not in ("min", "minimum") or not isinstance(smaller, ast.Call):
+                continue
+            sizes = {one.id for one in smaller.args if isinstance(one, ast.Name)}
+            if not {one.id for one in names_in(smaller)} - {"tl"} <= names:
+                continue
+            for node in function.nodes:
+                given = node.args if isinstance(node, ast.Call) else getattr(node, "comparators", [])
+                for one in (each for each in given if isinstance(each, ast.Name) and each.id in sizes):
+                    code, end = quoted(source.text_of(node)), quoted(source.text_of(smaller))
+                    mistake = f"`{one.id}` is not the end in {code}: line {smaller.lineno} has {end}"
+                    yield Edit.of_node(source, 1, one, source.text_of(smaller), mistake)
 
 
 def _reduced(function: Function) -> list[str]:

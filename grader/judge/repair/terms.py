@@ -21,6 +21,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     yield from _added_too_early(source, function)
     yield from _added_too_often(source, function)
     yield from _added_to_each(source, function)
+    yield from _factor_of_the_others(source, function)
     yield from _scaled_too_early(source, function)
     yield from _logarithm_of_a_sum(source, function)
     for node in function.nodes:
@@ -129,6 +130,37 @@ def _without_axis(source: Source, term: ast.expr, axis: object) -> str:
         case ast.Name() | ast.Constant():
             return source.text_of(term)
     return ""
+
+
+def _factor_of_the_others(source: Source, function: Function) -> Iterator[Edit]:
+    """Scale one product of a sum twice by what the whole sum is multiplied with.
+
+    As in the gradient of a norm, where one term has the normalised row in it, and with it the factor again.
+    """
+    for node in function.nodes:
+        match node:
+            case ast.BinOp(left, ast.Mult(), right):
+                pass
+            case _:
+                continue
+        for whole, factor in ((left, right), (right, left)):
+            if not isinstance(factor, ast.Name | ast.Subscript):
+                continue
+            scale = source.text_of(factor)
+            for term in _terms(whole):
+                match term:
+                    case ast.BinOp(op=ast.Mult()) if scale not in source.text_of(term):
+                        of_all = f"{quoted(source.text_of(term))} of {quoted(source.text_of(whole))}"
+                        mistake = f"the factor {quoted(scale)} is missing in the term {of_all}"
+                        yield Edit.of_node(source, 1, term, f"({source.text_of(term)} * {scale})", mistake)
+
+
+def _terms(node: ast.expr) -> list[ast.expr]:
+    """Return the terms of a sum; none of what is no sum."""
+    match node:
+        case ast.BinOp(left, ast.Add() | ast.Sub(), right):
+            return [*(_terms(left) or [left]), *(_terms(right) or [right])]
+    return []
 
 
 def _scaled_too_early(source: Source, function: Function) -> Iterator[Edit]:

@@ -558,9 +558,8 @@ def places_of(text, *words):
 @pytest.mark.parametrize(("right", "wrong"), [("maximum", "minimum"), ("minimum", "maximum")])
 def test_the_opposite_function_comes_before_leaving_out_one_of_its_arguments(right, wrong):
     text = KERNEL.replace("tl.maximum(m", f"tl.{wrong}(m")
-    opposite, left_out = places_of(
-        text, f"`tl.{wrong}` is the wrong function", f"not belong in `tl.{wrong}(m"
-    )
+    left = "the maximum `tl.maximum(m" if wrong == "maximum" else f"not belong in `tl.{wrong}(m"
+    opposite, left_out = places_of(text, f"`tl.{wrong}` is the wrong function", left)
     assert len(left_out) == 2
     assert max(opposite) < min(left_out)
     edit = candidates(Source(text), "function")[opposite[0]]
@@ -1086,8 +1085,9 @@ def test_of_a_remainder_that_is_compared_no_whole_block_is_made():
 
 def test_a_maximum_that_does_not_rise_may_hide_a_mistake():
     edits = candidates(Source(KERNEL), "function")
-    least = [one for one in edits if one.parts[0][1] == "tl.min" and one.mistake.startswith("`tl.max`")]
+    least = [one for one in edits if one.parts[0][1] == "tl.min" and "tl.max(" in one.mistake]
     assert least
+    assert all(one.mistake.endswith("is wrong, or what is made of it") for one in least)
     assert all(one.goes_around for one in least)
 
 

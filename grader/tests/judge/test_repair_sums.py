@@ -328,3 +328,59 @@ def test_digits_and_shares_of_a_row(name):
     source = Source(SHARED)
     found = {source.with_replaced(edit.parts): edit for edit in candidates(source, "kernel")}
     assert found[right].mistake == mistake
+
+
+NORM = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def part_kernel(x_ptr, sums_ptr, n, PART: tl.constexpr, BLOCK: tl.constexpr):
+    part = tl.program_id(0)
+    cols = part * PART + tl.arange(0, BLOCK)
+    x = load(x_ptr, cols, n)
+    tl.store(sums_ptr + part, tl.sum(x, axis=0))
+
+
+@triton.jit
+def join_kernel(x_ptr, sums_ptr, out_ptr, n, PART: tl.constexpr, BLOCK: tl.constexpr):
+    part = tl.program_id(0)
+    cols = part * PART + tl.arange(0, BLOCK)
+    end = tl.minimum(part * PART + PART, n)
+    x = load(x_ptr, cols, end)
+    m = tl.maximum(tl.load(sums_ptr), tl.max(x, axis=0))
+    rstd = tl.rsqrt(m)
+    tl.store(out_ptr + cols, rstd * (x - m - x * end), mask=cols < end)
+
+
+def function(x, sums, out, n):
+    part_kernel[(4,)](x, sums, n, PART=3, BLOCK=4)
+    join_kernel[(4,)](x, sums, out, n, PART=3, BLOCK=4)
+"""
+OTHERS = {
+    "a factor of the whole sum in one term": (
+        ("x - m - x * end", "x - m - (x * end * rstd)"),
+        "the factor `rstd` is missing in the term `x * end` of `x - m - x * end`", False),
+    "an end that another kernel has": (
+        ("load(x_ptr, cols, n)", "load(x_ptr, cols, tl.minimum(part * PART + PART, n))"),
+        "`n` is not the end in `load(x_ptr, cols, n)`: line 18 has `tl.minimum(part * PART + PART, n)`",
+        False),
+    "a maximum of one block": (
+        ("tl.maximum(tl.load(sums_ptr), tl.max(x, axis=0))", "(tl.max(x, axis=0))"),
+        "the maximum `tl.maximum(tl.load(sums_ptr), tl.max(x, axis=0))` is wrong, or what is made of it",
+        True),
+    "a maximum that is a minimum": (
+        ("tl.max(x, axis=0)", "tl.min(x, axis=0)"),
+        "the maximum `tl.max(x, axis=0)` is wrong, or what is made of it", True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_another_term_or_kernel_has(name):
+    (wrong, right), mistake, goes_around = OTHERS[name]
+    assert NORM.count(wrong) == 1
+    source = Source(NORM)
+    found = {source.with_replaced(edit.parts): edit for edit in candidates(source, "function")}
+    edit = found[NORM.replace(wrong, right)]
+    assert (edit.mistake, edit.goes_around) == (mistake, goes_around)
