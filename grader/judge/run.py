@@ -24,6 +24,7 @@ from grader.course.parts import Part, parts_of
 from grader.course.spec import WRONG_RESULTS, Case, Exercise, Lab, Reason, Verdict
 from grader.course.submission import MOST_BYTES, Submission
 from grader.course.tiers import DEFAULT_ARCH, TIERS
+from grader.course.todo_checks import checks_of
 from grader.judge.beside import FEWEST, Beside
 from grader.judge.concealed import concealed
 from grader.results.findings import Blocked, Frame
@@ -296,7 +297,7 @@ class Run:
         path = self.submission(item).path
         if path not in self._alone:
             self._alone[path] = ""
-            if self.tier == "cpu" and not item.exercise.native:
+            if self.tier == "cpu" and checks_of(item.exercise.name, self.submission(item)):
                 from grader.judge.todo_results import results
 
                 with contextlib.suppress(Exception):  # no verdict is lost for want of it

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from grader.course.spec import Exercise
 from grader.course.submission import Submission
-from grader.course.todo_checks import CHECKS, TodoCheck
-from grader.course.todos import bound_names, lines_of_region, parse, placeholders_in, regions_in
+from grader.course.todo_checks import TodoCheck, checks_of
+from grader.course.todos import bound_names, lines_of_region, parse, placeholders_in
 from grader.judge.trial import Trial
 from grader.worker.submission_worker import SubmissionWorker
 
@@ -23,15 +23,9 @@ def results(worker: SubmissionWorker, exercise: Exercise, submission: Submission
 
     What does not run is left out: it is told when all TODOs are done.
     """
-    text = submission.text
-    left = {todo.number for todo in submission.open_todos}
-    done = regions_in(text) - left
-    asked = [one for one in CHECKS if one.exercise == exercise.name and one.number in done and left]
-    if not asked or worker.start():
-        return []
     found = []
-    for check in asked:
-        numbers = dict(_called(worker, exercise, check, text))
+    for check in checks_of(exercise.name, submission):
+        numbers = dict(_called(worker, exercise, check, submission.text))
         words = _of_tiles(check, numbers) if check.tiles[0] else _of_names(check, numbers)
         if words:
             found.append(f"TODO {check.number}, alone ({check.sizes}): {words}")

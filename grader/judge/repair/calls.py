@@ -218,7 +218,7 @@ def _of_a_name(source: Source, node: ast.Call, name: str) -> Iterator[Edit]:
                     rank = 1 if {name, other} in OPPOSITES else 2
                     text = spelled[: len(spelled) - len(name)] + other
                     if (name, other) == ("max", "min"):
-                        mistake = wrong_maximum(source.text_of(node))
+                        rank, mistake = 4, wrong_maximum(source.text_of(node))
                     yield Edit.of_node(source, rank, function, text, mistake)
     if name in UNARY and len(node.args) == 1:
         mistake = f"`{spelled}` does not belong around {quoted(source.text_of(node.args[0]))}"

@@ -176,9 +176,9 @@ def _scaled_too_early(source: Source, function: Function) -> Iterator[Edit]:
                 pass
             case _:
                 continue
-        if not isinstance(factor, ast.Name | ast.Constant):
-            continue
-        if isinstance(factor, ast.Constant) and not isinstance(factor.value, float):
+        is_number = isinstance(factor, ast.Constant) and isinstance(factor.value, float)
+        own = {*function.parameters, *function.stored}  # and no number of the module
+        if not (is_number or (isinstance(factor, ast.Name) and factor.id not in own)):
             continue
         scale = source.text_of(factor)
         differences = [
