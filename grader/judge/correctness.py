@@ -113,9 +113,11 @@ def grade_case(
     def grade(one: Case) -> Outcome:
         return _grade(worker, lab, exercise, one, count_kernels)
 
-    def wrapping() -> str:
-        found = worker.witnessed.wraps
-        return facts.wraps(found, worker.text) if found else ""
+    def wrapping() -> str | None:
+        seen = worker.witnessed
+        if not seen.launches:  # nothing watches a GPU
+            return None
+        return facts.wraps(seen.wraps, worker.text) if seen.wraps else ""
 
     return usual_layout.explained(lab, exercise, case, grade, wrapping)
 

@@ -19,7 +19,7 @@ def explained(
     exercise: Exercise,
     case: Case,
     grade: Callable[[Case], Outcome],
-    wrapping: Callable[[], str] = str,
+    wrapping: Callable[[], str | None] = lambda: None,
 ) -> Outcome:
     """Return the outcome of a case; where its layout alone makes it wrong, with that as the cause.
 
@@ -27,10 +27,11 @@ def explained(
     only autograd hands it over in the usual layout. If it is wrong there as well, that outcome is returned:
     it is not about how far the rows are, or about dy. Nor is a result that is another in a second call: with
     the usual layout it may be the same twice by chance. `wrapping` says of the last graded case where an
-    offset wraps around, "" if that was not seen.
+    offset wraps around: "" if none does, for the case is then right with close rows by chance; None if that
+    was not looked for.
     """
     outcome = grade(case)
-    wraps = wrapping() if case.is_far else ""
+    wraps = wrapping() if case.is_far else None
     symptom, layouts = _unusual(exercise, case)
     other = outcome.reason in (Reason.RETURNED, Reason.NONDETERMINISTIC)
     if symptom is None or outcome.verdict not in WRONG or other:
@@ -38,6 +39,8 @@ def explained(
     usual = grade(replace(case, layouts=layouts))
     if usual.verdict is not Verdict.PASS:
         return usual
+    if wraps == "":
+        return outcome
     found = cause_of(lab, symptom)
     cause = wraps or found.cause
     plain = cause if case.is_far else outcome.plain_cause  # says more than where the address led
