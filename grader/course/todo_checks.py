@@ -1,4 +1,4 @@
-"""What one finished TODO of a lab must give, looked at alone while others of its file are still open.
+"""What one finished TODO of a lab must give, checked alone while others of its file are still open.
 
 Imports no torch.
 """
@@ -15,12 +15,11 @@ from grader.course.todos import regions_in
 
 @dataclass(frozen=True)
 class TodoCheck:
-    """A call that shows what one TODO of a kernel or of a helper does.
+    """A call that shows what one TODO of a kernel, or of a function that it calls, does.
 
     `code` comes behind the student's file and defines `exercise` anew, as a function that stores numbers into
-    `out`. In it, and in the kernel, NAME stands for a name that the TODO sets, one after the other: `shown`
-    replaces the next placeholder of the `kernel`. Without a `kernel` there is one call, of what the TODO
-    defines.
+    `out`. With a `kernel` there is a call for each name that the TODO sets: `shown`, in which NAME stands for
+    it, replaces the next placeholder of that kernel. Without, there is one call.
     """
 
     exercise: str
@@ -32,7 +31,8 @@ class TodoCheck:
     shown: str = ""
     lanes: int = 1  # numbers of one program
     expected: Mapping[str, Sequence[float]] = field(default_factory=dict)  # by what it is called
-    tiles: tuple[int, int] = (0, 0)  # each tile once: (row, column) of as many rows and columns of tiles
+    tiles: tuple[int, int] = (0, 0)  # rows and columns of tiles, of which each has one number
+    side: int = 1  # of a tile, in elements
 
 
 _ADD = """
@@ -51,8 +51,8 @@ _PLACES = """
 def _places_of_tiles(out_ptr, BLOCK: tl.constexpr, GROUP: tl.constexpr):
     tile = tl.program_id(axis=0)
     m, n = place(tile, 5 * BLOCK, 6 * BLOCK, BLOCK, BLOCK, GROUP)
-    tl.store(out_ptr + 2 * tile, tl.cast(m, tl.float32) / BLOCK)
-    tl.store(out_ptr + 2 * tile + 1, tl.cast(n, tl.float32) / BLOCK)
+    tl.store(out_ptr + 2 * tile, tl.cast(m, tl.float32))
+    tl.store(out_ptr + 2 * tile + 1, tl.cast(n, tl.float32))
 
 
 def matmul(a, b, *, out=None):
@@ -81,6 +81,7 @@ CHECKS = (
         case=Case({"m": 4, "n": 15, "k": 1}, "fp32"),
         code=_PLACES,
         tiles=(5, 6),
+        side=16,
     ),
 )
 

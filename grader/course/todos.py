@@ -46,10 +46,10 @@ def regions_in(source: str) -> frozenset[int]:
     return frozenset(int(task[1]) for line in source.split("\n") if (task := _REGION.match(line)))
 
 
-def lines_of_region(source: str, number: int) -> range:
-    """Return the lines of a TODO, between the comments in which it begins and ends; numbers are from 1."""
+def lines_of_region(lines: Sequence[str], number: int) -> range:
+    """Return the numbers, from 1, of the lines between the comments in which a TODO begins and ends."""
     begin = end = 0
-    for at, line in enumerate(source.split("\n"), start=1):
+    for at, line in enumerate(lines, start=1):
         if (task := _REGION.match(line)) and int(task[1]) == number:
             begin = at + 1
         elif begin and not end and (task := _REGION_END.match(line)) and int(task[1]) == number:
@@ -125,13 +125,10 @@ def _todo(lines: Sequence[str], task: re.Match[str], placeholder: range, in_kern
 
 def _is_written(lines: Sequence[str], number: int, placeholder: range) -> bool:
     """Whether there is other code between the comments around a placeholder. Line numbers are from 1."""
-    above, below = lines[: placeholder.start - 1], lines[placeholder.stop - 1 :]
-    begins = [at for at, line in enumerate(above) if (one := _REGION.match(line)) and int(one[1]) == number]
-    ends = [at for at, line in enumerate(below) if (one := _REGION_END.match(line)) and int(one[1]) == number]
-    if not begins or not ends:
-        return False
-    region = (*above[begins[-1] + 1 :], *below[: ends[0]])
-    return any(_is_code(line) for line in region)
+    region = lines_of_region(lines, number)
+    return placeholder.start in region and any(
+        _is_code(lines[at - 1]) for at in region if at not in placeholder
+    )
 
 
 def _is_code(line: str) -> bool:

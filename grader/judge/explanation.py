@@ -125,8 +125,10 @@ class Explainer:
         key = wrong.submission.sha256 or ""
         self._looked_at.setdefault(wrong.exercise.name, wrong)
         # What is wrong with rows far apart, and with close ones as well, is looked for with close ones.
-        open_ = [(item, one) for item, one in wrong.answers if not _is_of_far_rows(one)]
-        wrong = wrong._replace(answers=[(_near(item) if is_open(one) else item, one) for item, one in open_])
+        answers = [(item, one) for item, one in wrong.answers if not _is_of_far_rows(one)]
+        wrong = wrong._replace(
+            answers=[(_near(item) if is_open(one) else item, one) for item, one in answers]
+        )
         if not any(is_open(outcome) for _, outcome in wrong.answers):
             return {}
         wrong = self._ask.by_config(wrong)

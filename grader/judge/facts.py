@@ -87,13 +87,13 @@ def wraps(facts: Sequence[Birth], text: str) -> str:
 
 
 def groupings(facts: Sequence[Birth], text: str) -> str:
-    """Say which function of a reduction or scan gives two results for three elements, by their grouping."""
+    """Say which function of a reduction or scan is not associative, with both results of three elements."""
     one = facts[0]
     name, called = _combining(text, one.line)
     return (
-        f"{_line(one.line)}: {called} combines its elements in any grouping, and {name} gives another result "
-        f"for each: of the same three elements {one.result} if the first two are combined first, and "
-        f"{one.exact} if the last two are"
+        f"{_line(one.line)}: {called} needs an associative function, and {name} is not: of the same "
+        f"three elements it makes {one.result} if the first two are combined first, and {one.exact} if "
+        "the last two are"
     )
 
 

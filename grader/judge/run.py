@@ -100,7 +100,7 @@ class Run:
         self._failed: dict[Key, Outcome] = {}
         self._verified: dict[Key, Verified] = {}
         self._passed: set[tuple[Key, str]] = set()  # exercises with the sizes of cases that passed
-        self._alone: dict[Path, str] = {}  # what finished TODOs of a file with open ones do
+        self._alone: dict[Key, str] = {}  # what finished TODOs of a file with open ones do
         self._checked: dict[Key, Outcome | None] = {}
         self._submissions: dict[Path, Submission] = {}
         self._parts: dict[Path, tuple[Part, ...]] = {}  # by a file, those that it imports
@@ -294,17 +294,18 @@ class Run:
 
     def _done_alone(self, item: CaseItem) -> str:
         """Return what finished TODOs of a file with open ones do, a line each; "" if none is known."""
-        path = self.submission(item).path
-        if path not in self._alone:
-            self._alone[path] = ""
-            if self.tier == "cpu" and checks_of(item.exercise.name, self.submission(item)):
+        key = (item.entry.folder, item.exercise.name)
+        submission = self.submission(item)
+        if key not in self._alone:
+            self._alone[key] = ""
+            if self.tier == "cpu" and checks_of(item.exercise.name, submission):
                 from grader.judge.todo_results import results
 
                 with contextlib.suppress(Exception):  # no verdict is lost for want of it
                     worker = self._worker_for_cases(item)
-                    self._alone[path] = "\n".join(results(worker, item.exercise, self.submission(item)))
+                    self._alone[key] = "\n".join(results(worker, item.exercise, submission))
                     worker.close()
-        return self._alone[path]
+        return self._alone[key]
 
     def _with_cause(self, item: CaseItem, outcome: Outcome) -> Outcome:
         """Return the outcome of an error with its cause, which is only shown."""

@@ -1,4 +1,4 @@
-"""What finished TODOs of a file do, each looked at alone while others are open: see `todo_checks`."""
+"""What finished TODOs of a file do, each checked alone while others are open: see `todo_checks`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_TILES = 3  # that are named
 
 
 def results(worker: SubmissionWorker, exercise: Exercise, submission: Submission) -> list[str]:
-    """Return a sentence for each finished TODO that can be looked at alone, in their order.
+    """Return a sentence for each finished TODO that can be checked alone, in their order.
 
     What does not run is left out: it is told when all TODOs are done.
     """
@@ -47,7 +47,7 @@ def _called(
 
 def _names(check: TodoCheck, text: str) -> list[str]:
     """Return the names that the TODO sets, in their order."""
-    lines = lines_of_region(text, check.number)
+    lines = lines_of_region(text.split("\n"), check.number)
     nodes = [node for node in ast.walk(parse(text)) if isinstance(node, ast.Assign | ast.AnnAssign)]
     inside = sorted((node for node in nodes if node.lineno in lines), key=lambda node: node.lineno)
     return list(dict.fromkeys(name for node in inside for name in bound_names(node)))[:MOST_NAMES]
@@ -80,7 +80,7 @@ def _of_names(check: TodoCheck, numbers: Mapping[str, Sequence[float]]) -> str:
     for what, wanted in check.expected.items():
         name = next((one for one, got in numbers.items() if list(got) == list(wanted)), "")
         if name:
-            right.append(f"`{name}`, the {what},")
+            right.append(f"the {what} `{name}`")
             taken.add(name)
             continue
         kind = set(wanted) <= {0.0, 1.0}
@@ -92,8 +92,8 @@ def _of_names(check: TodoCheck, numbers: Mapping[str, Sequence[float]]) -> str:
         at = next(k for k in range(len(wanted)) if got[k] != wanted[k]) // check.lanes
         part = slice(at * check.lanes, (at + 1) * check.lanes)
         wrong.append(
-            f"program {at}: `{near[-1]}` is {_row(got[part], kind)}, and its {what} "
-            f"{'is' if kind else 'are'} {_row(wanted[part], kind)}"
+            f"program {at}: the {what} `{near[-1]}` {'is' if kind else 'are'} {_row(got[part], kind)} and "
+            f"should be {_row(wanted[part], kind)}"
         )
         taken.add(near[-1])
     if wrong:
@@ -112,28 +112,28 @@ def _of_tiles(check: TodoCheck, numbers: Mapping[str, Sequence[float]]) -> str:
     if got is None:
         return ""
     rows, cols = check.tiles
-    every = [(row, col) for row in range(rows) for col in range(cols)]
-    count = Counter(zip(got[0::2], got[1::2], strict=True))
+    every = [(row * check.side, col * check.side) for row in range(rows) for col in range(cols)]
+    places = list(zip(got[0::2], got[1::2], strict=True))
+    count = Counter(places)
     never = [one for one in every if not count[one]]
     often = [one for one in every if count[one] > 1]
-    outside = [one for one in count if one not in every]
-    if not (never or often or outside):
+    outside = next((number for number, one in enumerate(places) if one not in every), None)
+    if not never:
         return f"each of the {len(every)} tiles has one number"
     said = [
-        f"{'tile' if len(found) == 1 else 'tiles'} {_listed(found)} {words}"
+        f"{'tile' if len(found) == 1 else 'tiles'} {_listed(found, check.side)} {words}"
         for found, words in (
             (never, "have no number" if len(never) > 1 else "has no number"),
             (often, "have several" if len(often) > 1 else "has several"),
         )
         if found
     ]
-    if outside:
-        number = next(k for k, one in enumerate(zip(got[0::2], got[1::2], strict=True)) if one in outside)
-        row, col = got[2 * number], got[2 * number + 1]
-        said.append(f"number {number} leads to row {16 * row:g} and column {16 * col:g}, which begin no tile")
+    if outside is not None:
+        row, col = places[outside]
+        said.append(f"number {outside} leads to row {row:g} and column {col:g}, where no tile begins")
     return "; ".join(said)
 
 
-def _listed(tiles: Sequence[tuple[int, int]]) -> str:
-    named = ", ".join(f"({row}, {col})" for row, col in tiles[:MOST_TILES])
+def _listed(tiles: Sequence[tuple[int, int]], side: int) -> str:
+    named = ", ".join(f"({row // side}, {col // side})" for row, col in tiles[:MOST_TILES])
     return f"{named} and {len(tiles) - MOST_TILES} more" if len(tiles) > MOST_TILES else named

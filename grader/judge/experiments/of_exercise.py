@@ -202,7 +202,7 @@ class Experiments:
             worker.close()
 
     def grouped(self, wrong: Wrong) -> tuple[str, range]:
-        """Say which function of a reduction or scan is none for that, with its lines; "" if all are."""
+        """Say which function of a reduction or scan is not associative, with its lines; "" if all are."""
         plain = [one for one in wrong.cases(right=False) if not (one.needs_gpu or one.is_far)]
         if not plain or not any(name in wrong.submission.text for name in COMBINING):
             return "", range(0)

@@ -120,29 +120,23 @@ def _not_copied(source: Source, node: ast.AST) -> Iterator[Edit]:
 def _asked_of_one_more(source: Source, function: Function, node: ast.AST) -> Iterator[Edit]:
     """Ask of one more tensor what a condition asks of some: whether it is contiguous, or its strides."""
     match node:
-        case (
-            ast.If(test)
-            | ast.IfExp(test)
-            | ast.Assign(value=(ast.BoolOp() | ast.Compare() | ast.Call()) as test)
-        ):
-            pass
+        case ast.If(test) | ast.IfExp(test):
+            tests = [test]
+        case ast.Assign(value=value):
+            tests = [value]
         case ast.Call(keywords=keywords):
-            for keyword in keywords:
-                yield from _asked_of_one_more(source, function, ast.Assign([], keyword.value))
-            return
+            tests = [one.value for one in keywords]
         case _:
             return
-    every = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
-    asked = {one: name for one in every if (name := _of_whose_layout(one))}
-    if not asked:
-        return
-    part, name = next(iter(asked.items()))
-    words = re.compile(rf"\b{re.escape(name)}\b")
-    for other in function.parameters:
-        if other not in asked.values():
-            mistake = f"{quoted(source.text_of(test))} {ASKS_NOTHING} `{other}`"
-            text = f"(({source.text_of(test)}) and {words.sub(other, source.text_of(part))})"
-            yield Edit.of_node(source, 0, test, text, mistake)
+    for test in (one for one in tests if isinstance(one, ast.BoolOp | ast.Compare | ast.Call)):
+        every = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
+        asked = {one: name for one in every if (name := _of_whose_layout(one))}
+        for part, name in list(asked.items())[:1]:
+            words = re.compile(rf"\b{re.escape(name)}\b")
+            for other in (one for one in function.parameters if one not in asked.values()):
+                mistake = f"{quoted(source.text_of(test))} {ASKS_NOTHING} `{other}`"
+                text = f"(({source.text_of(test)}) and {words.sub(other, source.text_of(part))})"
+                yield Edit.of_node(source, 0, test, text, mistake)
 
 
 def _of_whose_layout(condition: ast.expr) -> str:

@@ -208,17 +208,15 @@ class Search:
         self._may_fail = may_fail
         if time.monotonic() > self._until:
             return None
-        first = self._benches[0].cheapest(self._source.text)
-        base = self._aim(first, ())
-        if base < 0.0 and not may_fail:
-            raise NotRunError("the file does not run in the interpreter of this machine")
-        for _ in range(MOST_REDRAWN):
-            if base < 1.0:
-                break
-            for bench in self._benches:
+        for draw in range(1 + MOST_REDRAWN):
+            for bench in self._benches if draw else ():
                 bench.redraw()
             first = self._benches[0].cheapest(self._source.text)
             base = self._aim(first, ())
+            if base < 1.0:
+                break
+        if base < 0.0 and not may_fail:
+            raise NotRunError("the file does not run in the interpreter of this machine")
         if base == 1.0:  # what is wrong with this case is not seen here
             return None
         known = self._reached(likely)

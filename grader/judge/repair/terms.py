@@ -1,4 +1,4 @@
-"""Edits that put a factor into one term of a sum, or into one product of an address."""
+"""Edits of sums: a factor of one term, a term that counts too often, and digits that a sum loses."""
 
 from __future__ import annotations
 

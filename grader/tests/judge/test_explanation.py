@@ -1037,7 +1037,7 @@ def test_what_only_a_case_of_a_few_elements_shows_is_no_cause_where_others_fail(
             "47/online_softmax_40_kestrel",
             2,
             ("softmax_forward/rows=3,cols=2,fp32", "softmax_forward/rows=5,cols=127,fp32"),
-            "`tl.reduce` combines its elements in any grouping, and `join` gives another result",
+            "`tl.reduce` needs an associative function, and `join` is not",
             id="a-function-of-a-reduction",
             marks=pytest.mark.slow,
         ),

@@ -1,4 +1,4 @@
-"""A finished TODO is looked at alone: what it gives is told, and nothing of one that is open or fails."""
+"""A finished TODO is checked alone: what it gives is told, and nothing of one that is open or fails."""
 
 import pytest
 
@@ -15,16 +15,16 @@ OFFSETS = """
 """
 OF_LAB_1 = {
     "right": ("pid * BLOCK + tl.arange(0, BLOCK)", "offs < n",
-              "`offs`, the offsets, and `mask`, the mask, are right"),
+              "the offsets `offs` and the mask `mask` are right"),
     "one lane too many": ("pid * BLOCK + tl.arange(0, BLOCK)", "offs <= n",
-                          "program 2: `mask` is T T T F, and its mask is T T F F"),
+                          "program 2: the mask `mask` is T T T F and should be T T F F"),
     "every program the first block": (
         "pid * 0 + tl.arange(0, BLOCK)", "offs < n",
-        "program 1: `offs` is 0 1 2 3, and its offsets are 4 5 6 7; "
-        "program 2: `mask` is T T T T, and its mask is T T F F"),
+        "program 1: the offsets `offs` are 0 1 2 3 and should be 4 5 6 7; "
+        "program 2: the mask `mask` is T T T T and should be T T F F"),
     "a scalar": ("pid * BLOCK", "offs < n",
-                 "program 0: `offs` is 0 0 0 0, and its offsets are 0 1 2 3; "
-                 "program 2: `mask` is T T T T, and its mask is T T F F"),
+                 "program 0: the offsets `offs` are 0 0 0 0 and should be 0 1 2 3; "
+                 "program 2: the mask `mask` is T T T T and should be T T F F"),
 }  # fmt: skip
 PLACE = """
     tiles_m, tiles_n = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N)
@@ -39,9 +39,9 @@ OF_LAB_3 = {
     "the last group too high": (
         ROW.replace("height", "GROUP_M"), COL.replace("height", "GROUP_M"),
         "tiles (3, 4), (3, 5), (4, 4) and 1 more have no number; "
-        "number 20 leads to row 80 and column 0, which begin no tile"),
+        "number 20 leads to row 80 and column 0, where no tile begins"),
     "numbers of tiles": (
-        ROW.replace(" * BLOCK_M", ""), COL, "number 1 leads to row 1 and column 0, which begin no tile"),
+        ROW.replace(" * BLOCK_M", ""), COL, "number 1 leads to row 1 and column 0, where no tile begins"),
     "one row for all": (
         "group * GROUP_M * BLOCK_M", COL, "have several"),
 }  # fmt: skip
@@ -62,7 +62,7 @@ def told(submissions, number, text, case):
 
 
 @pytest.mark.parametrize("mistake", OF_LAB_1)
-def test_offsets_and_mask_are_looked_at_alone(submissions, mistake):
+def test_offsets_and_mask_are_checked_alone(submissions, mistake):
     offs, mask, words = OF_LAB_1[mistake]
     text = with_lines(LAB_1, 1, OFFSETS.format(offs=offs, mask=mask))
     where = told(submissions, 1, text, "elementwise_add/n=1009,fp32")
@@ -70,7 +70,7 @@ def test_offsets_and_mask_are_looked_at_alone(submissions, mistake):
 
 
 @pytest.mark.parametrize("mistake", OF_LAB_3)
-def test_the_order_of_tiles_is_looked_at_alone(submissions, mistake):
+def test_the_order_of_tiles_is_checked_alone(submissions, mistake):
     row, col, words = OF_LAB_3[mistake]
     text = with_lines(LAB_3, 2, PLACE.format(row=row, col=col))
     where = told(submissions, 3, text, "matmul/m=128,n=128,k=128,fp32")
@@ -83,7 +83,7 @@ def test_the_order_of_tiles_is_looked_at_alone(submissions, mistake):
     [(2, "    x = tl.load(x_ptr)\n"), (1, "\n    offs = tl.arange(0, BLOCK) + missing\n")],
     ids=["another TODO", "it does not run"],
 )
-def test_what_cannot_be_looked_at_alone_is_not_told(submissions, number, lines):
+def test_what_cannot_be_checked_alone_is_not_told(submissions, number, lines):
     text = with_lines(LAB_1, number, "\n" + lines.lstrip("\n"))
     assert told(submissions, 1, text, "elementwise_add/n=1009,fp32") == ""
 

@@ -56,18 +56,20 @@ def test_an_access_outside_is_found_and_none_where_there_is_none(seen):
     assert [name for name, found in inside.items() if found != Witnessed()] == []
 
 
-def test_a_function_of_a_reduction_that_depends_on_the_grouping_is_told(seen):
+def test_a_function_of_a_reduction_that_is_not_associative_is_told(seen):
     grouping, associative = beginning(seen, "grouping"), beginning(seen, "associative")
-    assert (len(grouping), len(associative)) == (2, 3)
+    assert (len(grouping), len(associative)) == (2, 4)
     assert [name for name, found in associative.items() if found.groupings] == []
     text = FILE.read_text()
     for name, called in (("reduction", "tl.reduce(block, 0, sq"), ("scan", "tl.associative_scan(")):
         (fact,) = grouping[f"grouping_of_a_{name}"].groupings
         assert fact.line == text[: text.index(called)].count("\n") + 1
         told = facts.groupings([fact], text)
-        assert told.startswith(f"line {fact.line}: `{called.partition('(')[0]}` combines")
+        assert told.startswith(f"line {fact.line}: `{called.partition('(')[0]}` needs")
         # 0 + 1 * 1, and with that 2 * 2; or 1 + 2 * 2 squared.
-        assert "`squared` gives another result for each: of the same three elements 5 if" in told
+        assert (
+            "an associative function, and `squared` is not: of the same three elements it makes 5 if" in told
+        )
         assert told.endswith("and 25 if the last two are")
 
 

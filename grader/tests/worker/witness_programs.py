@@ -763,6 +763,11 @@ def squared(a, b):
 
 
 @triton.jit
+def added(a, b):
+    return a + b
+
+
+@triton.jit
 def larger(a, b):
     return tl.maximum(a, b)
 
@@ -780,6 +785,8 @@ def reduce_a_block(x, COMBINE: tl.constexpr):
         tl.store(x, tl.reduce(block, 0, squared))
     elif COMBINE == "scanned":
         tl.store(x + tl.arange(0, 16), tl.associative_scan(block, 0, squared))
+    elif COMBINE == "added":
+        tl.store(x, tl.reduce(block, 0, added))
     elif COMBINE == "rescaled":
         m, d = tl.reduce((block, tl.full((16,), 1.0, tl.float32)), 0, rescaled)
         tl.store(x, m + d)
@@ -801,6 +808,11 @@ def associative_pair():
 
 def associative_with_masked_lanes():
     reduce_a_block[(1,)](torch.full((16,), -float("inf")), COMBINE="rescaled")
+
+
+def associative_where_terms_cancel():
+    """In fp32 one grouping gives 0.001, and the other 0: that is rounding, and no mistake."""
+    reduce_a_block[(1,)](torch.tensor([1e8, -1e8, 1e-3, *[0.0] * 13]), COMBINE="added")
 
 
 def associative_maximum():

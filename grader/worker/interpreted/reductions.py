@@ -14,6 +14,7 @@ import numpy as np
 import triton.language as tl
 from triton.runtime.interpreter import InterpreterError, ReduceOps, ScanOps
 
+NUMPY_FLOATS = (tl.float16, tl.float32, tl.float64)  # others are bits in an array of whole numbers
 GROUPED = range(3)  # elements that are combined in both groupings
 Parts = list[np.ndarray]  # the data of each input, with the axis of the reduction first
 
@@ -35,7 +36,7 @@ def combine_whole_blocks() -> None:
             for value in values
         ]
         try:
-            found = [part[0] for part in _reduced(_combiner(self, values), parts)]
+            found = [part[0] for part in _reduced(_combiner(self, [value.dtype for value in values]), parts)]
         except _NeedsNumbersError:
             return reduce_one_by_one(self, values)
         if self.keep_dims:
@@ -46,7 +47,7 @@ def combine_whole_blocks() -> None:
         axis = self.axis % values[0].handle.data.ndim
         parts = [np.moveaxis(value.handle.data, axis, 0) for value in values]
         try:
-            found = _scanned(_combiner(self, values), parts)
+            found = _scanned(_combiner(self, [value.dtype for value in values]), parts)
         except _NeedsNumbersError:
             return scan_one_by_one(self, values)
         return _as_values(self, [np.moveaxis(one, 0, axis) for one in found], values)
@@ -57,9 +58,14 @@ def combine_whole_blocks() -> None:
 def both_groupings(operation: Any, values: Sequence[tl.tensor]) -> tuple[Parts, Parts, Parts] | None:
     """Combine the first three elements along the axis in both groupings, `(a b) c` and `a (b c)`.
 
-    Return the elements and both results, each a list with the arrays of all inputs; None if there are fewer
-    elements, or the function decides by a value.
+    Floating-point numbers are taken as fp64: where terms cancel, rounding to fewer digits differs by the
+    grouping, too. Return the elements and both results, each a list with the arrays of all inputs; None if
+    there are fewer elements, if the interpreter keeps other floating-point numbers as bits, if the function
+    decides by a value, or if it fails.
     """
+    floating = [value.dtype for value in values if value.dtype.is_floating()]
+    if not all(dtype in NUMPY_FLOATS for dtype in floating):
+        return None
     parts = [
         value.handle.data.reshape(-1)
         if operation.axis is None
@@ -68,16 +74,17 @@ def both_groupings(operation: Any, values: Sequence[tl.tensor]) -> tuple[Parts, 
     ]
     if len(parts[0]) < len(GROUPED):
         return None
-    a, b, c = ([part[at : at + 1] for part in parts] for at in GROUPED)
-    combine = _combiner(operation, values)
+    dtypes = [tl.float64 if value.dtype in floating else value.dtype for value in values]
+    three = [
+        part[: len(GROUPED)].astype(np.float64) if dtype is tl.float64 else part[: len(GROUPED)]
+        for part, dtype in zip(parts, dtypes, strict=True)
+    ]
+    a, b, c = ([part[at : at + 1] for part in three] for at in GROUPED)
+    combine = _combiner(operation, dtypes)
     try:
         with np.errstate(all="ignore"):
-            return (
-                [part[: len(GROUPED)] for part in parts],
-                combine(combine(a, b), c),
-                combine(a, combine(b, c)),
-            )
-    except _NeedsNumbersError:
+            return three, combine(combine(a, b), c), combine(a, combine(b, c))
+    except (_NeedsNumbersError, InterpreterError):
         return None
 
 
@@ -105,13 +112,13 @@ def _scanned(combine: Callable[[Parts, Parts], Parts], parts: Parts) -> Parts:
     return found
 
 
-def _combiner(operation: Any, values: Sequence[tl.tensor]) -> Callable[[Parts, Parts], Parts]:
+def _combiner(operation: Any, dtypes: Sequence[tl.dtype]) -> Callable[[Parts, Parts], Parts]:
     def combine(first: Parts, second: Parts) -> Parts:
         # A shape of one axis with one element would be a number, for which Python's `if` works.
         blocks = [
-            operation.to_tensor(part, value.dtype)
+            operation.to_tensor(part, dtype)
             for parts in (first, second)
-            for part, value in zip(parts, values, strict=True)
+            for part, dtype in zip(parts, dtypes, strict=True)
         ]
         with _no_decisions():
             found = operation.combine_fn(*blocks)

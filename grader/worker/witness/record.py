@@ -165,7 +165,7 @@ class Witnessed:
     again: int = field(default=0, compare=False)  # lanes that store an element of lent memory once more
     # Sums and products of 32 bits that wrap around, looked for where a tensor reaches beyond 2^31 elements.
     wraps: tuple[Birth, ...] = field(default=(), compare=False)
-    # Three elements that a function of `tl.reduce` combines to two results, by how they are grouped.
+    # Functions of reductions and scans that are not associative: both results of three elements.
     groupings: tuple[Birth, ...] = field(default=(), compare=False)
     influence: Influence | None = field(default=None, compare=False)  # only if a part was followed
 

@@ -42,7 +42,7 @@ MOST_LANES, MOST_LANES_OF_A_CALL = 1 << 18, 1 << 20
 MOST_MARKED = 1 << 24  # addresses that are marked in an array, one byte each, to count those that differ
 LONGEST_NAME = 64
 WIDE = 1 << 31  # elements from a tensor's first one to its last: an offset in it may need more than 32 bits
-GROUPED_APART = 0.01  # share by which two groupings of three elements differ; rounding does less
+GROUPED_APART = 0.01  # share by which two groupings of three elements differ; rounding in fp64 does less
 SIGNS = {"add": "+", "subtract": "-", "multiply": "*"}  # of what wraps around, by the name in NumPy
 LOWEST, HIGHEST = np.minimum.reduce, np.maximum.reduce  # faster than the methods of an array
 WATCHED = (
@@ -185,9 +185,8 @@ class Recorder:
             if apart.any():
                 at = int(np.argmax(apart))
                 program = interpreter.interpreter_builder.grid_idx or (0, 0, 0)
-                numbers = tuple(f"{number:.6g}" for number in given[:, at])
                 results = f"{one[at]:.6g}", f"{other[at]:.6g}"
-                self._groupings[line] = Birth("combine", numbers, results[0], line, program, results[1])
+                self._groupings[line] = Birth("combine", (), results[0], line, program, results[1])
                 return
 
     def asked(self) -> None:
