@@ -385,7 +385,8 @@ class Lab:
       are part of the course, not a student's work. `headers` are the same for CUDA C++ files.
     * `imports` maps a student's file to the other files of the same student that it may import, each before
       those that import it.
-    * `search_s` is how many seconds its cases and the search for the cause of wrong ones may take together.
+    * `search_s` is how many seconds a run's start, its cases and the search for the cause of wrong ones may
+      take together.
     * `teaches` says in a few words what the lab teaches, for lists of labs.
     """
 
@@ -397,7 +398,7 @@ class Lab:
     given: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     headers: tuple[str, ...] = ()
     imports: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    search_s: float = 12.0
+    search_s: float = 11.5
     teaches: str = ""
 
     def __post_init__(self) -> None:

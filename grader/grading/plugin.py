@@ -34,6 +34,8 @@ GPU_MISSING = pytest.StashKey[str]()
 PASSED = pytest.StashKey["Passed"]()
 HIDDEN = pytest.StashKey[dict]()
 PLACES = pytest.StashKey[dict]()
+BEGUN = pytest.StashKey[float]()  # when the run began, in seconds of the monotonic clock
+START_UP_S = pytest.StashKey[float]()  # seconds from there to its first case, without a wait for the GPU
 
 
 def pytest_addoption(parser):
@@ -90,6 +92,7 @@ def pytest_configure(config):
     )
     config.stash[RUN], config.stash[ANSWERS], config.stash[GPU_MISSING] = run, [], missing
     config.stash[EXPLAINED] = set()
+    config.stash[BEGUN], config.stash[START_UP_S] = time.monotonic(), 0.0
     record = config.getoption("resume")
     if record:
         config.stash[PASSED] = Passed(Path(record))
@@ -209,18 +212,19 @@ def pytest_collection_finish(session):
     """Start what needs no GPU, so that it overlaps with a wait for the GPU lock; then take the lock."""
     asked = [item.asked for item in session.items if isinstance(item, LabItem)]
     if asked and not session.config.option.collectonly:
-        run = session.config.stash[RUN]
+        stash, run = session.config.stash, session.config.stash[RUN]
         gc.disable()  # imports make many objects, and none to collect
         run.warm(asked)
+        stash[START_UP_S] = time.monotonic() - stash[BEGUN]
         if run.gpu:  # two graders on one GPU would disturb each other's timings
             scratch = os.environ.get("GRADER_SCRATCH")
-            session.config.stash[LOCK] = GpuLock(
-                run.gpu.uuid_hash, note=Path(scratch) / NOTE if scratch else None
-            )
-            session.config.stash[LOCK].__enter__()
+            stash[LOCK] = GpuLock(run.gpu.uuid_hash, note=Path(scratch) / NOTE if scratch else None)
+            stash[LOCK].__enter__()
+        locked = time.monotonic()
         run.begin(asked)
         gc.freeze()  # no later collection looks at them
         gc.enable()
+        stash[START_UP_S] += time.monotonic() - locked
 
 
 def pytest_addhooks(pluginmanager):
@@ -262,7 +266,7 @@ def _explain(config, answers):
         answers,
         lambda name: hook.pytest_grader_explaining(exercise=name),
         lambda name, causes: hook.pytest_grader_explained(exercise=name, causes=causes),
-        timed=True,
+        start_up_s=stash[START_UP_S],
     )
     places = {_place(one[0]) for one in found}
     others = [one for one in stash[ANSWERS] if _place(one[0]) not in places]

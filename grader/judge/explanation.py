@@ -77,15 +77,15 @@ ROW_STRIDE = "row stride"
 STEPS = "steps through"  # in a cause by an experiment, with which a case is right
 MOST_FACTS = 2  # of an exercise, that are told before its cause is known
 MOST_BESIDE = 3  # cases of another exercise of the file that an edit must keep right
-LEAST_SEARCH_S = 5.0  # for which the cause is looked for, however long the cases of the lab took
+LEAST_SEARCH_S = 4.0  # for which the cause is looked for, however long the cases of the lab took
 LEAST_FOR_RELATION_S = 4.0  # that must be left for edits, if a relation is looked for before them
-EXPERIMENTS_S = 1.0  # after the search has ended by the clock, in which experiments still begin
-LEAST_DEPENDENCE_S = 1.5  # for which it is asked on which inputs a wrong element depends
+EXPERIMENTS_S = 0.5  # after the search has ended by the clock, in which experiments still begin
+LEAST_DEPENDENCE_S = 1.0  # for which it is asked on which inputs a wrong element depends
 SHARE_OF_EARLIER = 0.75  # of the time, for a function of a file or lab that is not the last wrong one
 SHARE_OF_USUAL = 0.75  # of the time, for edits in cases of the usual sizes, before those in small calls
 SHARE_OF_SMALL = 0.6  # of what is left then, for small calls; the rest is for experiments
 MOST_MISTAKES = 2  # that are looked for in one function
-MOST_LATE_S = 2.0  # after which nothing is measured any more
+MOST_LATE_S = 1.2  # after which nothing is measured any more
 MORE = "The file has another mistake"
 FAILURES = (Verdict.CRASHED, Verdict.COMPILE_ERROR)
 Answered = tuple[Item, Outcome, float]
@@ -167,7 +167,7 @@ class Explainer:
                 tried = dict.fromkeys(own, needed[0]) | (tried or {})
             sure = [words for words in (tried or {}).values() if _is_of_programs(words) or STEPS in words]
             told_already = len(sure) >= MOST_TOLD * max(1, len(failed))
-            most = SHARE_OF_TOLD if told_already else 1.0
+            most = SHARE_OF_TOLD if told_already else SHARE_OF_SAID if grouped else 1.0
             shown = {
                 name
                 for name, words in (tried or {}).items()
@@ -179,7 +179,7 @@ class Explainer:
                 self._tell(wrong.exercise.name, sure[0])
             if not another and not repair:
                 self._tell_facts(wrong, failed)
-                repair, formula = self._by_edits(wrong, key, most, told)
+                repair, formula = self._by_edits(wrong, key, most, told, is_shown=bool(grouped))
             if told_already and not repair and len(shown) < len(failed):  # the others have another mistake
                 apart = {item.case.name for item, _ in wrong.answers if item.id in shown}
                 repair, formula = self._by_edits(wrong, key, 1.0, apart)
@@ -356,7 +356,13 @@ class Explainer:
         return time.monotonic() > self.until + by_s
 
     def _by_edits(
-        self, wrong: Wrong, key: str, most: float, told: Collection[str] = (), again: bool = False
+        self,
+        wrong: Wrong,
+        key: str,
+        most: float,
+        told: Collection[str] = (),
+        again: bool = False,
+        is_shown: bool = False,
     ) -> tuple[Repair | None, str]:
         """Return edits that mend cases; of those that none mends, which formula the wrong values follow.
 
@@ -364,6 +370,7 @@ class Explainer:
         is wrong, which an edit would only say in other words. Edits are tried on other cases than those in
         `told`, of which an experiment has done so: these may have another mistake. If `again`, only the edits
         that have mended another function of the file are tried, also where other random numbers would mend.
+        If `is_shown`, the cause is known, and only an edit would say more.
         """
         if again and key not in self._mended:
             return None, ""
@@ -430,7 +437,7 @@ class Explainer:
                 return None, ""
             crashed = {name for name, _ in unclear}
             left = [one for one in failing if one.name not in crashed and not (found and found.mends(one))]
-            if not left:
+            if not left or is_shown:
                 return found, ""
             is_of_chance = wrong.exercise.follow is not None or wrong.exercise.bad_choice is not None
             untold = [one for one in left if one.name not in told]
@@ -680,13 +687,14 @@ def explained(
     workers_for: Callable[[CaseItem], Sequence[SubmissionWorker]],
     begin: Callable[[str], object],
     tell: Callable[[str, Sequence[str]], object],
-    timed: bool = False,
+    start_up_s: float | None = None,
 ) -> list[Answered]:
     """Return the answers of a run with one explanation for each wrong exercise.
 
     `begin` is called with the name of each exercise that is looked at, because that takes seconds; `tell`
-    with the causes that are found, as soon as they are: at last with all of them. If `timed`, edits of a
-    lab's files are tried until its cases and they have taken as many seconds as the lab says.
+    with the causes that are found, as soon as they are: at last with all of them. `start_up_s`
+    are seconds of the run before its first case: with it, edits of a lab's files are tried until that, its
+    cases and they have taken as many seconds as the lab says.
     """
     for item, outcome, _ in answers:
         if outcome.verdict in FAILURES and outcome.cause and not is_open(outcome):  # nothing is looked for
@@ -710,9 +718,9 @@ def explained(
             continue
         if any(is_open(outcome) for _, outcome in mine):
             begin(exercise.name)
-            if timed:
+            if start_up_s is not None:
                 took = sum(seconds for item, _, seconds in answers if item.entry.folder == folder)
-                left = max(LEAST_SEARCH_S, lab.search_s - took)
+                left = max(LEAST_SEARCH_S, lab.search_s - start_up_s - took)
                 now = time.monotonic()
                 end = ends.setdefault(folder, now + left)
                 # A function that is looked at later, and does not call this one, may have its own mistake.

@@ -742,14 +742,14 @@ class Run:
         answers: Sequence[tuple[Item, Outcome, float]],
         begin: Callable[[str], object],
         tell: Callable[[str, Sequence[str]], object],
-        timed: bool = False,
+        start_up_s: float | None = None,
     ) -> list[tuple[Item, Outcome, float]]:
         """Return the answers with one cause for all wrong cases of an exercise.
 
         `begin` is called with the name of each exercise whose cause is looked for, because that takes
-        seconds, and `tell` with causes as soon as they are found. If `timed`, that ends after the lab's
-        `search_s`, by the clock: without it, after so much work. An error of the grader on the way is
-        printed, and leaves the answers as they are.
+        seconds, and `tell` with causes as soon as they are found. `start_up_s` are seconds of the run
+        before its first case: with it that ends after the lab's `search_s`, by the clock, and without it
+        after so much work. An error of the grader on the way is printed, and leaves the answers as they are.
         """
         if not any(outcome.verdict in (*WRONG_RESULTS, Verdict.CRASHED) for _, outcome, _ in answers):
             return [*answers]
@@ -760,7 +760,7 @@ class Run:
             return [self._worker(f"search {n}", item, arena, interpreted=True) for n in range(cores)]
 
         try:
-            return explained(answers, self.submission, workers_for, begin, tell, timed)
+            return explained(answers, self.submission, workers_for, begin, tell, start_up_s)
         except Exception as error:  # of the grader itself: every case has its verdict already
             sys.stderr.write(f"no common cause was looked for: {type(error).__name__}: {error}\n")
             return [*answers]

@@ -976,7 +976,7 @@ LAB = Lab(
     title="production slice",
     teaches="norms and their gradients, sums over rows, random numbers, a norm folded into a matrix product, "
     "operators for `torch.compile`",
-    search_s=25.0,
+    search_s=27.5,
     also_allowed=("torch.library.triton_op", "torch.library.wrap_triton", "triton.experimental.gluon"),
     given={
         "rows": (

@@ -29,6 +29,7 @@ def test_cases_are_explained_once_and_before_generated_code_on_a_cpu(tier, expla
     asked = [*cases, *generated]
     stash = pytest.Stash()
     stash[plugin.RUN], stash[plugin.ANSWERS], stash[plugin.EXPLAINED] = run, [], set()
+    stash[plugin.START_UP_S] = 0.0
     stash[plugin.PLACES] = {plugin._place(item): at for at, item in enumerate(asked)}
     config = SimpleNamespace(stash=stash, hook=SimpleNamespace())
     for item in asked:

@@ -97,11 +97,18 @@ def test_what_stores_elements_again_hides_a_mistake_and_mends_nothing(submission
 
 
 @pytest.mark.parametrize(
-    ("seconds", "took", "least", "is_tried"),
-    [(0.0, 0.0, 0.0, False), (60.0, 0.0, 0.0, True), (60.0, 61.0, 0.0, False), (60.0, 61.0, 30.0, True)],
+    ("seconds", "start_up", "took", "least", "is_tried"),
+    [
+        (0.0, 0.0, 0.0, 0.0, False),
+        (60.0, 0.0, 0.0, 0.0, True),
+        (60.0, 0.0, 61.0, 0.0, False),
+        (60.0, 61.0, 0.0, 0.0, False),
+        (60.0, 31.0, 30.0, 0.0, False),
+        (60.0, 31.0, 30.0, 30.0, True),
+    ],
 )
 def test_edits_are_tried_for_as_many_seconds_as_the_lab_says(
-    submissions, monkeypatch, seconds, took, least, is_tried
+    submissions, monkeypatch, seconds, start_up, took, least, is_tried
 ):
     monkeypatch.setattr(explanation, "LEAST_SEARCH_S", least)
     text = changed(LAB_1, ("x + y, mask", "x - y, mask"))
@@ -112,7 +119,7 @@ def test_edits_are_tried_for_as_many_seconds_as_the_lab_says(
     answers = [(replace(item, entry=shorter), outcome, took) for item, outcome, _ in answers]
     tried, was = [], Search._try
     monkeypatch.setattr(Search, "_try", lambda *given: tried.append(given) or was(*given))
-    submissions.run.explained(answers, lambda _: None, lambda *_: None, timed=True)
+    submissions.run.explained(answers, lambda _: None, lambda *_: None, start_up)
     assert bool(tried) is is_tried
 
 
