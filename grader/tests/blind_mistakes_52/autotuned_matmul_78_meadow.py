@@ -1,0 +1,100 @@
+# labs/lab3_autotuned_matmul/autotuned_matmul.py | wrong everywhere | In `matmul_kernel` (both functions) `left, right = tl.split(tl.reshape(acc, (BLOCK_M, HALF, 2)))` gives even and odd columns of the tile, which are then stored (and given their bias) as left and right half; it should be `tl.split(tl.permute(tl.reshape(acc, (BLOCK_M, 2, HALF)), (0, 2, 1)))`. All results with N > 1 are wrong, with columns in the wrong places.
+"""Matrix product, autotuned, and the same with bias and ReLU; each tile is stored in two halves."""
+
+import torch
+import triton
+import triton.language as tl
+
+
+def _config(block_m, block_n, block_k, num_stages, num_warps):
+    tile = {"BLOCK_M": block_m, "BLOCK_N": block_n, "BLOCK_K": block_k, "GROUP_M": 8}
+    return triton.Config(tile, num_stages=num_stages, num_warps=num_warps)
+
+
+CONFIGS = [
+    _config(128, 256, 64, 3, 8),
+    _config(128, 128, 64, 4, 8),
+    _config(128, 64, 64, 4, 4),
+    _config(64, 64, 32, 4, 4),
+]
+
+
+def fitting(configs, named_args, **kwargs):
+    """The configs worth a try for these sizes: tiles no larger than the result, small ones for fp32."""
+    widest = 64 if named_args["bias_ptr"].dtype == torch.float32 else 256
+    size = min(named_args["M"], named_args["N"])
+    kept = [c for c in configs if max(c.kwargs["BLOCK_M"], c.kwargs["BLOCK_N"]) <= min(widest, size)]
+    return kept or configs[-1:]
+
+
+@triton.jit
+def place(tile, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP_M: tl.constexpr):
+    """First row and first column of one of the tiles of c."""
+    in_group = GROUP_M * tl.cdiv(N, BLOCK_N)
+    first = tile // in_group * GROUP_M
+    height = tl.minimum(tl.cdiv(M, BLOCK_M) - first, GROUP_M)
+    within = tile % in_group
+    return (first + within % height) * BLOCK_M, within // height * BLOCK_N
+
+
+@triton.jit
+def finish(half, c_ptr, bias_ptr, rows, cols, M, N, stride_cm, stride_cn, BIAS_RELU: tl.constexpr):
+    """Epilogue and store of some columns of a tile."""
+    if BIAS_RELU:
+        bias = tl.load(bias_ptr + cols, mask=cols < N, other=0.0).to(tl.float32)
+        half = tl.maximum(half + bias[None, :], 0.0)
+    c_ptrs = c_ptr + rows[:, None] * stride_cm + cols[None, :] * stride_cn
+    tl.store(c_ptrs, half.to(c_ptr.dtype.element_ty), mask=(rows < M)[:, None] & (cols < N)[None, :])
+
+
+@triton.autotune(configs=CONFIGS, key=["M", "N", "K"], prune_configs_by={"early_config_prune": fitting})
+@triton.jit
+def matmul_kernel(
+    a_ptr, b_ptr, c_ptr, bias_ptr, M, N, K,
+    stride_am, stride_ak, stride_bk, stride_bn, stride_cm, stride_cn, BIAS_RELU: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
+):  # fmt: skip
+    """c = a @ b, or relu(a @ b + bias); program pid owns one BLOCK_M x BLOCK_N tile of c."""
+    m, n = place(tl.program_id(axis=0), M, N, BLOCK_M, BLOCK_N, GROUP_M)
+    rows = (m + tl.arange(0, BLOCK_M)).to(tl.int64)
+    cols = (n + tl.arange(0, BLOCK_N)).to(tl.int64)
+    ks = tl.arange(0, BLOCK_K)
+    a_ptrs = a_ptr + rows[:, None] * stride_am + ks[None, :] * stride_ak
+    b_ptrs = b_ptr + ks[:, None] * stride_bk + cols[None, :] * stride_bn
+
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for k in range(0, K, BLOCK_K):
+        a = tl.load(a_ptrs, mask=(rows < M)[:, None] & (ks < K - k)[None, :], other=0.0)
+        b = tl.load(b_ptrs, mask=(ks < K - k)[:, None] & (cols < N)[None, :], other=0.0)
+        acc = tl.dot(a, b, acc, input_precision="ieee")
+        a_ptrs += BLOCK_K * stride_ak
+        b_ptrs += BLOCK_K * stride_bk
+
+    # Two halves one after the other: the store needs half of the shared memory and of the addresses.
+    HALF: tl.constexpr = BLOCK_N // 2
+    left, right = tl.split(tl.reshape(acc, (BLOCK_M, HALF, 2)))
+    half_cols = (n + tl.arange(0, HALF)).to(tl.int64)
+    finish(left, c_ptr, bias_ptr, rows, half_cols, M, N, stride_cm, stride_cn, BIAS_RELU)
+    finish(right, c_ptr, bias_ptr, rows, half_cols + HALF, M, N, stride_cm, stride_cn, BIAS_RELU)
+
+
+def _launch(a, b, bias, out, bias_relu):
+    (M, K), N = a.shape, b.shape[1]
+    out = torch.empty((M, N), device=a.device, dtype=a.dtype) if out is None else out
+    tiles = lambda meta: (triton.cdiv(M, meta["BLOCK_M"]) * triton.cdiv(N, meta["BLOCK_N"]),)  # noqa: E731
+    matmul_kernel[tiles](
+        a, b, out, bias, M, N, K,
+        a.stride(0), a.stride(1), b.stride(0), b.stride(1), out.stride(0), out.stride(1),
+        BIAS_RELU=bias_relu,
+    )  # fmt: skip
+    return out
+
+
+def matmul(a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
+    """a @ b for a (M, K) and b (K, N) of one dtype, bf16, fp16 or fp32, any strides; fp32 sums, rounded once."""
+    return _launch(a, b, a, out, bias_relu=False)
+
+
+def matmul_bias_relu(a, b, bias, *, out: torch.Tensor | None = None) -> torch.Tensor:
+    """relu(a @ b + bias) in one kernel; bias is (N,) and contiguous, the rest as for matmul."""
+    return _launch(a, b, bias, out, bias_relu=True)

@@ -1,0 +1,134 @@
+# labs/lab4_production_slice/softmax.py | right | Unusual: each of 4096 lanes keeps a maximum and a sum of its own (online, in base 2), joined once behind the loop; the second loop goes from the last block to the first, in the forward and in the backward kernel; the gradient adds up a block of products and reduces it once.
+"""Softmax over rows of any length: forward, backward, and both as a differentiable operator."""
+
+import torch
+import triton
+import triton.language as tl
+from rows import WARPS, block_of, load, on, store
+from torch.library import triton_op
+
+LOWEST = tl.constexpr(-3.4028234663852886e38)  # the lowest finite number of fp32
+LOG2_E = tl.constexpr(1.4426950408889634)
+LANES = 4096  # columns at a time
+
+
+@triton.jit
+def power(difference):
+    """e to the power of a difference, which is at most 0."""
+    return tl.exp2(difference * LOG2_E)
+
+
+@triton.autotune(configs=WARPS, key=["N_COLS"])
+@triton.jit
+def softmax_kernel(x_ptr, y_ptr, stride_x, stride_y, N_COLS: tl.constexpr, BLOCK: tl.constexpr):
+    """y = exp(x - top) / sum(exp(x - top)), where top is the maximum of the row; program i computes row i.
+
+    x and y are (n_rows, N_COLS) of one dtype, with contiguous columns; stride_x and stride_y are the elements
+    from one row to the next. Lane l has the columns l, l + BLOCK and so on, with a maximum and a sum of its
+    own. The lanes are joined once, behind the loop.
+    """
+    LAST: tl.constexpr = (N_COLS - 1) // BLOCK * BLOCK
+    row = tl.program_id(axis=0).to(tl.int64)
+    x_row = x_ptr + row * stride_x
+    y_row = y_ptr + row * stride_y
+    lanes = tl.arange(0, BLOCK)
+    tops = tl.full((BLOCK,), LOWEST, dtype=tl.float32)
+    totals = tl.zeros((BLOCK,), dtype=tl.float32)
+    for start in range(0, N_COLS, BLOCK):
+        x = load(x_row, start + lanes, N_COLS, other=float("-inf"))
+        higher = tl.maximum(tops, x)
+        totals = totals * power(tops - higher) + power(x - higher)
+        tops = higher
+    top = tl.max(tops)
+    total = tl.sum(totals * power(tops - top))
+    # From the end to the beginning: what was read last is still in the cache.
+    for back in range(0, N_COLS, BLOCK):
+        cols = LAST - back + lanes
+        x = load(x_row, cols, N_COLS, other=float("-inf"))
+        store(y_row, cols, N_COLS, power(x - top) / total)
+
+
+def fused_softmax_forward(x, *, out=None) -> torch.Tensor:
+    """Softmax over the last dimension of x, (n_rows, n_cols) fp32, fp16 or bf16 with contiguous columns.
+
+    The result goes to `out`, like x, where one is given; rows of both may be any number of elements apart.
+    Each row holds at least one finite value. After Milakov and Gimelshein, arXiv:1805.02867.
+    """
+    out = torch.empty_like(x) if out is None else out
+    n_rows, n_cols = x.shape
+    on(softmax_kernel, x)[(n_rows,)](
+        x, out, x.stride(0), out.stride(0), N_COLS=n_cols, BLOCK=min(block_of(n_cols), LANES)
+    )
+    return out
+
+
+@triton.autotune(configs=WARPS, key=["N_COLS"])
+@triton.jit
+def gradient_kernel(
+    dy_ptr, y_ptr, dx_ptr, stride_dy, stride_y, stride_dx, N_COLS: tl.constexpr, BLOCK: tl.constexpr
+):
+    """dx = y * (dy - sum(y * dy)); program i computes row i of (n_rows, N_COLS) matrices of one dtype.
+
+    Each lane adds up its own products; they are summed once, behind the loop.
+    """
+    LAST: tl.constexpr = (N_COLS - 1) // BLOCK * BLOCK
+    row = tl.program_id(axis=0).to(tl.int64)
+    dy_row = dy_ptr + row * stride_dy
+    y_row = y_ptr + row * stride_y
+    dx_row = dx_ptr + row * stride_dx
+    lanes = tl.arange(0, BLOCK)
+    terms = tl.zeros((BLOCK,), dtype=tl.float32)
+    for start in range(0, N_COLS, BLOCK):
+        terms += load(y_row, start + lanes, N_COLS) * load(dy_row, start + lanes, N_COLS)
+    products = tl.sum(terms)
+    for back in range(0, N_COLS, BLOCK):
+        cols = LAST - back + lanes
+        dx = load(y_row, cols, N_COLS) * (load(dy_row, cols, N_COLS) - products)
+        store(dx_row, cols, N_COLS, dx)
+
+
+def fused_softmax_backward(dy, y, *, out=None) -> torch.Tensor:
+    """Gradient of softmax for its input, from dy and the result y of the forward pass.
+
+    Both are (n_rows, n_cols) of one dtype. The gradient goes to `out`, where one is given.
+    """
+    out = torch.empty_like(dy) if out is None else out
+    n_rows, n_cols = dy.shape
+    strides = dy.stride(0), y.stride(0), out.stride(0)
+    block = min(block_of(n_cols), LANES)
+    on(gradient_kernel, dy)[(n_rows,)](dy, y, out, *strides, N_COLS=n_cols, BLOCK=block)
+    return out
+
+
+@triton_op("course::fused_softmax", mutates_args=())
+def forward_op(x: torch.Tensor) -> torch.Tensor:
+    """fused_softmax_forward as an operator that torch.compile can look into."""
+    return fused_softmax_forward(x)
+
+
+@triton_op("course::fused_softmax_backward", mutates_args=())
+def backward_op(dy: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """fused_softmax_backward, likewise."""
+    return fused_softmax_backward(dy, y)
+
+
+class FusedSoftmax(torch.autograd.Function):
+    """The operator with its gradient."""
+
+    @staticmethod
+    def forward(ctx, x):
+        """Return y for x."""
+        y = forward_op(x)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        """Return dx for dy."""
+        (y,) = ctx.saved_tensors
+        return backward_op(dy.contiguous(), y)
+
+
+def fused_softmax(x) -> torch.Tensor:
+    """Differentiable fused_softmax_forward, also under torch.compile."""
+    return FusedSoftmax.apply(x)
