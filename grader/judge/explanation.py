@@ -290,7 +290,7 @@ class Explainer:
         plain = {item.id for item, _ in wrong.answers if item.case.params.get("values") is None}
         far_off = [name for name, one in failed.items() if one.reason is Reason.MISMATCH]
         nan = ""  # where it is born is then no cause by itself
-        if any(name in plain and not tried.get(name) for name in far_off):
+        if any(name in plain for name in far_off):
             born.pop(Reason.PRECISION, None)
             nan = born.pop(Reason.NONFINITE, "")
         signs = DOUBTFUL | {*wrong.answers[0][0].entry.lab.signs}

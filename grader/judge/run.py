@@ -511,7 +511,7 @@ class Run:
         if begun and wait([begun], timeout=ASKED_LIMIT_S).not_done:
             return False  # of the same file, and not over in the time that this may take
         if key not in self._compiled:
-            kernels = self._compiler.submit(self._compile, item, ASKED_LIMIT_S).result()
+            kernels = self._compiler.submit(self._compile, item, ASKED_LIMIT_S, parsed=False).result()
             self._compiled[key] = not isinstance(kernels, Outcome)
         return self._compiled[key]
 
@@ -628,10 +628,14 @@ class Run:
             self._kernels[key] = self._compiler.submit(self._compile, item)
         return self._kernels[key].result()
 
-    def _compile(self, item: CaseItem, limit_s: float = CODEGEN_LIMIT_S) -> list[CompiledKernel] | Outcome:
+    def _compile(
+        self, item: CaseItem, limit_s: float = CODEGEN_LIMIT_S, parsed: bool = True
+    ) -> list[CompiledKernel] | Outcome:
+        """Compile what the call of a case launches; if `parsed`, read what those of other sizes launch."""
         from grader.codegen import kernel_facts
         from grader.judge.correctness import lay_out
         from grader.judge.inputs import Placer, numbers_in
+        from grader.judge.repair.source import has_branches
         from grader.judge.shapes import shapes_of
         from grader.worker.submission_worker import SubmissionWorker
 
@@ -680,9 +684,19 @@ class Run:
                 arch = nvcc.arch_name(*divmod(self.arch, 10))
                 built = nvcc.library(submission.path, self.session.cache(submission.path), arch)
                 return kernel_facts.read_native(built, self.arch)
-            return kernel_facts.read_kernels(worker.folder, self.arch)
+            kernels = kernel_facts.read_kernels(worker.folder, self.arch)
         except kernel_facts.WorkerFileError as error:
             return Outcome(Verdict.CRASHED, Reason.PROTOCOL, where=one_line(str(error)))
+        # A kernel may have a branch that Triton sees in other sizes alone.
+        for case in _ends_of_sizes(exercise.cases) if parsed and has_branches(submission.text) else ():
+            shapes = shapes_of(exercise, case)
+            plan = worker.prepare(
+                exercise, [lay_out(exercise, case, Placer(), shapes)], limit_s, named=numbers_in(shapes)
+            )
+            failed = plan if isinstance(plan, Outcome) else worker.go(plan, limit_s, parsed=True)
+            if failed:
+                return replace(failed, where=f"{failed.where} ({case.name})")
+        return kernels
 
     def _speed(self, item: CaseItem) -> Outcome:
         from grader.judge.speed import SpeedTest
@@ -871,6 +885,21 @@ def _largest(exercise: Exercise) -> Case:
 
 def _size(case: Case) -> int:
     return math.prod(n for n in case.params.values() if isinstance(n, int))
+
+
+def _ends_of_sizes(cases: Sequence[Case]) -> list[Case]:
+    """Return the cases with the smallest and the largest value of each size, each case once."""
+    open_ones = [case for case in cases if not (case.label or case.is_far)]
+    sizes = dict.fromkeys(
+        name for case in open_ones for name, value in case.params.items() if type(value) is int
+    )
+    found = dict[str, Case]()
+    for name in sizes:
+        with_it = [case for case in open_ones if type(case.params.get(name)) is int]
+        for end in (min, max):
+            case = end(with_it, key=lambda one: one.params[name])
+            found[case.name] = case
+    return list(found.values())
 
 
 def _is_usual(case: Case) -> bool:

@@ -112,7 +112,8 @@ class Go:
     fails after so many loads and stores. If `products_idle`, tl.dot adds nothing to its accumulator there.
     Of a file that has other expressions beside its own, those that are `selected` run, by the number of the
     place; if none is, those are compared whose number leaves the rest `compared[0]` by `compared[1]`. Of a
-    part that is `followed`, the interpreter finds the way into an element of an output.
+    part that is `followed`, the interpreter finds the way into an element of an output. If `parsed`, a worker
+    that compiles makes no machine code: Triton reads each kernel once, and finds errors as a compiler does.
     """
 
     plan: int
@@ -126,6 +127,7 @@ class Go:
     selected: dict[str, int] = field(default_factory=dict)
     compared: tuple[int, int] = (0, 1)
     followed: Followed | None = None
+    parsed: bool = False
 
 
 @dataclass(frozen=True)

@@ -298,6 +298,7 @@ class SubmissionWorker:
         selected: Mapping[str, int] = MappingProxyType({}),
         compared: tuple[int, int] = (0, 1),
         followed: Followed | None = None,
+        parsed: bool = False,
         meanwhile: Callable[[], None] | None = None,
     ) -> Outcome | None:
         """Run a prepared plan, and call `meanwhile` while it runs; return an outcome if it failed.
@@ -308,7 +309,7 @@ class SubmissionWorker:
         stores. With `products_idle`, tl.dot adds nothing to its accumulator in the interpreter. Of a text
         that is kept, the expressions that are `selected` run; if none is, those of places are compared whose
         number leaves the rest `compared[0]` by `compared[1]`. Of a part of an input that is `followed`, the
-        interpreter finds the way into an element of an output.
+        interpreter finds the way into an element of an output. If `parsed`, kernels are read alone.
         """
         asked = Go(
             plan,
@@ -322,6 +323,7 @@ class SubmissionWorker:
             dict(selected),
             compared,
             followed,
+            parsed,
         )
         began = time.monotonic()
         failed = self._ask(Kind.GO, encode(asked), limit_s, exchanger=exchanger, meanwhile=meanwhile)

@@ -22,7 +22,7 @@ from typing import NamedTuple, TypeAlias
 
 import torch
 
-from grader.codegen import absent_gpu, nvcc
+from grader.codegen import absent_gpu, nvcc, offline
 from grader.course.tiers import DEFAULT_ARCH
 from grader.sandbox import confine
 from grader.worker import exchange, launch_audit, launches, returned, triton_settings
@@ -137,6 +137,8 @@ def main(control: int, stdout: int, stderr: int, memory: int, gate: int, done: i
                 go = decode(Go, payload)
                 calls = plans[go.plan]
                 witness = _witness(go, setup, module, arena)
+                if setup.tuning == "offline":
+                    offline.parse_only(go.parsed)
                 if go.exchanged:
                     files = [setup.file, *setup.given, *setup.parts]
                     ran = _exchanged(calls, _Frames(channel, block), files, go.may_call, witness)
@@ -199,8 +201,6 @@ def _settle(setup: Setup, memory: int, gate: int, done: int) -> tuple[Arena, Que
     if setup.tuning != "full":
         triton_settings.tune_by_chance(setup.tuning_seed, runs_first=setup.ahead or setup.device != "cpu")
     if setup.tuning == "offline":
-        from grader.codegen import offline
-
         offline.install(setup.arch, setup.folder)
     # The interpreter computes with NumPy, whose warnings a reader would take for what the file has printed.
     warnings.filterwarnings("ignore", module=r"(numpy|triton|grader)\b")

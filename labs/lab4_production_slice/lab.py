@@ -917,6 +917,7 @@ LINEAR_CASES = (
     Case(linears(9, 130, 20, eps=0.0, values="narrow"), "fp32"),
     Case(linears(5, 127, 33), "fp16", {"x": Layout(pad=9)}, allocates=True),
     Case(linears(*WHOLE, 24), "fp16"),
+    Case(linears(521, 24, 389), "fp16"),  # more rows of tiles than a group has, and no multiple of it
     Case(linears(3, 136, 3), "fp16", {"x": FAR, "weight": FAR, "out": FAR}),
     # Multiples of 16, and of no block; each tensor has another layout than those beside it.
     Case(linears(48, 80, 16), "bf16", {"weight": Layout(pad=16)}),

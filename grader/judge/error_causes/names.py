@@ -167,6 +167,26 @@ def _block_of(function: ast.FunctionDef, name: str, line: int) -> ast.For | ast.
     return None
 
 
+def _block_before(failed: Failed, here: ast.FunctionDef, name: str) -> ast.For | ast.While | ast.If | None:
+    """Return the loop or condition that first assigns a name, in a function or a kernel that its line calls.
+
+    Of a call of another kernel Triton names only the line of the call.
+    """
+    if name in names_of(here):
+        return _block_of(here, name, failed.line)
+    called = [call.func.id for call in failed.calls() if isinstance(call.func, ast.Name)]
+    for function in (failed.source.kernels[one] for one in called if one in failed.source.kernels):
+        used = [
+            one.lineno
+            for one in ast.walk(function)
+            if isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Load)
+        ]
+        for line in used if name in names_of(function) else ():
+            if (block := _block_of(function, name, line)) is not None:
+                return block
+    return None
+
+
 def _is_stored(node: ast.Name) -> bool:
     return isinstance(node.ctx, ast.Store)
 
@@ -198,14 +218,14 @@ def undefined(failed: Failed) -> str | None:
     here = failed.function
     if here is None:
         return None
+    block = _block_before(failed, here, name) if failed.verdict is Verdict.COMPILE_ERROR else None
+    if block is not None:
+        what = "condition" if isinstance(block, ast.If) else "loop"
+        return (
+            f"`{name}` gets its first value in the {what} of line {block.lineno}: Triton forgets behind "
+            f"a {what} what was not assigned before it"
+        )
     if name in names_of(here):
-        block = _block_of(here, name, failed.line) if failed.verdict is Verdict.COMPILE_ERROR else None
-        if block is not None:
-            what = "condition" if isinstance(block, ast.If) else "loop"
-            return (
-                f"`{name}` gets its first value in the {what} of line {block.lineno}: Triton forgets behind "
-                f"a {what} what was not assigned before it"
-            )
         return f"`{name}` is read before a value is assigned to it in this function"
     if name in public("triton.language") and _means_triton(failed, name):
         return f"`{name}` is a name of Triton: `tl.{name}`"

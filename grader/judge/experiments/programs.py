@@ -253,7 +253,7 @@ def _words_for_few(bench: Bench, number: int, launch: Launch, found: Sequence[tu
         if masked:  # the programs are enough: a lane is there for what is left out
             return masked
         return f"{launches}, and {LEFT_OUT}. With {needed} every element is right"
-    if launch.is_asked_for and seen.is_right:
+    if launch.is_asked_for and launch.has_turns and seen.is_right:
         # They share the work by tl.num_programs, so that with fewer of them each takes more turns.
         return (
             f"line {launch.line}: {LATER_TURNS}. With {needed} programs in place of {launched}, so that none "

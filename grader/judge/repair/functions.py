@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TypeGuard
 
 from grader.judge.repair.edit import PARTIAL_BLOCK, Edit, quoted
@@ -23,6 +23,7 @@ def edits(source: Source, function: Function) -> Iterator[Edit]:
     yield from _results_that_are_lost(source, function)
     yield from _joined_in_turn(source, function)
     yield from _joined_again(source, function)
+    yield from _other_side(source, function)
     yield from _advanced_to(source, function)
     yield from _moved_into_a_name(source, function)
     for node in function.nodes:
@@ -113,6 +114,39 @@ def _joined_again(source: Source, function: Function) -> Iterator[Edit]:
             f"`{name}` is called with what it has returned before, and {both} makes {quoted(part)} of it"
         )
         yield Edit(0, whole.lineno, f"{mistake} again", tuple(parts))
+
+
+def _other_side(source: Source, function: Function) -> Iterator[Edit]:
+    """Make of one side, in a sum of a function that joins two partial results, what it makes of the other."""
+    joining = {
+        one.id
+        for node in function.nodes
+        if function.kernel and isinstance(node, ast.Call) and called(node) in JOINING
+        for one in (*node.args[1:], *(each.value for each in node.keywords))
+        if isinstance(one, ast.Name) and one.id in source.functions
+    }
+    for name in sorted(joining):
+        taken = source.functions[name].parameters
+        half = len(taken) // 2
+        other = dict(zip((*taken[:half], *taken[half:]), (*taken[half:], *taken[:half]), strict=True))
+        for node in source.functions[name].nodes:
+            if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add)):
+                continue
+            if not all({one.id for one in names_in(side)} & {*taken} for side in (node.left, node.right)):
+                continue
+            for like, wrong in ((node.left, node.right), (node.right, node.left)):
+                text, code = _renamed(source.text_of(like), other), source.text_of(wrong)
+                if text != code:
+                    mistake = (
+                        f"in {quoted(source.text_of(node))} the term {quoted(code)} is not made of its side "
+                        f"as {quoted(source.text_of(like))} is made of the other"
+                    )
+                    yield Edit.of_node(source, 0, wrong, f"({text})", mistake)
+
+
+def _renamed(text: str, names: Mapping[str, str]) -> str:
+    """Return code with other names in place of some."""
+    return re.sub(r"\w+", lambda one: names.get(one[0], one[0]), text)
 
 
 def _advanced_to(source: Source, function: Function) -> Iterator[Edit]:

@@ -277,7 +277,7 @@ def _other_names(
 
 
 def _rank(function: Function, name: str, around: ast.AST, other: str, known: _Known) -> int:
-    """Return how common it is that a name stands in the place of another: 1 if it is likely."""
+    """Return how common it is that a name stands in the place of another: 0 or 1 if it is likely."""
     alike = _alike(name, other)
     # A stride in the place of an index, or of the size of a block, is rare.
     step = known.kinds.get(other) is Kind.STRIDE and known.kinds.get(name) in (Kind.STRIDE, Kind.SIZE, None)
@@ -292,6 +292,8 @@ def _rank(function: Function, name: str, around: ast.AST, other: str, known: _Kn
         and known.kinds.get(name) is Kind.CONSTANT
         and known.kinds.get(other) is Kind.SIZE
     )
+    if alike and other in known.unused and other not in function.parameters:
+        return 0  # it was set for something
     likely = (
         mean
         or (other in known.unused and (alike or step))

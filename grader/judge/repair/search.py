@@ -598,7 +598,7 @@ class Search:
             bench.spent = spent
             return edit
         # That it is always copied, compared by identity or rounded down says by itself what is wrong.
-        said = (CONDITION_OF_COPY, ASKS_NOTHING, ONE_OBJECT, PARTIAL_BLOCK)
+        said = (CONDITION_OF_COPY, ONE_OBJECT, PARTIAL_BLOCK)
         is_said = any(words in edit.mistake for words in said)
         for code, part in () if is_said else neutral(self._source, edit):
             is_right = self._try(bench, (*before, part)) == 1.0

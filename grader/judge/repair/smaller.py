@@ -147,12 +147,16 @@ def _lanes(kernel: Function) -> set[str]:
 
 
 def _bound(source: Source, caller: Function, value: ast.expr) -> ast.expr:
-    """Return what a name is bound to in host code, or in the module: a grid may read it, too."""
+    """Return what a name is bound to, or returns, in host code or in the module: a grid may read it, too."""
     if isinstance(value, ast.Name):
         nodes = (*ast.walk(caller.node), *source.tree.body)
         for node in nodes:
             match node:
                 case ast.Assign([ast.Name(name)], bound) if name == value.id:
+                    return bound
+                case ast.FunctionDef(name=name, body=[*_, ast.Return(ast.expr() as bound)]) if (
+                    name == value.id
+                ):
                     return bound
     return value
 

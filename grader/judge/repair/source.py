@@ -448,3 +448,9 @@ def _words_of(node: ast.AST) -> set[str]:
 
 def _names_called(node: ast.AST) -> set[str]:
     return {called(one) for one in ast.walk(node) if isinstance(one, ast.Call)}
+
+
+def has_branches(text: str) -> bool:
+    """Return whether a kernel of a file has a condition, of which one way may not be compiled."""
+    kernels = [one.node for one in Source(text).functions.values() if one.kernel]
+    return any(isinstance(node, ast.If | ast.IfExp) for one in kernels for node in ast.walk(one))

@@ -233,12 +233,15 @@ def test_a_line_reaches_as_far_as_its_active_lanes(seen):
 
 def test_a_launch_is_told_with_its_line_and_its_grid(seen):
     (launch,) = seen["honest_sum_by_atomic"].launches
-    assert launch == Launch(line_of("add_by_atomic[(PARTS,)]"), (4, 1, 1), is_asked_for=False)
+    assert launch == Launch(
+        line_of("add_by_atomic[(PARTS,)]"), (4, 1, 1), is_asked_for=False, has_turns=False
+    )
 
 
 def test_a_launch_whose_programs_ask_for_their_number_is_told(seen):
     (persistent,) = seen["honest_persistent_without_masks"].launches
     assert persistent.is_asked_for
+    assert persistent.has_turns
 
 
 # The record is a claim

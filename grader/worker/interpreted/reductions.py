@@ -15,7 +15,8 @@ import triton.language as tl
 from triton.runtime.interpreter import InterpreterError, ReduceOps, ScanOps
 
 NUMPY_FLOATS = (tl.float16, tl.float32, tl.float64)  # others are bits in an array of whole numbers
-GROUPED = range(3)  # elements that are combined in both groupings
+GROUPED = 3  # elements that are combined in both groupings
+FIRST = 6  # elements of which each three neighbours are: with both directions 8 times, a power of 2
 Parts = list[np.ndarray]  # the data of each input, with the axis of the reduction first
 
 
@@ -56,12 +57,13 @@ def combine_whole_blocks() -> None:
 
 
 def both_groupings(operation: Any, values: Sequence[tl.tensor]) -> tuple[Parts, Parts, Parts] | None:
-    """Combine the first three elements along the axis in both groupings, `(a b) c` and `a (b c)`.
+    """Combine three elements along the axis in both groupings, `(a b) c` and `a (b c)`.
 
+    They are neighbours among the first ones, in both directions: three may be alike by chance.
     Floating-point numbers are taken as fp64: where terms cancel, rounding to fewer digits differs by the
-    grouping, too. Return the elements and both results, each a list with the arrays of all inputs; None if
-    there are fewer elements, if the interpreter keeps other floating-point numbers as bits, if the function
-    decides by a value, or if it fails.
+    grouping, too. Return the three elements, each with all its values behind the first axis, and both
+    results, each a list with the arrays of all inputs; None if there are fewer elements, if the interpreter
+    keeps other floating-point numbers as bits, if the function decides by a value, or if it fails.
     """
     floating = [value.dtype for value in values if value.dtype.is_floating()]
     if not all(dtype in NUMPY_FLOATS for dtype in floating):
@@ -72,14 +74,20 @@ def both_groupings(operation: Any, values: Sequence[tl.tensor]) -> tuple[Parts, 
         else np.moveaxis(value.handle.data, operation.axis % value.handle.data.ndim, 0)
         for value in values
     ]
-    if len(parts[0]) < len(GROUPED):
+    if len(parts[0]) < GROUPED:
         return None
     dtypes = [tl.float64 if value.dtype in floating else value.dtype for value in values]
-    three = [
-        part[: len(GROUPED)].astype(np.float64) if dtype is tl.float64 else part[: len(GROUPED)]
+    firsts = [
+        part[:FIRST].astype(np.float64) if dtype is tl.float64 else part[:FIRST]
         for part, dtype in zip(parts, dtypes, strict=True)
     ]
-    a, b, c = ([part[at : at + 1] for part in three] for at in GROUPED)
+    last = len(firsts[0]) - GROUPED + 1
+    forwards = [[part[at : at + last] for part in firsts] for at in range(GROUPED)]
+    a, b, c = (
+        [np.concatenate(pair) for pair in zip(one, other, strict=True)]
+        for one, other in zip(forwards, reversed(forwards), strict=True)
+    )
+    three = [np.stack(parts_of) for parts_of in zip(a, b, c, strict=True)]
     combine = _combiner(operation, dtypes)
     try:
         with np.errstate(all="ignore"):

@@ -143,11 +143,14 @@ class Left:
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch of a call: the line of the host code, the grid, and whether programs asked for its size."""
+    """One launch of a call: the line of the host code, the grid, whether programs asked for its size, and
+    whether one made the same access twice, as it does in a loop.
+    """
 
     line: int
     grid: Index
     is_asked_for: bool
+    has_turns: bool = False
 
 
 @dataclass(frozen=True)

@@ -137,7 +137,7 @@ class Recorder:
             self._launch = None
         if len(self._launches) < MOST_LAUNCHES:
             grid = interpreter.interpreter_builder.grid_dim
-            self._launches.append(Launch(line, grid, launch.is_asked_for))
+            self._launches.append(Launch(line, grid, launch.is_asked_for, launch.has_turns))
         if len(self._races) < MOST_FACTS and launch.accesses:
             self._look_for_a_race(launch)
 
@@ -219,6 +219,7 @@ class Recorder:
             return safe
         line = self._line()
         if region is not None and line:
+            launch.access(region.origin, kind, line)
             self._reach(launch, region, kind != LOAD, line, addresses, lanes, low, high)
         if region is not None and kind == STORE and region.origin in self._lent:
             self._store(region, addresses, lanes, line)
@@ -397,10 +398,24 @@ class _Launch:
         self.accesses: list[Access] | None = []
         self.lanes = 0
         self.is_asked_for = False  # whether a program asked for the size of the grid
+        self.has_turns = False  # whether a program made the same access twice
+        self._program: object = None
+        self._made = set[tuple[int, int, int]]()  # the accesses of that program
 
     def lend(self, region: Region, pointer: object) -> None:
         self.regions[id(pointer)] = region
         self._types.append(pointer)
+
+    def access(self, origin: int, kind: int, line: int) -> None:
+        """Note an access, until one program has made it twice."""
+        if self.has_turns:
+            return
+        program = interpreter.interpreter_builder.grid_idx
+        if program != self._program:
+            self._program = program
+            self._made.clear()
+        self.has_turns = (origin, kind, line) in self._made
+        self._made.add((origin, kind, line))
 
     def name_of(self, region: Region) -> str:
         return name_of(region.origin, *self._call)
