@@ -398,7 +398,7 @@ class Lab:
     given: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     headers: tuple[str, ...] = ()
     imports: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    search_s: float = 11.5
+    search_s: float = 12.0
     teaches: str = ""
 
     def __post_init__(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
@@ -28,7 +29,7 @@ from grader.judge.experiments.smallest import MOST_S
 from grader.judge.formula.of_file import formula_of_file
 from grader.judge.measured import measured_of_file
 from grader.judge.repair.bench import FEWEST_ELEMENTS
-from grader.judge.repair.edit import CONDITION_OF_COPY, LATER_TURNS, PARTIAL_BLOCK, Edit
+from grader.judge.repair.edit import CONDITION_OF_COPY, GOES_AROUND, LATER_TURNS, PARTIAL_BLOCK, Edit
 from grader.judge.repair.search import NotRunError, Repair, Search, lay
 from grader.judge.repair.smaller import by_smaller_blocks, is_long
 from grader.judge.repair.source import Source
@@ -77,7 +78,7 @@ ROW_STRIDE = "row stride"
 STEPS = "steps through"  # in a cause by an experiment, with which a case is right
 MOST_FACTS = 2  # of an exercise, that are told before its cause is known
 MOST_BESIDE = 3  # cases of another exercise of the file that an edit must keep right
-LEAST_SEARCH_S = 4.0  # for which the cause is looked for, however long the cases of the lab took
+LEAST_SEARCH_S = 5.0  # for which the cause is looked for, however long the cases of the lab took
 LEAST_FOR_RELATION_S = 4.0  # that must be left for edits, if a relation is looked for before them
 EXPERIMENTS_S = 0.5  # after the search has ended by the clock, in which experiments still begin
 LEAST_DEPENDENCE_S = 1.0  # for which it is asked on which inputs a wrong element depends
@@ -87,6 +88,7 @@ SHARE_OF_SMALL = 0.6  # of what is left then, for small calls; the rest is for e
 MOST_MISTAKES = 2  # that are looked for in one function
 MOST_LATE_S = 1.2  # after which nothing is measured any more
 MORE = "The file has another mistake"
+WRONG_CONDITION = re.compile(rf"(`[^`]+`) is the wrong condition, {GOES_AROUND}")
 FAILURES = (Verdict.CRASHED, Verdict.COMPILE_ERROR)
 Answered = tuple[Item, Outcome, float]
 
@@ -222,6 +224,8 @@ class Explainer:
         words = sentence(repair)
         if any(edit.goes_around for edit in repair.edits) and not self._is_late(MOST_LATE_S):
             depends = self._ask.on_what_it_depends(wrong, repair, self._end_of_dependence())
+            if depends:  # where that is seen, it is no longer open if the condition is wrong
+                words = WRONG_CONDITION.sub(r"what \1 chooses is wrong", words)
             words = "; ".join(filter(None, (words, depends)))
         causes = {
             name: replace(one, cause=stepped.get(name, words), hint=hint) for name, one in named.items()
