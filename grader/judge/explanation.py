@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import math
-import re
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
@@ -29,7 +28,7 @@ from grader.judge.experiments.smallest import MOST_S
 from grader.judge.formula.of_file import formula_of_file
 from grader.judge.measured import measured_of_file
 from grader.judge.repair.bench import FEWEST_ELEMENTS
-from grader.judge.repair.edit import CONDITION_OF_COPY, GOES_AROUND, LATER_TURNS, PARTIAL_BLOCK, Edit
+from grader.judge.repair.edit import CONDITION_OF_COPY, LATER_TURNS, PARTIAL_BLOCK, Edit
 from grader.judge.repair.search import NotRunError, Repair, Search, lay
 from grader.judge.repair.smaller import by_smaller_blocks, is_long
 from grader.judge.repair.source import Source
@@ -88,7 +87,6 @@ SHARE_OF_SMALL = 0.6  # of what is left then, for small calls; the rest is for e
 MOST_MISTAKES = 2  # that are looked for in one function
 MOST_LATE_S = 1.2  # after which nothing is measured any more
 MORE = "The file has another mistake"
-WRONG_CONDITION = re.compile(rf"(`[^`]+`) is the wrong condition, {GOES_AROUND}")
 FAILURES = (Verdict.CRASHED, Verdict.COMPILE_ERROR)
 Answered = tuple[Item, Outcome, float]
 
@@ -225,7 +223,7 @@ class Explainer:
         if any(edit.goes_around for edit in repair.edits) and not self._is_late(MOST_LATE_S):
             depends = self._ask.on_what_it_depends(wrong, repair, self._end_of_dependence())
             if depends:  # where that is seen, it is no longer open if the condition is wrong
-                words = WRONG_CONDITION.sub(r"what \1 chooses is wrong", words)
+                words = sentence(replace(repair, edits=tuple(one.seen_wrong() for one in repair.edits)))
             words = "; ".join(filter(None, (words, depends)))
         causes = {
             name: replace(one, cause=stepped.get(name, words), hint=hint) for name, one in named.items()

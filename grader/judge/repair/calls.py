@@ -254,6 +254,8 @@ def _of_a_result(source: Source, node: ast.Call, name: str) -> Iterator[Edit]:
             mistake = f"{quoted(source.text_of(dropped))} does not belong in {code}"
             if name == "maximum" and not isinstance(dropped, ast.Constant):
                 mistake = wrong_maximum(source.text_of(node))
+            elif isinstance(dropped, ast.Constant):
+                mistake = f"{code} does not belong there"
             yield Edit.of_node(source, 3, node, f"({source.text_of(kept)})", mistake)
     # With a number, as in `tl.maximum(n - 1, 1)`, that bounds the other one.
     if (

@@ -11,6 +11,8 @@ from grader.judge.repair.source import Part, Source
 
 GOES_AROUND = "or what it decides is wrong"
 MADE_OF_IT = "or what is made of it"
+WRONG_CONDITION = "is the wrong condition"
+CHOOSES = "chooses what is wrong"
 # Where more programs make a file right whose programs share the work.
 LATER_TURNS = (
     "the first turn of a program is right, and later ones are not: what it keeps from one turn to the next, "
@@ -65,6 +67,11 @@ class Edit:
         """Return this edit as one with which other kernels run: what is wrong may not run any more."""
         return self if self.goes_around else replace(self, mistake=f"{self.mistake}, {GOES_AROUND}")
 
+    def seen_wrong(self) -> Edit:
+        """Return this edit as one of a condition that lets run what is seen to be wrong."""
+        begin, found, _ = self.mistake.partition(WRONG_CONDITION)
+        return replace(self, mistake=f"{begin}{CHOOSES}") if found else self
+
     def with_more_programs(self) -> Edit:
         """Return this edit as one with which more programs share the work, so that each has fewer turns."""
         return replace(self, mistake=LATER_TURNS)
@@ -92,7 +99,7 @@ class Edit:
 
 def wrong_condition(code: str) -> str:
     """Return what is wrong where another condition mends: it may go around a mistake in what it lets run."""
-    return f"{quoted(code)} is the wrong condition, {GOES_AROUND}"
+    return f"{quoted(code)} {WRONG_CONDITION}, {GOES_AROUND}"
 
 
 def wrong_maximum(code: str) -> str:

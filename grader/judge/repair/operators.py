@@ -158,6 +158,8 @@ def _of_an_operator(source: Source, node: ast.BinOp) -> Iterator[Edit]:
     for other in OTHER_OPERATORS[sign]:
         if _is_neutral(node, other):
             continue  # the term or factor does not belong there, which another edit says
+        if {sign, other} == {"*", "/"} and any(map(_is_of_a_difference, (node.left, node.right))):
+            continue  # the difference has the wrong sign, which another edit says
         mistake = f"`{sign}` is the wrong operator in {code}"
         if {sign, other} == {"+", "-"}:
             mistake = f"the sign in {code} is wrong"
@@ -318,6 +320,15 @@ def _begins_at_0(name: str, function: Function) -> bool:
                 if called(value) in ("zeros", "zeros_like"):
                     return True
     return False
+
+
+def _is_of_a_difference(node: ast.expr) -> bool:
+    """Return whether a value is the exponential of a difference: its inverse has the terms exchanged."""
+    return (
+        isinstance(node, ast.Call)
+        and called(node) in ("exp", "exp2")
+        and any(isinstance(one, ast.BinOp) and isinstance(one.op, ast.Sub) for one in node.args)
+    )
 
 
 def _of_an_update(source: Source, node: ast.AugAssign, function: Function) -> Iterator[Edit]:

@@ -9,7 +9,7 @@ from grader.course.items import CODEGEN, CORRECTNESS, graded_items
 from grader.course.spec import Verdict
 from grader.judge.codegen_checks import CHECKS, SYMPTOMS, TENSOR_CORES, Verified, check, outcome
 from grader.judge.run import Run
-from grader.tests.helpers.course import SEED
+from grader.tests.helpers.course import SEED, solution
 
 
 def kernel(**changes):
@@ -214,6 +214,31 @@ def test_two_exercises_of_a_file_that_launch_the_same_kernel_are_both_told_of_it
     assert {outcome.where for outcome in outcomes.values()} == {"1 kernel compiled for sm_90"}
     assert {outcome.verdict for outcome in outcomes.values()} == {Verdict.PASS}
     assert {kernel.name for outcome in outcomes.values() for kernel in outcome.kernels} == {"copy"}
+
+
+IN_SHORT_ROWS = """    if BLOCK < 1024:
+        count = 0
+        for start in range(0, n_cols, BLOCK):
+            count += 0.5
+"""
+
+
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_a_branch_that_the_checked_size_does_not_take_is_read_as_well(warm, tmp_path, is_broken):
+    entry = next(entry for entry in catalog.find() if entry.number == 2)
+    item = next(item for item in graded_items(entry) if item.kind == CODEGEN)
+    text = solution(2)
+    first = text.index("    row = ", text.index("@triton.jit"))
+    end = text.index("\n", first) + 1
+    added = IN_SHORT_ROWS if is_broken else IN_SHORT_ROWS.replace("count = 0", "count = 0.0")
+    file = entry.submission(tmp_path, item.exercise)
+    file.parent.mkdir()
+    file.write_text(f"{text[:end]}{added}{text[end:]}")
+    run = Run(tmp_path, "codegen", SEED, None, screened=False, session=warm)
+    outcome = run.answer(item)
+    run.close()
+    assert outcome.verdict is (Verdict.COMPILE_ERROR if is_broken else Verdict.PASS), outcome
+    assert ("Loop-carried variable" in outcome.where and "rows=1,cols=1" in outcome.where) is is_broken
 
 
 LOOP = """

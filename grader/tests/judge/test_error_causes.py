@@ -431,6 +431,13 @@ def test_a_name_that_triton_forgets_behind_a_loop_is_said_with_the_loop():
     assert said.startswith("`x` is read before a value is assigned to it")
 
 
+def test_a_name_that_triton_forgets_in_a_kernel_that_the_line_calls_is_said_with_the_loop():
+    text = FIRST_IN_A_LOOP + "\n\n@triton.jit\ndef outer(x_ptr, n):\n    add_kernel(x_ptr, x_ptr, n, 64)\n"
+    line = text.splitlines().index("    add_kernel(x_ptr, x_ptr, n, 64)") + 1
+    said = cause("NameError: x is not defined", line, text, Verdict.COMPILE_ERROR)
+    assert said.startswith("`x` gets its first value in the loop of line 8")
+
+
 def test_a_name_that_triton_forgets_behind_a_condition_is_said_with_the_condition():
     text = FIRST_IN_A_LOOP.replace("for at in range(0, n, BLOCK):", "if n > 4:").replace("at + ", "")
     said = cause("NameError: x is not defined", 10, text, Verdict.COMPILE_ERROR)

@@ -1126,7 +1126,7 @@ def test_what_only_a_case_of_a_few_elements_shows_is_no_cause_where_others_fail(
                 "matmul_bias_relu/m=128,n=128,k=128,fp32",
                 "matmul_bias_relu/m=19,n=21,k=40,a step 2,b step 2,out transposed,fp32",
             ),
-            "chooses is wrong",
+            "chooses what is wrong",
             id="a-way-that-host-code-chooses",
             marks=pytest.mark.slow,
         ),

@@ -274,6 +274,54 @@ def test_the_factor_of_a_divisor_is_the_likely_one():
     assert ranks["the factor `GROUP` is missing in `tl.program_id(axis=0) // in_group`"] == 1
 
 
+def test_a_name_that_nothing_reads_is_the_likely_one():
+    text = swap(KERNEL, "    m = -float", "    total_new = 1.0\n    m = -float")
+    ranks = {str(edit.parts): edit.rank for edit in candidates(Source(text), "function")
+             if edit.mistake == "`total` is the wrong value in `total / n_cols`"}  # fmt: skip
+    assert {rank for parts, rank in ranks.items() if "total_new" in parts} == {0}
+    assert min(rank for parts, rank in ranks.items() if "total_new" not in parts) > 0
+
+
+def test_the_inverse_of_an_exponential_has_the_terms_exchanged():
+    told = {edit.mistake for edit in candidates(Source(KERNEL), "function")
+            if "/" in str(edit.parts) and edit.line == line_of("total * tl.exp")}  # fmt: skip
+    assert "`*` is the wrong operator in `total * tl.exp(m - m_new)`" not in told
+
+
+def line_of(code: str) -> int:
+    return next(at for at, one in enumerate(KERNEL.splitlines(), 1) if code in one)
+
+
+JOINED = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def join(m_a, d_a, m_b, d_b):
+    m = tl.maximum(m_a, m_b)
+    return m, d_a * tl.exp(m_a - m) + d_b * tl.exp(m_b - m)
+
+
+@triton.jit
+def kernel(x_ptr, BLOCK: tl.constexpr):
+    x = tl.load(x_ptr + tl.arange(0, BLOCK))
+    m, d = tl.reduce((x, x), 0, join)
+    tl.store(x_ptr, m + d)
+
+
+def function(x):
+    kernel[(1,)](x, BLOCK=64)
+"""
+
+
+@pytest.mark.parametrize("wrong", ["d_b * tl.exp(m_a - m)", "d_b", "d_a * tl.exp(m_b - m)"])
+def test_what_a_join_makes_of_one_side_it_makes_of_the_other(wrong):
+    source = Source(swap(JOINED, "d_b * tl.exp(m_b - m)", wrong))
+    found = [edit for edit in candidates(source, "function") if plain_or_none(source, edit) == plain(JOINED)]
+    assert any("is not made of its side as" in edit.mistake for edit in found)
+
+
 def test_a_stride_in_the_place_of_an_index_is_a_wrong_value():
     told = {edit.mistake for edit in candidates(Source(KERNEL), "function") if "stride_x" in str(edit.parts)}
     assert "`start` is the wrong value in `start + tl.arange(0, BLOCK)`" in told

@@ -58,7 +58,8 @@ def test_an_access_outside_is_found_and_none_where_there_is_none(seen):
 
 def test_a_function_of_a_reduction_that_is_not_associative_is_told(seen):
     grouping, associative = beginning(seen, "grouping"), beginning(seen, "associative")
-    assert (len(grouping), len(associative)) == (2, 4)
+    assert (len(grouping), len(associative)) == (3, 4)
+    assert [name for name, found in grouping.items() if not found.groupings] == []
     assert [name for name, found in associative.items() if found.groupings] == []
     text = FILE.read_text()
     for name, called in (("reduction", "tl.reduce(block, 0, sq"), ("scan", "tl.associative_scan(")):

@@ -802,6 +802,10 @@ def grouping_of_a_scan():
     reduce_a_block[(1,)](torch.arange(16.0), COMBINE="scanned")
 
 
+def grouping_beyond_the_first_three():
+    reduce_a_block[(1,)](torch.tensor([*[0.0] * 3, *range(1, 14)]), COMBINE="squared")
+
+
 def associative_pair():
     reduce_a_block[(1,)](torch.arange(16.0), COMBINE="rescaled")
 
