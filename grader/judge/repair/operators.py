@@ -158,7 +158,7 @@ def _of_an_operator(source: Source, node: ast.BinOp) -> Iterator[Edit]:
     for other in OTHER_OPERATORS[sign]:
         if _is_neutral(node, other):
             continue  # the term or factor does not belong there, which another edit says
-        if {sign, other} == {"*", "/"} and any(map(_is_of_a_difference, (node.left, node.right))):
+        if {sign, other} == {"*", "/"} and _is_of_a_difference(node.right):
             continue  # the difference has the wrong sign, which another edit says
         mistake = f"`{sign}` is the wrong operator in {code}"
         if {sign, other} == {"+", "-"}:
